@@ -15,7 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcrun.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
+from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
 
 TABLES = Path(__file__).resolve().parents[1] / "tests" / "data" / "scaling_tables.yaml"
 

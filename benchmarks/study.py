@@ -16,9 +16,9 @@ from pathlib import Path
 
 from measure import CommandFailedError, Contender, Place, race
 
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.runs.record import LastStatus, Run, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 
 SIZES, REPEATS, EPOCHS, OTHERS = (1, 2, 4, 8, 16), 2000, 10, 10_000
 WITHIN_S, ROUNDS = 5.0, 3

@@ -14,9 +14,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 
 _GIGABYTE = 1 << 30
 PLAIN, SWEEP, CHAINED = "20260102-030405-train-0a1b", "20260102-030406-sweep-0a1c", "20260102-030407-next-0a1d"

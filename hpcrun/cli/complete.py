@@ -14,7 +14,7 @@ import typer
 from hpcrun.cli.context import make_context
 from hpcrun.errors import HpcrunError
 
-_MOST_RUNS = 50
+MOST_RUNS = 50
 Complete = Callable[[str], list[str]]
 
 # A shell expands what is completed: zsh runs the $(...) of a profile's file name, which anybody may have chosen. Commas
@@ -27,7 +27,7 @@ def is_safe_word(word: str) -> bool:
     return _SAFE.fullmatch(word) is not None
 
 
-def _quiet(complete: Complete) -> Complete:
+def quiet(complete: Complete) -> Complete:
     def quietly(incomplete: str) -> list[str]:
         try:
             found = dict.fromkeys(complete(incomplete))
@@ -39,7 +39,7 @@ def _quiet(complete: Complete) -> Complete:
     return quietly
 
 
-@_quiet
+@quiet
 def profile_name(_: str) -> list[str]:
     """Complete the name of a profile."""
     from hpcrun.profiles.load import profile_names
@@ -47,30 +47,16 @@ def profile_name(_: str) -> list[str]:
     return sorted(profile_names(list(make_context(announce=None).profile_layers.values())))
 
 
-@_quiet
+@quiet
 def run_name(_: str) -> list[str]:
     """Complete a run: ``last`` and the names of the newest, each once, then their ids."""
     from hpcrun.actions.runs.find import LAST, run_name
 
-    newest = make_context(announce=None).store.run_ids()[: -_MOST_RUNS - 1 : -1]
+    newest = make_context(announce=None).store.run_ids()[: -MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *(run_name(run_id) for run_id in newest)]), *newest]
 
 
-@_quiet
-def study_name(_: str) -> list[str]:
-    """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
-    from hpcrun.actions.runs.find import LAST, run_name
-
-    newest = make_context(announce=None).studies.study_ids()[: -_MOST_RUNS - 1 : -1]
-    return [*dict.fromkeys([LAST, *(run_name(study_id) for study_id in newest)]), *newest]
-
-
-def study_or_run_name(incomplete: str) -> list[str]:
-    """Complete a study or a run."""
-    return list(dict.fromkeys([*study_name(incomplete), *run_name(incomplete)]))
-
-
-@_quiet
+@quiet
 def partition(incomplete: str) -> list[str]:
     """Complete a partition; of several, ``gpu,long``, the last."""
     from hpcrun.schedulers.client import partition_names
@@ -79,19 +65,19 @@ def partition(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in partition_names(make_context(announce=None).env)]
 
 
-@_quiet
+@quiet
 def launcher(_: str) -> list[str]:
     """Complete a launcher."""
     return ["torchrun", "srun", "python", "command"]  # a test compares them with those of a request
 
 
-@_quiet
+@quiet
 def account(_: str) -> list[str]:
     """Complete an account of the user."""
     return [account for account, _ in _associations()]
 
 
-@_quiet
+@quiet
 def qos(_: str) -> list[str]:
     """Complete a quality of service of the user."""
     return [name for _, names in _associations() for name in names]
@@ -103,7 +89,7 @@ def _associations() -> list[tuple[str, tuple[str, ...]]]:
     return user_associations(make_context(announce=None).env)
 
 
-@_quiet
+@quiet
 def key(incomplete: str) -> list[str]:
     """Complete a key of a profile, ``gpu.type``; a section first, then what stands in it."""
     from hpcrun.profiles.check import known_keys, value_kinds
@@ -116,7 +102,7 @@ def key(incomplete: str) -> list[str]:
     return found
 
 
-@_quiet
+@quiet
 def assignment(incomplete: str) -> list[str]:
     """Complete a key of a profile up to the ``=`` behind it."""
     return [word if word.endswith(".") else f"{word}=" for word in key(incomplete)]

@@ -29,11 +29,10 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
-    from hpcrun.diagnosis.rules import Rule
+    from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
-    from hpcrun.runs.studies import StudyStore
     from hpcrun.schedulers.detect import ClusterFacts
     from hpcrun.schedulers.detect_cache import FactsCache
     from hpcrun.schedulers.protocol import Scheduler
@@ -207,17 +206,10 @@ class Context:
         """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
         if not self.config.wandb_sync:
             return
-        from hpcrun.actions.runs.trackers import start_sync
+        from hpcrun.features.trackers.open_and_sync import start_sync
 
         with suppress(OSError):  # the status of a run is worth more than its upload
             start_sync(self.store.load(run_id), self.store.folder(run_id), self.env, [sys.executable, "-m", "hpcrun"])
-
-    @cached_property
-    def studies(self) -> StudyStore:
-        """The studies, which lie in the runs folder."""
-        from hpcrun.runs.studies import StudyStore
-
-        return StudyStore(self.store.root)
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
         """Return the scheduler of that name.
@@ -265,7 +257,7 @@ class Context:
         Raises:
             HpcrunError: a file of rules is wrong.
         """
-        from hpcrun.actions.explain.rules import load_rules  # ruamel is imported only where a run has failed
+        from hpcrun.explain.rule_files import load_rules  # ruamel is imported only where a run has failed
 
         return load_rules(self.layers.values())
 
@@ -283,7 +275,7 @@ class Context:
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Send the messages that jobs could not send themselves."""
     if with_messages := [item for item in items if item.run.plan.get("notify")]:
-        from hpcrun.actions.notify.late import send_late  # few runs have messages
+        from hpcrun.features.notify.late import send_late  # few runs have messages
 
         send_late(with_messages, runs, now_s)
 

@@ -16,9 +16,9 @@ from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 
 if TYPE_CHECKING:
-    from hpcrun.actions.explain.ended import Explanation
     from hpcrun.actions.status.run_status import RunStatus
-    from hpcrun.diagnosis.rules import Rule
+    from hpcrun.explain.diagnosis.rules import Rule
+    from hpcrun.explain.ended import Explanation
 
 
 def explain(
@@ -61,7 +61,7 @@ def explain(
     if stacks and (log or words == ["-"]):
         raise UsageError("--stacks and logs cannot be combined: it needs a running job", hint="hpcrun explain --stacks")
     if log or words == ["-"]:
-        from hpcrun.actions.explain.outside import explain_logs
+        from hpcrun.explain.outside import explain_logs
 
         _check_files(words, log)
         names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
@@ -119,12 +119,12 @@ def _refuse_file(words: list[str]) -> None:
 
 
 def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.actions.explain.ended import explain as explain_run
-    from hpcrun.actions.explain.running import most_silent
     from hpcrun.actions.runs.allocation import check_running
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.actions.status.run_status import element_of
     from hpcrun.actions.status.status import get_status
+    from hpcrun.explain.ended import explain as explain_run
+    from hpcrun.explain.running import most_silent
     from hpcrun.job.state import RUNNING
 
     found = find_element(word, context.store)
@@ -158,20 +158,20 @@ def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
 
 def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation | None:
     """Explain a job that runs; None if its script has not started."""
-    from hpcrun.actions.explain.running import explain_running, look
+    from hpcrun.explain.running import explain_running, look
 
     running = look(item, context.now_s(), context.metric_patterns(item.run.profile)[0])
     if running is None or not stacks:
         return explain_running(running) if running else None
-    from hpcrun.actions.explain.stacks import take_stacks
+    from hpcrun.explain.stacks import take_stacks
 
     return explain_running(running, [take_stacks(running, context.env)])
 
 
 def _job(word: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
     """Explain a job of Slurm's that no run has; None where there is none."""
-    from hpcrun.actions.explain.outside import explain_job
-    from hpcrun.schedulers.any_job import find_job, is_job_id
+    from hpcrun.explain.any_job import find_job, is_job_id
+    from hpcrun.explain.outside import explain_job
 
     job_id = word.replace("/", "_")
     job = find_job(job_id, context.env) if is_job_id(job_id) else None

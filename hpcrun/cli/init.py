@@ -241,13 +241,13 @@ def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
 
 def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
     """Run doctor's checks, offer the test job, and say what to type next."""
-    from hpcrun.actions.doctor.check import PROFILE, RUNS, SLURM
-    from hpcrun.actions.doctor.check_up import check_up
     from hpcrun.actions.jobs.trial_job import prepare_trial, trial_size
     from hpcrun.actions.profiles.init import next_commands
+    from hpcrun.features.doctor.check import PROFILE, RUNS, SLURM
+    from hpcrun.features.doctor.check_up import check_up
+    from hpcrun.features.doctor.display import checkup_json, checkup_text
     from hpcrun.profiles.load import load_profile
     from hpcrun.schedulers.detect import SlurmSite
-    from hpcrun.views.doctor import checkup_json, checkup_text
     from hpcrun.views.init import next_lines, setup_json
 
     context = make_context(announce=None)  # as it is now

@@ -165,9 +165,9 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 
 def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
     """Return the choice of the rank that failed first and what to say of it, by the run's folder; else rank 0."""
-    from hpcrun.actions.status.first_line import ending, has_failed
     from hpcrun.actions.status.run_status import element_of
     from hpcrun.actions.status.status import last_known
+    from hpcrun.explain.first_line import ending, has_failed
 
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, place.element) if item.elements else item

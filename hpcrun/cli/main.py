@@ -27,33 +27,33 @@ _SCRIPT_LAST = {"allow_interspersed_args": False}
 _COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
     "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
-    "scale": ("hpcrun.cli.scale", _SCRIPT_LAST),
-    "import": ("hpcrun.cli.import_", {}),
-    "where": ("hpcrun.cli.where", {}),
-    "plan": ("hpcrun.cli.forecast", {}),
+    "scale": ("hpcrun.features.scaling.scale_command", _SCRIPT_LAST),
+    "import": ("hpcrun.features.importing.command", {}),
+    "where": ("hpcrun.features.where.command", {}),
+    "plan": ("hpcrun.features.scaling.plan_command", {}),
     "status": ("hpcrun.cli.status", {}),
-    "top": ("hpcrun.cli.top", {}),
+    "top": ("hpcrun.features.top.command", {}),
     "logs": ("hpcrun.cli.logs", {}),
     "explain": ("hpcrun.cli.explain", {}),
     "metrics": ("hpcrun.cli.metrics", {}),
-    "sweep": ("hpcrun.cli.sweep", {}),
-    "report": ("hpcrun.cli.report", {}),
-    "history": ("hpcrun.cli.history", {}),
-    "share": ("hpcrun.cli.share", {}),
-    "open": ("hpcrun.cli.open", {}),
-    "tensorboard": ("hpcrun.cli.tensorboard", {}),
-    "sync": ("hpcrun.cli.sync", {}),
+    "sweep": ("hpcrun.features.sweep.command", {}),
+    "report": ("hpcrun.features.scaling.report_command", {}),
+    "history": ("hpcrun.features.history.command", {}),
+    "share": ("hpcrun.features.share.command", {}),
+    "open": ("hpcrun.features.trackers.open_command", {}),
+    "tensorboard": ("hpcrun.features.trackers.tensorboard_command", {}),
+    "sync": ("hpcrun.features.trackers.sync_command", {}),
     "gpu": ("hpcrun.cli.gpu", {}),
     "shell": ("hpcrun.cli.shell", {}),
     "cancel": ("hpcrun.cli.cancel", {}),
     "hold": ("hpcrun.cli.hold", {}),
     "release": ("hpcrun.cli.hold", {}),
     "resubmit": ("hpcrun.cli.resubmit", {}),
-    "notify": ("hpcrun.cli.notify", {}),
+    "notify": ("hpcrun.features.notify.command", {}),
     "init": ("hpcrun.cli.init", {}),
-    "doctor": ("hpcrun.cli.doctor", {}),
-    "preflight": ("hpcrun.cli.preflight", {}),
-    "nodes": ("hpcrun.cli.nodes", {}),
+    "doctor": ("hpcrun.features.doctor.command", {}),
+    "preflight": ("hpcrun.features.preflight.command", {}),
+    "nodes": ("hpcrun.features.preflight.nodes_command", {}),
     "clean": ("hpcrun.cli.clean", {}),
     "trust": ("hpcrun.cli.trust", {}),
 }
@@ -166,7 +166,7 @@ def main() -> NoReturn:
         _fail(usage_error(error, sys.argv[1:], command_names()))
     except HpcrunError as error:
         if isinstance(error, NotFoundError) and error.job_id:
-            from hpcrun.schedulers.any_job import is_own_live_job
+            from hpcrun.explain.any_job import is_own_live_job
 
             error.hint = error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
         _fail(error)

@@ -137,9 +137,9 @@ def _layout(
 def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout) -> Outcomes:
     from hpcrun.actions.background import answers_of
     from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.first_line import with_first_lines
     from hpcrun.actions.status.silent_runs import with_silence
     from hpcrun.actions.status.status import chosen_ids, get_status, last_known
+    from hpcrun.explain.first_line import with_first_lines
     from hpcrun.views.status import only_elements
 
     found = [find_element(word, context.store) for word in words]
@@ -175,7 +175,7 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
 
 def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
     """Return a run; a sweep whose elements have a row each with what happened to those that failed."""
-    from hpcrun.actions.status.first_line import with_element_lines
+    from hpcrun.explain.first_line import with_element_lines
 
     words = [index for run_id, index in named if run_id == item.run.run_id]
     if not (item.elements and words):

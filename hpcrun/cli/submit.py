@@ -34,8 +34,8 @@ from hpcrun.views.text import harmless, one_line, time_text
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
-    from hpcrun.actions.status.first_line import Rules
     from hpcrun.actions.status.run_status import RunStatus
+    from hpcrun.explain.first_line import Rules
     from hpcrun.job.request import JobRequest
 
 
@@ -104,7 +104,7 @@ def render(
     if prepared.plan.snapshot:
         raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
-        from hpcrun.cli.sweep import only_part
+        from hpcrun.features.sweep.command import only_part
 
         prepared = only_part(prepared, context)
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
@@ -178,7 +178,7 @@ def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: 
     if not (done and (follow or wait)):
         return
     if done[0].run.plan.get("sweep"):
-        from hpcrun.cli.sweep import sweep_end
+        from hpcrun.features.sweep.command import sweep_end
 
         yield sweep_end(done, context)
     else:
@@ -219,7 +219,7 @@ def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outc
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
-    from hpcrun.actions.status.first_line import ending
+    from hpcrun.explain.first_line import ending
 
     if item.status.state == COMPLETED:
         return

@@ -17,7 +17,7 @@ from hpcrun.job.layout import AttemptFolder, parse_nodes, parse_ranks
 from hpcrun.reading import parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_times import Stamps
-from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.logs import fold, rank_log, tail
 
 STREAMS = ("out", "err")
 _KINDS = (*STREAMS, "metrics")
@@ -109,3 +109,18 @@ def _mean_pause_s(attempt: Attempt, rank: int) -> float | None:
             if at_s and (lines := len(tail(path, _PACE_LINES).splitlines())) >= _FEW_LINES:
                 return max(0.0, at_s - attempt.started_s) / lines
     return None
+
+
+def last_line_of(attempt: Attempt, rank: int) -> str:
+    """Return the last line that a rank wrote, of the stream that it wrote to last."""
+    paths = [rank_log(attempt.folder, rank, stream).path for stream in STREAMS]
+    times = {}
+    for path in paths:
+        with suppress(OSError):
+            times[path] = path.lstat().st_mtime
+    for path in sorted(times, key=lambda path: -times[path]):
+        with suppress(OSError):
+            lines = [line for line in tail(path, 5).splitlines() if line.strip()]
+            if lines:
+                return fold(lines[-1]).strip()
+    return ""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
-from hpcrun.schedulers.accounting import allocated_gpus
 from hpcrun.schedulers.environment import env_for_answers, user_name
 from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
 from hpcrun.schedulers.process import Completed, run_command
 from hpcrun.schedulers.run_of_job import run_id_of_line
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
+    allocated_gpus,
     array_id,
     element_ids,
     in_parts,

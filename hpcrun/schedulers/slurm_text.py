@@ -269,3 +269,11 @@ def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
     hosts = ",".join(dict.fromkeys(info.hosts for info in elements if info.hosts))
     elapsed = max((info.elapsed_s for info in elements if info.elapsed_s is not None), default=None)
     return replace(first, job_id=job_id, reason=f"elements: {counts}", hosts=hosts or None, elapsed_s=elapsed)
+
+
+def allocated_gpus(tres: str) -> int:
+    """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum of all types."""
+    held = dict(part.partition("=")[::2] for part in tres.split(","))
+    numbers = {name: int(value) for name, value in held.items() if value.isascii() and value.isdigit()}
+    typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
+    return numbers.get("gres/gpu", typed)

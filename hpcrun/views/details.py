@@ -25,9 +25,9 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     Args:
         more: label and text of further lines, which come first.
     """
+    from hpcrun.features.trackers.display import tracker_rows
+    from hpcrun.features.trackers.tracker_files import tracker_runs
     from hpcrun.runs.attempt import last_attempt, load_imports
-    from hpcrun.runs.trackers import tracker_runs
-    from hpcrun.views.trackers import tracker_rows
 
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
@@ -75,8 +75,8 @@ def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
 def _messages(item: RunStatus) -> list[tuple[str, str]]:
     import time
 
-    from hpcrun.runs.messages import deliveries
-    from hpcrun.views.messages import delivery_rows
+    from hpcrun.features.notify.display import delivery_rows
+    from hpcrun.features.notify.messages import deliveries
 
     return delivery_rows(deliveries(item.folder, time.time()))
 

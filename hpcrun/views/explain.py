@@ -6,10 +6,10 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.explain.ended import Explanation
-from hpcrun.actions.explain.wording import Evidence
-from hpcrun.diagnosis.flight.meetings import Flight, Stand
-from hpcrun.diagnosis.flight.sentences import group_text
+from hpcrun.explain.diagnosis.flight.meetings import Flight, Stand
+from hpcrun.explain.diagnosis.flight.sentences import group_text
+from hpcrun.explain.ended import Explanation
+from hpcrun.explain.wording import Evidence
 from hpcrun.views.text import harmless, one_line, without_colours
 
 if TYPE_CHECKING:

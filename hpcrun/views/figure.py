@@ -12,7 +12,7 @@ from hpcrun.errors import PlanError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLE = Path(__file__).parent / "report" / "paper.mplstyle"
+STYLE = Path(__file__).with_name("figure.mplstyle")
 COLUMN, PAGE = 3.5, 7.0
 """The widths of a column and of a page of a paper, in inches."""
 GREY, DARK = "#777777", "#222222"

@@ -54,8 +54,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
 
 
 def _messages_json(item: RunStatus) -> list[dict[str, Any]]:
-    from hpcrun.runs.messages import deliveries  # few runs have messages
-    from hpcrun.views.messages import deliveries_json
+    from hpcrun.features.notify.display import deliveries_json
+    from hpcrun.features.notify.messages import deliveries  # few runs have messages
 
     return deliveries_json(deliveries(item.folder, time.time()))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from textual.dom import DOMNode
 
-from hpcrun.top.log_page import LogPage
-from hpcrun.top.queue import JobsScreen
-from hpcrun.top.run_page import RunPage
-from hpcrun.top.runs_screen import RunsScreen
-from hpcrun.top.screen import bindings_of, key_names
-from hpcrun.top.table import VirtualTable
+from hpcrun.features.top.log_page import LogPage
+from hpcrun.features.top.queue import JobsScreen
+from hpcrun.features.top.run_page import RunPage
+from hpcrun.features.top.runs_screen import RunsScreen
+from hpcrun.features.top.screen import bindings_of, key_names
+from hpcrun.features.top.table import VirtualTable
 from tests.harness import REPO
 
 SCREENS: dict[str, tuple[type[DOMNode], ...]] = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.stacks import Answers, read_answers
-from hpcrun.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
 from tests.launch.given import PROBE, Running, job, python

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.stacks import Answers, read_answers
+from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
 from tests.launch.given import ONCE, PROBE, Running, job, python, wait_until

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from dev.pictures.browser import DARK, LIGHT, console, open_page
+from hpcrun.features.share.page import share_page
 from hpcrun.job.secret_hider import SecretHider
-from hpcrun.views.share.page import share_page
 from tests.harness import Hpcrun
 from tests.unit.views.test_share import HOSTILE, gathered, hostile
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.tensorboard import _START
+from hpcrun.features.trackers.tensorboard import _START
 from tests.harness import TRACKERS, Hpcrun, wait_for
 from tests.local.recorded import STARTED_S, record
 from tests.local.wandb_server import KEY, wandb_server

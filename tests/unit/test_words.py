@@ -14,8 +14,11 @@ import pytest
 from ruamel.yaml import YAML
 
 import hpcrun
+from hpcrun.features.doctor import display as doctor
+from hpcrun.features.preflight import display as preflight
+from hpcrun.features.where import display as where
 from hpcrun.preflight.checks import CHECKS, LABELS
-from hpcrun.views import doctor, gpu, preflight, where
+from hpcrun.views import gpu
 from hpcrun.views.status import TABLE
 
 HOUSE = Path(hpcrun.__file__).parent
@@ -72,7 +75,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_all_folders_are_read() -> None:
-    assert {"cli", "top", "launch", "probe", "views", "actions"} <= set(FOLDERS)
+    assert {"cli", "features", "explain", "launch", "probe", "views", "actions"} <= set(FOLDERS)
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, ""])
@@ -88,7 +91,7 @@ def test_no_riddles_in_what_is_printed(folder: str) -> None:
 
 
 def test_no_riddles_in_the_rules_of_explain() -> None:
-    rules = YAML(typ="safe").load((HOUSE / "diagnosis/rules.yaml").read_text("utf-8"))
+    rules = YAML(typ="safe").load((HOUSE / "explain/diagnosis/rules.yaml").read_text("utf-8"))
     found = [
         f"{name}: {phrase!r} in {text!r}"
         for name, rule in rules.items()
@@ -105,7 +108,7 @@ def test_levels_are_ok_warning_and_error() -> None:
 
 def test_headers_are_nouns() -> None:
     headings = [*preflight._HEADINGS, *gpu._HEADINGS, *gpu._PORT_HEADINGS, *where._FOLDED]
-    for path in sorted((HOUSE / "views").rglob("*.py")):
+    for path in sorted([*(HOUSE / "views").rglob("*.py"), *(HOUSE / "features").rglob("*display.py")]):
         headings += re.findall(r'add_column\("([^"]+)"', path.read_text("utf-8"))
     assert {heading for heading in headings if set(heading.split()) & NO_NOUNS} == set()
     assert all(HEADERS.fullmatch(heading.replace("\n", " ")) for heading in headings)

@@ -142,7 +142,7 @@ def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
     import json
     import sys
 
-    from hpcrun.actions.notify.late import sender_folder  # few jobs have messages
+    from hpcrun.features.notify.late import sender_folder  # few jobs have messages
 
     array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see callables.py
     elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0

@@ -194,7 +194,7 @@ def _messages(
                 )
             notes.append(f"no messages to {to}: {missing[0]} is not set")
         elif to in request.notify:
-            from hpcrun.actions.notify.send import servers_of  # apprise takes longer to import than all the rest
+            from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
 
             servers_of(to, surroundings.env)
     if profile.scheduler != "slurm" and address:

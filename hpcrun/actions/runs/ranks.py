@@ -9,11 +9,10 @@ from enum import IntEnum
 from itertools import islice
 from pathlib import Path
 
-from hpcrun.actions.explain.running import last_line_of
-from hpcrun.diagnosis.silent_ranks import silence_limit_s, talkers
 from hpcrun.runs.attempt import Attempt, RankExit, attempts, node_ranks, rank_exits
-from hpcrun.runs.last_writes import Writes, last_writes, usual_pause_s
+from hpcrun.runs.last_writes import Writes, last_line_of, last_writes, usual_pause_s
 from hpcrun.runs.logs import fold, rank_log, tail
+from hpcrun.runs.silent_ranks import silence_limit_s, talkers
 
 MOST_LINES = 64
 """The most logs whose last line is read at a time: 512 ranks get theirs in eight rounds."""

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.explain.ended import Explanation, explain
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.actions.status.first_line import ending, with_first_lines
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
-from hpcrun.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.ended import Explanation, explain
+from hpcrun.explain.first_line import ending, with_first_lines
+from hpcrun.explain.rule_files import load_rules
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.runs.store import RunStore
 from tests.harness import REPO

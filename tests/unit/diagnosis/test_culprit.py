@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.diagnosis.culprit import (
+from hpcrun.explain.diagnosis.culprit import (
     CLEARED_AWAY_AFTER_S,
     SAME_MOMENT_S,
     Culprit,

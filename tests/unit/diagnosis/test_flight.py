@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcrun.diagnosis.flight.dump import DumpReader
-from hpcrun.diagnosis.flight.meetings import Flight, Trouble, judge
-from hpcrun.diagnosis.flight.sentences import flight_sentence, stand_lines
+from hpcrun.explain.diagnosis.flight.dump import DumpReader
+from hpcrun.explain.diagnosis.flight.meetings import Flight, Trouble, judge
+from hpcrun.explain.diagnosis.flight.sentences import flight_sentence, stand_lines
 from tests.harness import REPO
 from tests.unit.diagnosis.flights import Made, dump, pickled
 

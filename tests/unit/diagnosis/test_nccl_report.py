@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hpcrun.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
 from tests.harness import REPO
 
 REPORTS = REPO / "tests/data/ras"

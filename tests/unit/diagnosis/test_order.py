@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.ended import Explanation
-from hpcrun.actions.explain.outside import explain_logs
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.diagnosis.order import seconds_between, time_of
+from hpcrun.explain.diagnosis.order import seconds_between, time_of
+from hpcrun.explain.ended import Explanation
+from hpcrun.explain.outside import explain_logs
+from hpcrun.explain.rule_files import load_rules
 from tests.harness import REPO
 from tests.unit.diagnosis.test_corpus import explained
 from tests.unit.diagnosis.written import OOM, TERMINATE, TRACE, Written, write_run

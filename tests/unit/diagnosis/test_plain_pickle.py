@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hpcrun.diagnosis.flight.dump import DumpError, DumpReader
-from hpcrun.diagnosis.flight.meetings import judge
-from hpcrun.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
-from hpcrun.diagnosis.flight.sentences import meeting_sentence, stand_lines
+from hpcrun.explain.diagnosis.flight.dump import DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight.meetings import judge
+from hpcrun.explain.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
+from hpcrun.explain.diagnosis.flight.sentences import meeting_sentence, stand_lines
 from tests.harness import REPO
 from tests.unit.diagnosis.flights import Made, dump, pickled
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.rules import load_rules
+from hpcrun.explain.rule_files import load_rules
 from tests.unit.diagnosis.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcrun.diagnosis.rank_positions import (
+from hpcrun.explain.diagnosis.rank_positions import (
     RankStack,
     grouped,
     odd_ranks,
@@ -17,7 +17,7 @@ from hpcrun.diagnosis.rank_positions import (
     verdict,
     waits_for_worker,
 )
-from hpcrun.diagnosis.traceback import Frame
+from hpcrun.explain.diagnosis.traceback import Frame
 from tests.harness import REPO
 
 STACKS = REPO / "tests/data/stacks"

@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from hpcrun.diagnosis.root_exception import AFTER_MOST, root_exception
-from hpcrun.diagnosis.speakers import Speaker, speakers_of, without_lead
-from hpcrun.diagnosis.traceback import tracebacks
+from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
+from hpcrun.explain.diagnosis.speakers import Speaker, speakers_of, without_lead
+from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
 
 LOGS = REPO / "tests/data/explain/exceptions"

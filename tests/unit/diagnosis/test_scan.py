@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.diagnosis.rules import Rule, RuleMistake, fill, merge_rules, parse_rules
-from hpcrun.diagnosis.scan import LogScan, Scanner
+from hpcrun.explain.diagnosis.rules import Rule, RuleMistake, fill, merge_rules, parse_rules
+from hpcrun.explain.diagnosis.scan import LogScan, Scanner
+from hpcrun.explain.rule_files import load_rules
 
 RULES = parse_rules(
     {

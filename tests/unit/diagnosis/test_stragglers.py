@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.diagnosis.stragglers import STEP_TIME, find_stragglers, noted_paces, straggler_sentence
+from hpcrun.explain.diagnosis.stragglers import STEP_TIME, find_stragglers, noted_paces, straggler_sentence
 
 NODES = {rank: f"node-{rank // 4 + 1}" for rank in range(16)}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpcrun.diagnosis.launcher import failed_task, first_root_cause, first_task
-from hpcrun.diagnosis.root_exception import root_exception
+from hpcrun.explain.diagnosis.launcher import failed_task, first_root_cause, first_task
+from hpcrun.explain.diagnosis.root_exception import root_exception
 
 PLAIN = """\
 Traceback (most recent call last):

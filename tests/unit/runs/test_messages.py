@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.layout import RunFolder
-from hpcrun.runs.messages import (
+from hpcrun.features.notify.display import delivery_rows
+from hpcrun.features.notify.messages import (
     CLAIMED,
     FAILED,
     SENT,
@@ -22,7 +22,7 @@ from hpcrun.runs.messages import (
     record_unsent,
     unclaimed,
 )
-from hpcrun.views.messages import delivery_rows
+from hpcrun.job.layout import RunFolder
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.features.scaling.studies import DamagedStudyError, Study, StudyPoint, StudyStore
 from hpcrun.runs.permissions import UnsafeFolderError
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import DamagedStudyError, Study, StudyPoint, StudyStore
 from tests.unit.given import run
 
 POINT = StudyPoint(4, 2, 1, "20260101-000000-train-g4-r1-aaaa", batch_size=64)

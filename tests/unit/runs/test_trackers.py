@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.features.trackers import event_files as event_files_module
+from hpcrun.features.trackers.event_files import EventFile, is_of, search
+from hpcrun.features.trackers.tracker_files import _of_aim, _of_mlflow, is_local, page_url, parse_log
 from hpcrun.job.layout import AttemptFolder
-from hpcrun.runs import event_files as event_files_module
 from hpcrun.runs.attempt import Attempt, ExitRecord
-from hpcrun.runs.event_files import EventFile, is_of, search
-from hpcrun.runs.trackers import _of_aim, _of_mlflow, is_local, page_url, parse_log
 
 ATTEMPT = Attempt(AttemptFolder(Path("/nowhere")), 0, "1", "node1.site", 1000.0, ExitRecord(0, "", 2000.0), 2000.0)
 

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from hpcrun.scaling.command import ScaleCommand, with_options
-from hpcrun.scaling.sizes import Size
+from hpcrun.features.scaling.command import ScaleCommand, with_options
+from hpcrun.features.scaling.sizes import Size
 
 SIZES = (Size(1, 1), Size(4, 1))
 

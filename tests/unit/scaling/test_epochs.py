@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.scaling.points import Epoch, epochs_of, whole
+from hpcrun.features.scaling.points import Epoch, epochs_of, whole
 
 
 def test_what_was_said_of_an_epoch() -> None:

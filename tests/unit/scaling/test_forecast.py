@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
-from hpcrun.job.profile import CardSection
-from hpcrun.scaling.forecast import (
+from hpcrun.features.scaling.forecast import (
     LARGE_GROWTH,
     Case,
     Forecast,
@@ -23,10 +22,17 @@ from hpcrun.scaling.forecast import (
     half_rows,
     remedy,
 )
-from hpcrun.scaling.points import Epoch, Point
-from hpcrun.scaling.step_model import StepModel
-from hpcrun.scaling.workload import MeasuredEpoch, MeasuredTraining, read_workload, steps_per_epoch, workload_of
-from hpcrun.scaling.worth import MIN_EFFICIENCY
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.step_model import StepModel
+from hpcrun.features.scaling.workload import (
+    MeasuredEpoch,
+    MeasuredTraining,
+    read_workload,
+    steps_per_epoch,
+    workload_of,
+)
+from hpcrun.features.scaling.worth import MIN_EFFICIENCY
+from hpcrun.job.profile import CardSection
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)
 SEED = MeasuredTraining(samples=20_480_000, batch_size=1024, epoch_s=36 * 60, lr=1e-3)

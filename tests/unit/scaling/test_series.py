@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.scaling.points import Epoch, Point
-from hpcrun.scaling.series import Series, build_series
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.series import Series, build_series
 
 
 def run(gpus: int, *times_s: float, **fields: Any) -> Point:

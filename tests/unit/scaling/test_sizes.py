@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import UsageError
-from hpcrun.scaling.sizes import Size, Workload, in_order, parse_sizes, point_name, read_design
+from hpcrun.features.scaling.sizes import Size, Workload, in_order, parse_sizes, point_name, read_design
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.scaling.step_model import TYPICAL_LOSS, StepModel, StepSize, TimedStep, fixed_share
+from hpcrun.features.scaling.step_model import TYPICAL_LOSS, StepModel, StepSize, TimedStep, fixed_share
 from tests.harness import REPO
 
 FIRST = TimedStep(StepSize(1, 1, 64), 0.1)

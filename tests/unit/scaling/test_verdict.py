@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hpcrun.scaling.causes import ScalingDiagnosis, diagnose_series
-from hpcrun.scaling.command import ScaleCommand
-from hpcrun.scaling.points import Epoch, Point
-from hpcrun.scaling.series import Series, build_series
-from hpcrun.scaling.verdict import Advice, advise, pareto, verdict
+from hpcrun.features.scaling.causes import ScalingDiagnosis, diagnose_series
+from hpcrun.features.scaling.command import ScaleCommand
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.series import Series, build_series
+from hpcrun.features.scaling.verdict import Advice, advise, pareto, verdict
 
 
 def study(*speedups: tuple[int, float]) -> Series:

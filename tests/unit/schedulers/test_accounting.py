@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.features.history.accounting import AccountedJob, accounted_command, parse_accounted
 from hpcrun.job.layout import SUBMISSION_FILE
-from hpcrun.schedulers.accounting import AccountedJob, accounted_command, allocated_gpus, parse_accounted
-from hpcrun.schedulers.slurm_text import SEPARATOR
+from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
 from tests.harness import REPO
 
 DATA = REPO / "tests/data"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.any_job import is_job_id, parse_listed, parse_shown
+from hpcrun.explain.any_job import is_job_id, parse_listed, parse_shown
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 SHOWN = (

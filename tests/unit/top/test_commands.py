@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.top.acting import summary
-from hpcrun.top.commands import Done, commands, nothing_to_do, possible, question, run_hpcrun
-from hpcrun.top.rows import TopRow, run_rows
+from hpcrun.features.top.acting import summary
+from hpcrun.features.top.commands import Done, commands, nothing_to_do, possible, question, run_hpcrun
+from hpcrun.features.top.rows import TopRow, run_rows
 from tests.unit.top.test_rows import item
 
 RUNNING, WAITING, OVER, SWEEP = run_rows(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hpcrun.features.top.queue import job_cells, other_jobs, partition_cells
 from hpcrun.job.layout import SUBMISSION_FILE
 from hpcrun.schedulers.queue import QueuedJob, parse_jobs
 from hpcrun.schedulers.slurm_text import SEPARATOR
-from hpcrun.top.queue import job_cells, other_jobs, partition_cells
 
 RUN_ID = "20260102-030405-train-0a1b"
 

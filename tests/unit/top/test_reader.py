@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import ProfileError
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.features.top.reader import Reader
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.top.reader import Reader
 from tests.unit.given import ports, run, write
 from tests.unit.top.test_screens import Answers
 

@@ -7,8 +7,17 @@ from pathlib import Path
 
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.top.rows import (
+    DAMAGED,
+    Arrangement,
+    TopRow,
+    arranged,
+    cells,
+    column_widths,
+    keys_to_mark,
+    run_rows,
+)
 from hpcrun.runs.record import LastStatus
-from hpcrun.top.rows import DAMAGED, Arrangement, TopRow, arranged, cells, column_widths, keys_to_mark, run_rows
 from tests.unit.given import run
 
 

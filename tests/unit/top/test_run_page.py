@@ -17,18 +17,18 @@ from textual.pilot import Pilot
 
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.diagnosis.rules import Rule
 from hpcrun.errors import HpcrunError, NotFoundError
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.features.top import log_page, run_page
+from hpcrun.features.top.app import TopApp
+from hpcrun.features.top.log_page import LogPage
+from hpcrun.features.top.run_page import RunPage
+from hpcrun.features.top.sections import RanksSection
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.log_window import LogView, open_logs
 from hpcrun.runs.logs import LogFile
 from hpcrun.runs.record import LastStatus
-from hpcrun.top import log_page, run_page
-from hpcrun.top.app import TopApp
-from hpcrun.top.log_page import LogPage
-from hpcrun.top.run_page import RunPage
-from hpcrun.top.sections import RanksSection
 from tests.unit.given import run, write
 
 

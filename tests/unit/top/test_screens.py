@@ -18,18 +18,18 @@ from textual.pilot import Pilot
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.features.top import queue
+from hpcrun.features.top.app import TopApp
+from hpcrun.features.top.reader import Reader
+from hpcrun.features.top.rows import run_rows
+from hpcrun.features.top.runs_screen import RunsScreen, states_text
+from hpcrun.features.top.table import VirtualTable
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import Study, StudyPoint, StudyStore
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.queue import QueuedJob
-from hpcrun.top import queue
-from hpcrun.top.app import TopApp
-from hpcrun.top.reader import Reader
-from hpcrun.top.rows import run_rows
-from hpcrun.top.runs_screen import RunsScreen, states_text
-from hpcrun.top.table import VirtualTable
 from tests.unit.given import ports, run
 from tests.unit.top.test_queue import JOBS
 
@@ -156,7 +156,7 @@ def test_states_are_named_as_far_as_there_is_room() -> None:
 def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpcrun.top.reader.LATE_S", 0.1)
+    monkeypatch.setattr("hpcrun.features.top.reader.LATE_S", 0.1)
     scheduler = Answers()
 
     async def scene(screen: Screen) -> None:
@@ -366,7 +366,7 @@ def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_s
         asked.append(item.run.name)
         return replace(item.status, cause=f"KeyError: {item.element}")
 
-    monkeypatch.setattr("hpcrun.top.runs_screen.explained_status", explained)
+    monkeypatch.setattr("hpcrun.features.top.runs_screen.explained_status", explained)
 
     async def scene(screen: Screen) -> None:
         await screen.until(lambda: "2 running" in screen.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpcrun.top.sections import SHARE_OF_TIME, AttemptsSection
+from hpcrun.features.top.sections import SHARE_OF_TIME, AttemptsSection
 from tests.unit.top.test_rows import item
 from tests.unit.top.test_run_page import _Desk
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from textual.app import App, ComposeResult
 
-from hpcrun.top.table import VirtualTable
+from hpcrun.features.top.table import VirtualTable
 
 HEIGHT = 10
 

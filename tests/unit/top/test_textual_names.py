@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import hpcrun.top
+import hpcrun.features.top
 
-MODULES = [f"hpcrun.top.{module.name}" for module in pkgutil.iter_modules(hpcrun.top.__path__)]
+MODULES = [f"hpcrun.features.top.{module.name}" for module in pkgutil.iter_modules(hpcrun.features.top.__path__)]
 
 
 def own_names(tree: ast.ClassDef) -> set[str]:

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpcrun.actions.history.groups import CauseCount, HistoryRow
-from hpcrun.actions.history.history import Budget, History
-from hpcrun.views.history import (
+from hpcrun.features.history.display import (
     history_csv,
     history_figure,
     history_json,
@@ -23,6 +21,8 @@ from hpcrun.views.history import (
     percent_text,
     summary_lines,
 )
+from hpcrun.features.history.groups import CauseCount, HistoryRow
+from hpcrun.features.history.history import Budget, History
 
 HOUR = 3600.0
 EVIL = "=cmd()\x1b[2J\u202e,\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.views.messages import clean_line
+from hpcrun.features.notify.display import clean_line
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from hpcrun.actions.jobs.preflight_wait import PreflightResult
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.preflight.display import preflight_json, preflight_lines, preflight_table
+from hpcrun.features.preflight.preflight_wait import PreflightResult
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.preflight import preflight_json, preflight_lines, preflight_table
 from tests.unit.given import run
 from tests.unit.preflight.test_judge import cluster, cut, gpu
 

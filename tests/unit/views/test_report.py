@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hpcrun.actions.studies.report import Report, ReportOptions, make_report, read_tables
-from hpcrun.scaling.command import ScaleCommand
-from hpcrun.scaling.points import Epoch, Point
+from hpcrun.features.scaling.command import ScaleCommand
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.report.document import report_html, report_json, report_markdown, report_text
+from hpcrun.features.scaling.report.figures import draw_figures, settled_figures
+from hpcrun.features.scaling.report.tables import summary_csv, summary_tex, tex_text
+from hpcrun.features.scaling.study_report import Report, ReportOptions, make_report, read_tables
 from hpcrun.views.figure import paper_style
-from hpcrun.views.report.document import report_html, report_json, report_markdown, report_text
-from hpcrun.views.report.figures import draw_figures, settled_figures
-from hpcrun.views.report.tables import summary_csv, summary_tex, tex_text
 
 SEEDS = Path(__file__).parents[2] / "data" / "seeds"
 HOSTILE = "<script>alert(1)</script> \x1b[31m$x_1$ \\input{/etc/passwd} | `id` 100% 数 &\n**x**"

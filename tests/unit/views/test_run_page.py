@@ -9,12 +9,7 @@ from typing import Any
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.actions.runs.ranks import RankRow, RankState
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.job.layout import AttemptFolder
-from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
-from hpcrun.runs.metrics import MetricsRow
-from hpcrun.runs.record import LastStatus
-from hpcrun.runs.use import GpuUse, NodeUse, UseSample
-from hpcrun.views.run_page import (
+from hpcrun.features.top.run_page_text import (
     RankColumns,
     attempt_lines,
     metric_lines,
@@ -25,6 +20,11 @@ from hpcrun.views.run_page import (
     title_text,
     use_lines,
 )
+from hpcrun.job.layout import AttemptFolder
+from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
+from hpcrun.runs.metrics import MetricsRow
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.use import GpuUse, NodeUse, UseSample
 from tests.unit.given import run
 
 BEGAN_S = time.mktime((2026, 11, 20, 10, 0, 0, 0, 0, -1))

@@ -16,15 +16,15 @@ from hypothesis import example, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from hpcrun.actions.runs.share import ShareChoice, SharedRun, gather
+from hpcrun.features.share.drawings import Curve, Lane, Span, line_chart, time_line
+from hpcrun.features.share.facts import command_text, duration_text
+from hpcrun.features.share.hardware import use_section
+from hpcrun.features.share.page import MOST_BYTES, share_page
+from hpcrun.features.share.share import ShareChoice, SharedRun, gather
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.secret_hider import SecretHider
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
 from hpcrun.runs.store import RunStore
-from hpcrun.views.share.drawings import Curve, Lane, Span, line_chart, time_line
-from hpcrun.views.share.facts import command_text, duration_text
-from hpcrun.views.share.hardware import use_section
-from hpcrun.views.share.page import MOST_BYTES, share_page
 from tests.unit.given import Takes, ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"

@@ -11,11 +11,11 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.actions.jobs.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.cli.options import takes_job
+from hpcrun.features.where.display import misfit_lines, offers_table, start_text, submit_line
+from hpcrun.features.where.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.estimate import Start
-from hpcrun.views.where import misfit_lines, offers_table, start_text, submit_line
 from tests.unit.given import plan, request
 
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()

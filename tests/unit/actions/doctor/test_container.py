@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.doctor.profile import judge_container
+from hpcrun.features.doctor.profile import judge_container
 from tests.unit.given import cluster, laptop, write
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.doctor.profile import judge_modules, judge_variables
+from hpcrun.features.doctor.profile import judge_modules, judge_variables
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.modules import ModuleFacts

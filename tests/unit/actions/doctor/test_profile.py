@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.doctor.check import Check
-from hpcrun.actions.doctor.profile import judge_messages, judge_profile
-from hpcrun.actions.doctor.target import Target, targets_of
+from hpcrun.features.doctor.check import Check
+from hpcrun.features.doctor.profile import judge_messages, judge_profile
+from hpcrun.features.doctor.target import Target, targets_of
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
 from hpcrun.schedulers.detect import ClusterFacts, Trial

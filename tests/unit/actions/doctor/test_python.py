@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.doctor.check import Check
-from hpcrun.actions.doctor.python import (
+from hpcrun.features.doctor.check import Check
+from hpcrun.features.doctor.python import (
     Wanted,
     comes_with_the_job,
     judge_driver,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.doctor.check import Check
-from hpcrun.actions.doctor.runs import judge_runs
+from hpcrun.features.doctor.check import Check
+from hpcrun.features.doctor.runs import judge_runs
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 

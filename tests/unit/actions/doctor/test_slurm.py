@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.actions.doctor.slurm import (
+from hpcrun.features.doctor.slurm import (
     SlurmAnswers,
     judge_accounting,
     judge_commands,

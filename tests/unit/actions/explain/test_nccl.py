@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.running import Running, explain_running, look
-from hpcrun.actions.explain.stacks import Answers, stacks_remark
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.diagnosis.rank_positions import RankStack
+from hpcrun.explain.diagnosis.rank_positions import RankStack
+from hpcrun.explain.running import Running, explain_running, look
+from hpcrun.explain.stacks import Answers, stacks_remark
 from hpcrun.runs.record import LastStatus
 from tests.harness import REPO
 from tests.unit.actions.explain.test_running import NOW_S, attempt, node, wrote

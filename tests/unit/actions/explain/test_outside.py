@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hpcrun.actions.explain.outside import explain_job, explain_logs
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.schedulers.any_job import AnyJob
+from hpcrun.explain.any_job import AnyJob
+from hpcrun.explain.outside import explain_job, explain_logs
+from hpcrun.explain.rule_files import load_rules
 
 NOW_S = 1_800_000_000.0
 

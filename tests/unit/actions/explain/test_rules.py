@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.actions.explain.wording import advice
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.diagnosis.facts import Cause, Diagnosis
+from hpcrun.explain.diagnosis.facts import Cause, Diagnosis
+from hpcrun.explain.rule_files import load_rules
+from hpcrun.explain.wording import advice
 from hpcrun.profiles.mistakes import MistakesError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write

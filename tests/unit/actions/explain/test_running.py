@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.explain.ended import Explanation
-from hpcrun.actions.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.ended import Explanation
+from hpcrun.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.last_writes import last_writes
 from hpcrun.runs.record import LastStatus

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.explain import stacks
-from hpcrun.actions.explain.ended import Explanation
-from hpcrun.actions.explain.running import explain_running, look
-from hpcrun.actions.explain.stacks import Answers, read_answers, source_lines, stacks_remark
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.diagnosis.rank_positions import RankStack
-from hpcrun.diagnosis.traceback import Frame
+from hpcrun.explain import stacks
+from hpcrun.explain.diagnosis.rank_positions import RankStack
+from hpcrun.explain.diagnosis.traceback import Frame
+from hpcrun.explain.ended import Explanation
+from hpcrun.explain.running import explain_running, look
+from hpcrun.explain.stacks import Answers, read_answers, source_lines, stacks_remark
 from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.process import Completed
 from tests.unit.actions.explain.test_running import NOW_S, attempt, node, wrote

@@ -8,8 +8,8 @@ from datetime import date, datetime
 
 import pytest
 
-from hpcrun.actions.history.groups import HistoryRow, counted_causes, grouped, monday
-from hpcrun.actions.history.past_jobs import End, JobTime, PastJob
+from hpcrun.features.history.groups import HistoryRow, counted_causes, grouped, monday
+from hpcrun.features.history.past_jobs import End, JobTime, PastJob
 
 HOUR = 3600.0
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.explain.rules import load_rules
-from hpcrun.actions.history.history import OTHER, REMOVED, History, budgets_of, first_waits, get_history
-from hpcrun.actions.history.past_jobs import cause_of, project_of
+from hpcrun.explain.rule_files import load_rules
+from hpcrun.features.history.accounting import AccountedJob, AccountedTime
+from hpcrun.features.history.history import OTHER, REMOVED, History, budgets_of, first_waits, get_history
+from hpcrun.features.history.past_jobs import cause_of, project_of
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.accounting import AccountedJob, AccountedTime
 from hpcrun.schedulers.limits import ACCOUNTS, Limit
 from tests.unit.given import ports, run, write
 
@@ -140,11 +140,11 @@ def test_what_explain_found_is_kept_and_not_examined_again(tmp_path: Path, monke
         failed = attempt(folder, -5, -4, status=1, reason="failure")
         write(failed / "rank-0.exit", json.dumps({"rank": 0, "node": "n1", "status": 1, "ended": NOW - 4 * HOUR}))
         write(failed / "rank-0.err", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\n")
-    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", -1.0)
+    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", -1.0)
     assert [(each.cause, each.jobs) for each in look(runs).causes] == [("not examined", 3)]
-    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", 60.0)
+    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", 60.0)
     assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
-    monkeypatch.setattr("hpcrun.actions.history.history.EXAMINE_WITHIN_S", -1.0)
+    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", -1.0)
     assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.where import Misfit, Offer, Placement, over_partition, ranked, where
 from hpcrun.errors import ProfileError, SchedulerError, UsageError
+from hpcrun.features.where.where import Misfit, Offer, Placement, over_partition, ranked, where
 from hpcrun.job.gpu_types import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.detect_text import Partition
 from hpcrun.schedulers.estimate import SlurmForecast, Start

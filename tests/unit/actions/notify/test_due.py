@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.notify.due import due_events, facts_of, notify_of, status_in_job
-from hpcrun.actions.notify.late import send_late
-from hpcrun.actions.notify.send import Message
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.notify.display import clean_line, message_of, sent_lines
+from hpcrun.features.notify.due import due_events, facts_of, notify_of, status_in_job
+from hpcrun.features.notify.late import send_late
+from hpcrun.features.notify.messages import SENT, MessageClaim
+from hpcrun.features.notify.send import Message
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import EVENTS, Notify
-from hpcrun.runs.messages import SENT, MessageClaim
 from hpcrun.runs.record import LastStatus
-from hpcrun.views.messages import clean_line, message_of, sent_lines
 from tests.unit.given import run, write
 
 NOW_S = 10_000.0
@@ -159,7 +159,7 @@ def test_the_job_itself_comes_first_and_a_command_tries_once_in_two_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("hpcrun.actions.notify.late.leave_running", lambda argv, **_: started.append(list(argv)))
+    monkeypatch.setattr("hpcrun.features.notify.late.leave_running", lambda argv, **_: started.append(list(argv)))
     notify = {"to": ["$A", "$B"], "events": list(EVENTS), "waiting_s": 60}
     RunFolder(tmp_path).messages().mkdir()
     record(tmp_path)

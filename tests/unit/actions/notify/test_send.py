@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from hpcrun.actions.notify import send
-from hpcrun.actions.notify.send import Message, send_message, servers_of
-from hpcrun.runs.messages import FAILED, SENT, UNSURE
+from hpcrun.features.notify import send
+from hpcrun.features.notify.messages import FAILED, SENT, UNSURE
+from hpcrun.features.notify.send import Message, send_message, servers_of
 from tests.receivers import http_server
 
 

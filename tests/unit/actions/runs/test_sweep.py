@@ -12,13 +12,20 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.runs.metrics import Metrics
-from hpcrun.actions.runs.sweep import SweepTable, best_row, default_ranking, parse_ranking, submit_command, sweep_table
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.sweep.display import sweep_csv, sweep_json, sweep_plot
+from hpcrun.features.sweep.sweep import (
+    SweepTable,
+    best_row,
+    default_ranking,
+    parse_ranking,
+    submit_command,
+    sweep_table,
+)
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.views.sweep import sweep_csv, sweep_json, sweep_plot
 
 DONE = LastStatus("COMPLETED", 1.0, final=True, exit_status=0)
 

@@ -7,7 +7,14 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from hpcrun.actions.runs.tensorboard import LinkedRuns, TensorBoard, chosen_runs, common_name, element_name, free_port
+from hpcrun.features.trackers.tensorboard import (
+    LinkedRuns,
+    TensorBoard,
+    chosen_runs,
+    common_name,
+    element_name,
+    free_port,
+)
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.jobs.prepare import prepare
-from hpcrun.actions.studies.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
 from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, UsageError
+from hpcrun.features.scaling.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
+from hpcrun.features.scaling.sizes import Design, Size, Workload
+from hpcrun.features.scaling.studies import Study, StudyStore
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import Study, StudyStore
-from hpcrun.scaling.sizes import Design, Size, Workload
 from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write
 
 GPUS = Design("GPUs", None, (Size(1), Size(8)), Workload())

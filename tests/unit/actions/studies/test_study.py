@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.studies.points import StudyMeasurements, read_points
-from hpcrun.actions.studies.study import (
+from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.points import Epoch
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.features.scaling.study import (
     REMOVED,
     StudyRun,
     StudyStatus,
@@ -21,11 +23,9 @@ from hpcrun.actions.studies.study import (
     missing,
     newest_runs,
 )
-from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.study_points import StudyMeasurements, read_points
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.runs.studies import Study, StudyPoint, StudyStore
-from hpcrun.scaling.points import Epoch
 from tests.unit.given import ports, run
 
 ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))

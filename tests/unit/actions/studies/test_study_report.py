@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hpcrun.actions.studies.report import (
+from hpcrun.errors import UsageError
+from hpcrun.features.scaling.sizes import Size
+from hpcrun.features.scaling.studies import Study
+from hpcrun.features.scaling.study_report import (
     ReportOptions,
     command_of,
     report_name,
@@ -14,9 +17,6 @@ from hpcrun.actions.studies.report import (
     study_options,
     study_remarks,
 )
-from hpcrun.errors import UsageError
-from hpcrun.runs.studies import Study
-from hpcrun.scaling.sizes import Size
 
 SIZES = (Size(1), Size(4))
 STRONG = Study("20260101-000000-train-aaaa", "train", 0.0, "a100", "/", request={"script": "train.py"}, warmup=2)

@@ -1,1 +1,0 @@
-"""Messages about runs: which are due, what they say of a run, and sending them."""

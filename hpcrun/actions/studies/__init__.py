@@ -1,1 +1,0 @@
-"""Scaling studies: their runs, points, forecasts and reports."""

@@ -1,0 +1,1 @@
+"""Why a run failed, or hangs: its logs, its records, its ranks."""

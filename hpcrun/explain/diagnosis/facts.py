@@ -1,0 +1,88 @@
+"""What is known of a run that has ended, and what a diagnosis of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpcrun.explain.diagnosis.culprit import RankEnd
+from hpcrun.explain.diagnosis.flight.meetings import Flight
+from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.rules import Rule, fill
+from hpcrun.explain.diagnosis.scan import Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts about a run that has ended.
+
+    Attributes:
+        ends: rank → how it ended, of the ranks that left a record.
+        signalled_s: when the script or a rank first received a signal to end, in seconds since the epoch; None if
+            there was no signal, or if it was not recorded.
+        shared: the name of the log that all ranks share.
+        flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
+        start: which start of the ranks it is about, where torchrun started them again later; else empty.
+    """
+
+    state: str
+    ends: Mapping[int, RankEnd] = field(default_factory=dict)
+    logs: Sequence[Log] = ()
+    signalled_s: float | None = None
+    shared: str = "batch script"
+    flight: Flight | None = None
+    start: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A rule that explains a run, and the line that matches.
+
+    Attributes:
+        log, hit: None if the job's state or a rank's exit status decided.
+        rank: the rank that failed; None for the whole job.
+    """
+
+    rule: Rule
+    rank: int | None = None
+    log: Log | None = None
+    hit: Hit | None = None
+
+    @property
+    def text(self) -> str:
+        """What happened."""
+        return fill(self.rule.cause, self.hit.values if self.hit else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of a diagnosis.
+
+    Attributes:
+        cause: None if no rule matches.
+        first: the rank that ended the run, without consequences; None if there is none or it is unknown.
+        consequences: messages of other ranks and the launchers that follow from it.
+        left: ``first`` ended with exit status 0 while others continued.
+        missing: the others waited for ``first`` until their timeout.
+        caught: ``first`` caught the failure and continued, and others then waited for it.
+        of_record: the records of the ranks show that ``first`` ended the run.
+        by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks), and no rule.
+        alike: the ranks that failed in the same way, if ``first`` cannot be told for that reason.
+        leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
+    """
+
+    cause: Cause | None
+    first: int | None
+    consequences: tuple[Cause, ...] = ()
+    left: bool = False
+    missing: bool = False
+    caught: bool = False
+    leaver: int | None = None
+    of_record: bool = False
+    by_places: bool = False
+    alike: tuple[int, ...] = ()
+
+    def failed_first(self, end: RankEnd | None) -> bool:
+        """Whether a rank's own failure was the first, and it was not only terminated."""
+        unlike = self.left or self.missing or self.caught
+        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not unlike

@@ -1,0 +1,195 @@
+"""A log and what was found in it, and a log that several processes share as one for each of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from hpcrun.explain.diagnosis.launcher import NODE_FAILED, of_several_nodes, starts_ranks
+from hpcrun.explain.diagnosis.progress import ends_with_progress, survived_up_to
+from hpcrun.explain.diagnosis.root_exception import root_exception
+from hpcrun.explain.diagnosis.scan import LogScan
+from hpcrun.explain.diagnosis.speakers import Speaker, by_files, speakers_of
+from hpcrun.explain.diagnosis.statements import complains, first_complaint
+from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
+
+_MOST_SPEAKERS = 64
+"""Processes of a shared log whose failures are compared."""
+_HERALD_LINES, _MOST_HERALDS = 6, 2
+"""Lines above an exception in which the program may have logged the same error in its own words."""
+_GLOBAL = re.compile(r"\bGLOBAL_RANK: (\d{1,7})\b")  # Lightning
+_LATER_S = 1.0
+"""Two files that one process writes to have the times of its last lines, up to the delay of a file server."""
+_WARNING_LINES = 60
+"""Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log and its matches.
+
+    Attributes:
+        name: its path in the run's folder.
+        rank: None for the batch script's.
+        written_s: when it was last written to, in seconds since the epoch; for a part of a log, the place of its end.
+        part: the lines of one process, from a log into which several processes write.
+        several_nodes: its lines, or those beside them, are of several nodes: a local rank is not the rank.
+        restart: how often torchrun had started the ranks again.
+        survived: position of the line up to which its program went on, whatever it complained of; -1 if unknown.
+    """
+
+    name: str
+    rank: int | None
+    scan: LogScan
+    written_s: float = 0.0
+    traceback: Traceback | None = None
+    part: bool = False
+    several_nodes: bool = False
+    survived: int = -1
+    restart: int = 0
+
+    @property
+    def heralds(self) -> tuple[int, ...]:
+        """Positions of complaints directly above its exception, and of NCCL's first warning before NCCL's error."""
+        raised = self.traceback
+        if raised is None or raised.stated:
+            return ()
+        above = [place for place in range(raised.begins) if self.scan.tail[place].strip()]
+        found = [place for place in above[-_HERALD_LINES:] if complains(self.scan.tail[place])]
+        return tuple(dict.fromkeys((*self.nccl_warnings[:1], *found)))[:_MOST_HERALDS]
+
+    @property
+    def nccl_warnings(self) -> list[int]:
+        """Positions of NCCL's warnings above its exception, if that is an error of NCCL."""
+        raised, tail = self.traceback, self.scan.tail
+        if raised is None or "NCCL" not in raised.exception:
+            return []
+        above = [place for place in range(raised.begins) if tail[place].strip()]
+        return [place for place in above[-_WARNING_LINES:] if " NCCL WARN " in tail[place]]
+
+    @property
+    def complaint(self) -> int | None:
+        """Position of the first line near its end that complains, where it has no exception; None where none does."""
+        return first_complaint(self.scan.tail) if self.traceback is None else None
+
+
+def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) -> Log:
+    """Return a log with the exception that ended its program; the batch script's has those of several."""
+    several = rank is None and of_several_nodes(scan.tail)
+    raised = root_exception(scan.tail, mixed=rank is None)
+    # of the lines that several ranks share, one rank's progress proves nothing of another one's failure
+    places = [place for hit in scan.hits if (place := scan.position(hit.number)) is not None and place >= 0]
+    first = min([*places, *([raised.last] if raised else [])], default=len(scan.tail))
+    survived = survived_up_to(scan.tail, first) if rank is not None else -1
+    raised = None if raised is not None and raised.last <= survived else raised
+    return Log(name, rank, scan, written_s, raised, several_nodes=several, survived=survived)
+
+
+def parts(beginning: str, log: Log) -> list[Log]:
+    """Return the lines of a log before its first line that begins so, and from each of these on, as logs of their own.
+
+    What stands above the end of the log that is kept belongs to the first of them.
+    """
+    scan = log.scan
+    begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
+    if not begins or scan.first_tail_line is None:
+        return [log]
+    found: list[Log] = []
+    for restart, (first, end) in enumerate(pairwise((0, *begins, len(scan.tail)))):
+        numbers = range(scan.first_tail_line + first if restart else 0, scan.first_tail_line + end)
+        hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number in numbers)
+        kept = slice(first, end)
+        part = replace(scan, hits=hits, tail=scan.tail[kept], speakers=scan.speakers[kept],
+                       stamps=scan.stamps[kept], first_tail_line=scan.first_tail_line + first)  # fmt: skip
+        found.append(replace(examine(log.name, log.rank, part, log.written_s), restart=restart))
+    return found
+
+
+def with_other_log(logs: Sequence[Log]) -> list[Log]:
+    """Return the logs of a rank; what one complains of last was survived if the other one later ends with progress."""
+    last = max(logs, key=lambda log: log.written_s, default=None)
+    if last is None:
+        return []
+    before = [log for log in logs if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)]
+    if not before or not ends_with_progress(last.scan.tail):
+        return list(logs)
+    return [replace(log, traceback=None, survived=len(log.scan.tail)) if log in before else log for log in logs]
+
+
+def by_speaker(log: Log) -> list[Log]:
+    """Split a log into which several processes write: first the lines of no process, then a log for each process.
+
+    A line keeps its place: in the log of one process, the lines of the others are empty.
+    """
+    scan = _by_files(log.scan)
+    log = replace(log, scan=scan)
+    speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
+    if not speakers:
+        return [log]
+    known = frozenset(speakers)
+    places: dict[Speaker | None, list[int]] = {None: []}
+    for place, who in enumerate(scan.speakers):
+        places.setdefault(who if who in known else None, []).append(place)
+    said = {hit.speaker for hit in scan.hits}
+    failed = {match["node"] for line in scan.tail if (match := NODE_FAILED.search(line))}
+    complaining = [
+        one
+        for one in speakers
+        if one in said or any(_may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one]))
+    ]
+    nodes = [one for one in speakers if _is_a_node(one, [scan.tail[place] for place in places[one]])]
+    if any(one.may_be_a_node for one in nodes):
+        nodes += [one for one in speakers if one.may_be_a_node and one not in nodes]
+    several = log.several_nodes or len(nodes) > 1
+    no_ranks = {one for one in speakers if one in nodes or one.rank is None or (several and one.is_local)}
+    whole = replace(log, several_nodes=several)
+    return [
+        _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)
+        for one in (None, *complaining[:_MOST_SPEAKERS])
+    ]
+
+
+def _by_files(scan: LogScan) -> LogScan:
+    """Return a log with the ranks of the files that head or tail has put into it."""
+    who = by_files(scan.tail, scan.speakers)
+    if who == scan.speakers:
+        return scan
+    places = [(hit, scan.position(hit.number)) for hit in scan.hits]
+    hits = tuple(hit if place is None or place < 0 else replace(hit, speaker=who[place]) for hit, place in places)
+    return replace(scan, speakers=who, hits=hits)
+
+
+def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:
+    """Whether the lines with a prefix are of several ranks of a node."""
+    if one.kind == "host":
+        return True
+    if not one.may_be_a_node:
+        return False
+    return starts_ranks(lines) or any((match := _GLOBAL.search(line)) and int(match[1]) != one.rank for line in lines)
+
+
+def _may_fail(line: str) -> bool:
+    return "Traceback" in line or is_exception_line(line) or complains(line)
+
+
+def _part(log: Log, one: Speaker | None, rank: int | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:
+    """Return the lines of one process in a log, with the exception among them."""
+    scan = log.scan
+    tail = [""] * len(scan.tail)
+    for place in places:
+        tail[place] = scan.tail[place]
+    hits = tuple(hit for hit in scan.hits if hit.speaker == one or (one is None and hit.speaker not in speakers))
+    raised = root_exception([scan.tail[place] for place in places], mixed=one is None)
+    if raised is not None:
+        raised = replace(raised, begins=places[raised.begins], ends=places[raised.ends], last=places[raised.last])
+    return Log(
+        log.name,
+        rank,
+        replace(scan, hits=hits, tail=tuple(tail)),
+        written_s=float(raised.ends if raised else len(tail)),
+        traceback=raised,
+        part=True,
+        several_nodes=log.several_nodes,
+    )

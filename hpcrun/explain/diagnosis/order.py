@@ -1,0 +1,202 @@
+"""What came first in the logs of a job: by the times in their lines, else by the places of lines in one file. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from hpcrun.explain.diagnosis.culprit import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S
+from hpcrun.explain.diagnosis.launcher import first_root_cause
+from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.scan import Hit
+from hpcrun.explain.diagnosis.traceback import is_exception_line
+
+_CLOCK = r"(?P<h>[01]\d|2[0-3]):(?P<m>[0-5]\d):(?P<s>[0-5]\d(?:[.,]\d{1,9})?)"
+_STAMPS = (
+    # logging, loguru, NCCL since 2.26, torchrun's summary, Slurm's "CANCELLED AT"
+    re.compile(r"\b\d{4}[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ,_]" + _CLOCK),
+    # glog, and torch's own: [E1122 16:29:32.123456789 ProcessGroupNCCL.cpp:629]
+    re.compile(r"(?:^|\[)[IWEF](?P<month>\d{1,2})(?P<day>\d\d) " + _CLOCK),
+    # transformers: 11/22/2026 16:29:32
+    re.compile(r"^\[?(?P<month>\d\d)/(?P<day>\d\d)/(?:\d{4}|\d\d) " + _CLOCK),
+)
+_LOOKED_AT = 160
+"""Characters of a line that may have its time."""
+_NAMED = re.compile(r"\b[Rr]ank[ _:=-]{0,2}(?P<rank>\d{1,7})\b")
+_YEAR_S = 366 * 86400.0
+_NEIGHBOURS = 200
+"""Lines above and below a line without a time, among which one with a time counts for it."""
+_CLEANUP_LINES = 400
+"""Lines that a timeout and its clean-up may write: torch shows the C++ stack of every thread that ends."""
+_LAST_LINES = 40
+"""Lines that a rank may write after a failure that it caught, if no line has a time: more are of further steps."""
+_SHORTLY_S = 600.0
+"""The time between a caught failure and the start of the wait of the others, at most: else they are not related."""
+_MOST_WAITS = 16
+"""Ranks that waited whose times are compared; of a job with thousands one is as good as another."""
+
+_ENTRY = re.compile(r"^\s*\[\d{1,6}\]:\s*$")
+_ENTRY_TIME = re.compile(r"^\s+time\s*: ")
+_ENTRY_LINES = 8
+"""Lines of an entry of torchrun's summary, which is about one rank."""
+
+
+def time_of(line: str) -> float | None:
+    """Return when a line was written, in seconds since the year began; None if it does not say so.
+
+    Torch's own lines have no year, so that of others does not count either.
+    """
+    text = line[:_LOOKED_AT]
+    match = next((found for one in _STAMPS if (found := one.search(text))), None)
+    if match is None:
+        return None
+    try:
+        day = datetime(2000, int(match["month"]), int(match["day"])).timetuple().tm_yday
+    except ValueError:
+        return None
+    return day * 86400.0 + int(match["h"]) * 3600 + int(match["m"]) * 60 + float(match["s"].replace(",", "."))
+
+
+def seconds_between(one_s: float, other_s: float) -> float:
+    """Return how much later the second of two times is; negative if it is earlier. New Year's Eve may be between."""
+    return (other_s - one_s + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a log, by its number in the file, and the rank that says it or is named in it."""
+
+    log: Log
+    number: int | None
+    line: str
+    rank: int | None = None
+
+    @property
+    def place(self) -> int | None:
+        """Its position in the end of its log that is kept; None if it is above that."""
+        place = self.log.scan.position(self.number)
+        return None if place is None or place < 0 else place
+
+    def comes_after(self, other: LogLine) -> bool:
+        """Whether it was surely written after another line: False where that cannot be known.
+
+        Lines of different files or ranks are compared by their times, or by those of the lines around them: clocks of
+        two nodes differ by some seconds, and torchrun --tee copies what one rank says seconds after another's.
+        """
+        if self.log.name == other.log.name and self.log.rank == other.log.rank:
+            return self.number is not None and other.number is not None and self.number > other.number
+        mine, theirs = time_of(self.line), time_of(other.line)
+        not_before = mine if mine is not None else self.near(-1)
+        not_after = theirs if theirs is not None else other.near(1)
+        if not_before is None or not_after is None:
+            return False
+        return seconds_between(not_after, not_before) > SAME_MOMENT_S
+
+    def near(self, step: int) -> float | None:
+        """Return the time of the next line above (-1) or below (1) it that has one."""
+        scan, place = self.log.scan, self.place
+        if place is None:
+            return None
+        begins = place + step
+        places = range(begins, begins + step * _NEIGHBOURS, step)
+        times = (time_of(scan.stamped(place)) for place in places if 0 <= place < len(scan.tail))
+        return next((time for time in times if time is not None), None)
+
+
+def line_of(log: Log, hit: Hit) -> LogLine:
+    """Return the line of a match."""
+    named = _NAMED.search(hit.line[:_LOOKED_AT]) if log.rank is None else None
+    return LogLine(log, hit.number, hit.stamp + hit.line, int(named["rank"]) if named else log.rank)
+
+
+def _waits_in(log: Log) -> list[Hit]:
+    """Return the matches in a log which show that its rank waited for others in vain, in their order."""
+    return [hit for hit in log.scan.hits if hit.rule.level == "wait"]
+
+
+def _is_of_cleanup(line: LogLine) -> bool:
+    """Whether a line of a rank's log comes of the clean-up after a timeout of the same rank."""
+    waits = (hit.number for hit in _waits_in(line.log))
+    return line.number is not None and any(
+        number is not None and 0 < line.number - number <= _CLEANUP_LINES for number in waits
+    )
+
+
+def first_waits(logs: Iterable[Log]) -> tuple[LogLine, ...]:
+    """Return the lines of the first few ranks which show that these ranks waited for others in vain."""
+    return tuple(islice((line_of(log, hit) for log in logs for hit in _waits_in(log)), _MOST_WAITS))
+
+
+def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool:
+    """Whether an exception was raised only after a rank had waited for others until its timeout.
+
+    A failure that others wait for is older than their timeout. Messages of Slurm and the kernel do not count: they
+    come later than their cause.
+
+    Args:
+        waits: those of other ranks.
+    """
+    if not is_exception_line(hit.line) or hit.rule.level == "wait":
+        return False
+    return _after_a_timeout(line_of(log, hit), waits)
+
+
+def ended_by_a_timeout(log: Log, waits: Sequence[LogLine] = ()) -> bool:
+    """Whether the exception of a log was raised only after a rank had waited for others until its timeout."""
+    raised = log.traceback
+    if raised is None:
+        return False
+    return _after_a_timeout(LogLine(log, log.scan.number(raised.begins), log.scan.stamped(raised.begins)), waits)
+
+
+def _after_a_timeout(line: LogLine, waits: Sequence[LogLine]) -> bool:
+    return _is_of_cleanup(line) or any(wait.log is not line.log and line.comes_after(wait) for wait in waits)
+
+
+def caught_before_waits(caught: Sequence[LogLine], waits: Sequence[tuple[Log, Hit]]) -> int | None:
+    """Return which failure one rank caught before others began to wait in vain; None if that cannot be known.
+
+    If all ranks caught a failure, none of them waited for another one. If a rank caught a failure long before the
+    others began to wait, the failure is not the reason.
+    """
+    ranks = {line.rank for line in caught}
+    others = [(log, hit) for log, hit in waits if log.rank is not None and log.rank not in ranks]
+    if len(ranks) != 1 or None in ranks or not others:
+        return None
+    return len(caught) - 1 if all(_led_to(caught[-1], log, hit) for log, hit in others[:_MOST_WAITS]) else None
+
+
+def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
+    """Whether a rank caught a failure shortly before another rank began to wait, by their times or the lines behind."""
+    own_s, timeout_s = time_of(line.line), time_of(wait.line)
+    caught_s = line.near(-1) if own_s is None else own_s
+    if caught_s is None or timeout_s is None:
+        place, other = line.place, line_of(log, wait)
+        same = log.name == line.log.name
+        above = line.number is not None and other.number is not None and line.number < other.number
+        behind = () if place is None else line.log.scan.tail[place + 1 : other.place if same else None]
+        few = place is not None and sum(bool(text.strip()) for text in behind) <= _LAST_LINES
+        return few and (above or not same)  # a timeout takes longer than the copying of a line
+    waited_s = float(wait.values.get("ms") or wait.values.get("gloo") or 0) / 1000
+    return -SAME_MOMENT_S <= seconds_between(caught_s, timeout_s) <= waited_s + _SHORTLY_S
+
+
+def was_cleared_away(log: Log, hit: Hit) -> bool:
+    """Whether a line of torchrun's summary is about a rank that torchrun killed because another one had failed."""
+    place = log.scan.position(hit.number)
+    if place is None or not 0 <= place < len(log.scan.tail) or hit.rule.level != "symptom":
+        return False
+    root = first_root_cause(log.scan.tail)
+    if root is None:
+        return False
+    for line in reversed(log.scan.tail[max(0, place - _ENTRY_LINES) : place]):
+        if _ENTRY.match(line):
+            break
+        if _ENTRY_TIME.match(line):
+            first_s, ended_s = time_of(root.time), time_of(line)
+            known = first_s is not None and ended_s is not None
+            return known and seconds_between(first_s or 0.0, ended_s or 0.0) >= CLEARED_AWAY_AFTER_S
+    return False

@@ -1,0 +1,291 @@
+"""Searches a log for the lines of rules: in blocks, first for fixed words, so that a gigabyte takes seconds.
+
+A regular expression over every line, or one of all rules over a block, would take a minute for a gigabyte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.speakers import Speaker, without_lead
+from hpcrun.explain.diagnosis.traceback import is_exception_line
+from hpcrun.job.patterns import any_of
+
+MARKS = (b"rror", b"NCCL WARN", b"NVRM: Xid", b"atchdog", b"terminate called")
+"""Texts in the lines about nearly any failure."""
+TAIL_BYTES = 65536
+END_LINES = 40
+"""The number of lines at the end of a log, for rules that match only there."""
+_BLOCK = 1 << 20
+_LONGEST_LINE = 4000
+_MOST_CANDIDATES = 50_000
+"""The most lines with a mark that are checked in one log; after them only its tail is."""
+_MOST_BYTES = 1 << 30
+"""The middle of a larger log is skipped."""
+_QUICK_BYTES = _BLOCK
+_KEPT_PER_RULE = 4
+_LAST = 1 << 60
+"""Added to the order of lines below a skipped middle."""
+_COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
+"""Control sequences for a terminal, which some programs write into files as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that matches a rule. ``number`` counts from 1; None if the log was too long to count.
+
+    Attributes:
+        stamp: the time that a collector has put in front of it.
+    """
+
+    rule: Rule
+    line: str
+    number: int | None
+    values: dict[str, str | None]
+    speaker: Speaker | None = None
+    stamp: str = ""
+
+
+_Found = dict[str, list[tuple[int, Hit]]]
+"""Name of a rule → place and line of its first and its last match."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """The matches in a log.
+
+    Attributes:
+        hits: in the order of the log; of one rule the first and the last.
+        tail: its last lines, without torch's ``[rank0]:`` and the like in front.
+        speakers: the process that wrote each line of ``tail``.
+        stamps: the time that a collector has put in front of each line of ``tail``.
+        first_tail_line: number of the first line of ``tail``; None where it was not counted.
+        whole: every line was looked at.
+    """
+
+    hits: tuple[Hit, ...]
+    tail: tuple[str, ...]
+    first_tail_line: int | None
+    whole: bool = True
+    speakers: tuple[Speaker | None, ...] = ()
+    stamps: tuple[str, ...] = ()
+
+    def stamped(self, position: int) -> str:
+        """Return a line of ``tail`` with the time in front of it; empty where the line is of another process."""
+        line = self.tail[position]
+        return self.stamps[position] + line if line and self.stamps else line
+
+    def number(self, position: int) -> int | None:
+        """Return the number of a line of ``tail`` in the log; None if the lines were not counted."""
+        return None if self.first_tail_line is None else self.first_tail_line + position
+
+    def position(self, number: int | None) -> int | None:
+        """Return the position of a line in ``tail``, negative for a line above it; None if it is unknown."""
+        return None if self.first_tail_line is None or number is None else number - self.first_tail_line
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Rules, ready to search with.
+
+    Attributes:
+        by_word: text that a line must contain → the rules of such lines.
+        finder: finds the texts for which blocks are searched.
+    """
+
+    everywhere: tuple[Rule, ...]
+    at_end: tuple[Rule, ...]
+    by_word: tuple[tuple[bytes, tuple[Rule, ...]], ...]
+    finder: Any
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> Scanner:
+        """Make a scanner; a text that contains a mark needs no separate search."""
+        everywhere = tuple(rule for rule in rules if rule.contains and not rule.at_end)
+        by_word: dict[bytes, list[Rule]] = {}
+        for rule in everywhere:
+            for word in rule.contains:
+                by_word.setdefault(word, []).append(rule)
+        wanted = {word for rule in everywhere if not rule.marked for word in rule.contains}
+        own = sorted(word for word in wanted if not any(mark in word for mark in MARKS))
+        at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
+        by_words = tuple((word, tuple(found)) for word, found in by_word.items())
+        return cls(everywhere, at_end, by_words, any_of((*MARKS, *own)))
+
+    def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
+        """Search an open log.
+
+        Args:
+            quick: only its last lines.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        found: _Found = {}
+        candidates, lines, whole, counted = 0, 0, True, True
+        for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
+            counted = counted and not skipped
+            if candidates < _MOST_CANDIDATES:
+                candidates += self._look(block, lines, found)
+            whole = whole and counted and candidates < _MOST_CANDIDATES
+            lines += block.count(b"\n")
+        rules = self.at_end if candidates < _MOST_CANDIDATES else (*self.at_end, *self.everywhere)
+        return self._finish(file, found, rules, lines if counted else None, whole)
+
+    def _look(self, block: bytes, lines: int, found: _Found) -> int:
+        """Check the lines of a block that contain a mark; return their number."""
+        starts = self._candidates(block)
+        counted_to = 0
+        for start in starts:
+            end = block.find(b"\n", start)
+            raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
+            rules = {rule.name: rule for word, known in self.by_word if word in raw for rule in known}
+            if not rules:
+                continue
+            lines += block.count(b"\n", counted_to, start)
+            counted_to = start
+            line, speaker, stamp = plain(raw)
+            for rule in rules.values():
+                values = rule.match(raw, line)
+                if values is not None:
+                    hit = Hit(rule, line, lines + 1, values, speaker, stamp)
+                    _keep(found.setdefault(rule.name, []), (lines + 1, hit))
+        return len(starts)
+
+    def _candidates(self, block: bytes) -> list[int]:
+        starts: list[int] = []
+        match = self.finder.search(block)
+        while match is not None and len(starts) <= _MOST_CANDIDATES:
+            start = block.rfind(b"\n", 0, match.start()) + 1
+            start = max(start, block.rfind(b"\r", start, match.start()) + 1)
+            if not starts or start > starts[-1]:
+                starts.append(start)
+            end = block.find(b"\n", match.start())
+            end = end if end >= 0 else len(block)
+            seen = start + _LONGEST_LINE  # of a long line so much is matched; what is in it behind that comes again
+            match = self.finder.search(block, min(end, seen) if match.start() < seen else end)
+        return starts
+
+    def _finish(self, file: BinaryIO, found: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - TAIL_BYTES))
+        raw = file.read(TAIL_BYTES) or b""
+        if end > TAIL_BYTES:
+            raw = raw.partition(b"\n")[2] or _last_line(file, end)
+        tail = raw.split(b"\n")
+        ended = tail[-1] == b""
+        if ended:
+            tail.pop()
+        first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
+        for position in range(max(0, len(tail) - END_LINES), len(tail)):
+            here = tail[position][-_LONGEST_LINE:]
+            line, speaker, stamp = plain(here)
+            for rule in rules:
+                values = rule.match(here, line)
+                if values is not None:
+                    number = None if first is None else first + position
+                    place = _LAST + position if number is None else number
+                    _keep(found.setdefault(rule.name, []), (place, Hit(rule, line, number, values, speaker, stamp)))
+        order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
+        hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
+        said = [plain(line) for line in tail]
+        return LogScan(
+            tuple(hit for _, hit in hits),
+            tuple(line for line, _, _ in said),
+            first,
+            whole,
+            tuple(speaker for _, speaker, _ in said),
+            tuple(stamp for _, _, stamp in said),
+        )
+
+
+def _last_line(file: BinaryIO, end: int) -> bytes:
+    """Return the beginning of a last line that is longer than the end that is read; of a longer one, its end."""
+    file.seek(max(0, end - _BLOCK))
+    raw = file.read(_BLOCK) or b""
+    begins = raw.rfind(b"\n", 0, len(raw) - 1) + 1
+    return raw[begins : begins + _LONGEST_LINE] if begins else raw[-_LONGEST_LINE:]
+
+
+def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
+    """Keep the first and the last of a rule's lines, so that repeated lines take no memory."""
+    kept.append(item)
+    if len(kept) > _KEPT_PER_RULE:
+        del kept[_KEPT_PER_RULE // 2]
+
+
+def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
+    """Return a line as a terminal shows it, without colours and ``[rank0]:``, who says it, and a collector's time."""
+    text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+    stamp, rest = without_stamp(_COLOUR.sub("", text) if "\x1b" in text else text)
+    line, speaker = without_lead(rest)
+    if stamp or speaker is None:
+        return line, speaker, stamp
+    stamp, rest = without_stamp(line)  # srun --label puts the task before it
+    line, inner = without_lead(rest) if stamp else (line, None)
+    return line, inner or speaker, stamp
+
+
+def _blocks(file: BinaryIO, most: int) -> Iterator[tuple[bool, bytes]]:
+    """Yield complete lines in blocks, and whether a part before them was skipped."""
+    size = os.fstat(file.fileno()).st_size
+    rest, read, skipped = b"", 0, False
+    while data := file.read(_BLOCK):
+        read += len(data)
+        if size > most and not skipped and read > most // 4:
+            file.seek(size - most * 3 // 4)
+            skipped = True
+        cut = data.rfind(b"\n") + 1
+        if cut == 0 and len(rest) < _BLOCK:
+            rest += data
+            continue
+        yield skipped, rest + data[:cut] if cut else rest + data
+        rest = data[cut:] if cut else b""
+    if rest:
+        yield skipped, rest
+
+
+def last_lines(lines: Iterable[str], count: int) -> tuple[str, ...]:
+    """Return the last lines that are not empty."""
+    return tuple([line for line in lines if line.strip()][-count:])
+
+
+_STAMP = re.compile(
+    r"(?:"
+    # 2026-11-22T10:00:02.200Z, [2026/11/22 10:00:02,200], and the short id of Determined behind it
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?\]?(?: \w{6,12} \|\|)?"
+    # ts and journalctl: Nov 22 10:00:02, with host and process: node1 python[4711]:
+    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \d{4})?"
+    r"(?: [\w.-]{1,80} [\w./-]{1,60}\[\d{1,8}\]:)?"
+    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?"
+    r"|\d{10}\.\d{1,9}"  # ts %.s
+    r")(?: [|-])?(?: |$)"
+)
+"""The time that a collector of output writes in front of each line: kubectl, docker, ts, journalctl."""
+_MAY_BEGIN = frozenset("[0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_LONGEST_STAMP = 240
+_OF_A_LOGGER = re.compile(
+    r"[\s\[(<|:]{0,4}(?:[\w./-]{1,60}[\s\])>|:,\[]{1,4}){0,4}?"
+    r"(?:TRACE|DEBUG|INFO|NOTICE|SUCCESS|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
+    r"|\[ ?(?:debug|info|warning|error|critical)\b"
+)
+"""What follows the time that a program's own logger writes: its time belongs to the line."""
+_LEVEL_WITHIN = 120
+
+
+def without_stamp(line: str) -> tuple[str, str]:
+    """Return the time in front of a line, and the line behind it; the time is empty where a logger wrote it."""
+    if line[:1] not in _MAY_BEGIN:
+        return "", line
+    match = _STAMP.match(line[:_LONGEST_STAMP])
+    if match is None:
+        return "", line
+    rest = line[match.end() :]
+    if not rest.startswith("  ") and not is_exception_line(rest) and _OF_A_LOGGER.match(rest[:_LEVEL_WITHIN]):
+        return "", line
+    return match[0], rest

@@ -1,0 +1,242 @@
+"""What the logs of one rank say of its end, and what of it its program survived. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcrun.explain.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech
+from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
+from hpcrun.explain.diagnosis.progress import survived_up_to
+from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
+from hpcrun.explain.diagnosis.scan import Hit
+from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
+from hpcrun.job.state import EXIT_ABORTED, EXIT_TERMINATED
+
+UNCAUGHT = 1
+"""Python's exit status after an uncaught exception."""
+_EXCEPTION_STATUSES = (UNCAUGHT, 130, EXIT_ABORTED, EXIT_TERMINATED)
+"""An exception that nobody catches ends Python with 1, 130 (^C), an abort in a C++ thread, or a termination."""
+_SIGNALS = 128
+"""Exit statuses above it are those of signals."""
+LAST_WORDS = 3
+"""Lines that a program may write between an exception that it prints and its end."""
+_INTERRUPT = "KeyboardInterrupt"
+_LAST_LINES = 12
+"""Lines that may follow a failure after which a program hangs: those of the other ranks, and Slurm's."""
+_CONNECTION = re.compile(
+    r"Dist(?:Network|Store)Error|Connection\w*Error|BrokenPipeError|EOFError|Rendezvous\w*Error"
+    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|lost|aborted)|[Bb]roken pipe|[Rr]emote (?:process|worker)"
+    r"|[Tt]imed out|[Tt]imeout|[Ff]ailed to recv|[Pp]eer|connectFullMesh"
+)
+"""Messages after the loss of a peer: torch c10d socket.cpp and TCPStore.cpp, gloo transport/tcp, NCCL."""
+_MESSAGE_LINES = 8
+"""Lines after that of an exception which may be more of its message."""
+_KILLED = re.compile(r"Killed$|\[rank: \d+\] Child process with PID ")
+"""Lines after an exception which are no part of its message: what was left of the job is killed."""
+_OF_MACHINES = re.compile(
+    r"CUDA|cuda|(?i:dnn)|CUBLAS|NCCL|nccl|Dist\w*Error|DataLoader|[Kk]illed|signal|" + _CONNECTION.pattern
+)
+"""Exceptions that pass on a failure of a GPU, of the network or of another process."""
+_OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal errors")
+"""What JAX's coordination service says on a rank that waited for another one, or that another one's end aborted."""
+_COLLECTIVES = "/torch/distributed/"
+_STEPS = 3
+"""Further steps that prove it: after the failure of a rank, another one may still print one or two."""
+_TRIED_AGAIN_WITHIN = 3
+"""Lines after a failure in which a program says that it tried again with success."""
+_DONE_WITHIN = 3
+"""Lines at the end of a log in which a program says that it is done."""
+_STEP = re.compile(
+    r"\b(?:step|epoch|iter|iteration|batch)\b\W{0,3}\d|\bloss\W{1,4}\d|\b\d+/\d+ \[\d", re.ASCII | re.IGNORECASE
+)
+_DONE = re.compile(
+    r"\b(?:done|finished|(?:training|job|run) (?:is )?complete|completed(?: successfully)?|success(?:fully)?)\b"
+    r"(?: in \S+(?: \S+)?)?[\s.!]*$",
+    re.IGNORECASE,
+)
+_TRIED_AGAIN = re.compile(r"\b(?:retry|attempt \d+|second try)\b.*\bsucceeded\b|\brecovered\b", re.IGNORECASE)
+_QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
+"""A line that shows a text, such as a sample of the data or what a model generated."""
+
+
+def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
+    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules.
+
+    Args:
+        end: the rank's record; None if there is none.
+    """
+    hits = [
+        hit
+        for log in logs
+        for hit in log.scan.hits
+        if not was_survived(hit, log, end) and not came_of_a_timeout(log, hit)
+    ]
+    levels = {hit.rule.level for hit in hits} - {"caught"}
+    waited_or_gone = Speech.WAITED if "wait" in levels else Speech.GONE
+    raised = uncaught(logs, end)
+    if raised is not None and (raised.rank not in (None, logs[0].rank) or _OF_OTHERS.search(raised.exception)):
+        return Speech.GONE
+    if "cause" in levels:
+        return Speech.OWN
+    if "wait" in levels and any(log.traceback is raised and ended_by_a_timeout(log) for log in logs):
+        return Speech.WAITED
+    if raised is not None and raised.stated and levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
+    if raised is not None:
+        of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
+        if of_line & {"wait", "consequence"}:
+            return waited_or_gone
+        if _CONNECTION.search(raised.exception):
+            deepest = raised.frames[-1].file if raised.frames else ""
+            return waited_or_gone if _COLLECTIVES in deepest else Speech.NETWORK
+        return Speech.OWN
+    if levels and levels <= {"wait", "consequence"}:
+        return waited_or_gone
+    return Speech.OWN if levels else Speech.NOTHING
+
+
+def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
+    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued.
+
+    Args:
+        end: the rank's record; None if there is none.
+    """
+    found = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    return next((log.traceback for log in found if log.traceback and _may_end(log, log.traceback, end)), None)
+
+
+def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:
+    """Whether an exception near the end of a log may have ended its program, by the program's exit status.
+
+    A program may print an exception and return any status, at once: what follows a signal is of no exception.
+    """
+    if end is None or raised.stated or end.status in _EXCEPTION_STATUSES:
+        return True
+    at_once = raised.followed_by <= LAST_WORDS and end.ended_s - log.written_s <= SAME_MOMENT_S
+    return 0 < end.status < _SIGNALS and at_once
+
+
+def raised_in(log: Log) -> Traceback | None:
+    """Return the uncaught exception of a log whose rank left no record."""
+    return None if log.traceback is None or log.traceback.stated else uncaught([log], None)
+
+
+def is_in_chain(hit: Hit, log: Log) -> bool:
+    """Whether a line is in the last traceback, or in a traceback to which it is chained."""
+    place = log.scan.position(hit.number)
+    return place is not None and log.traceback is not None and log.traceback.begins <= place <= log.traceback.last
+
+
+def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
+    """Whether the program went on after a line: an exception that it caught, and said so."""
+    if is_said_caught(hit, log):
+        return True
+    place = log.scan.position(hit.number)
+    if place is not None and hit.rule.states:  # of the job's end: what follows for long is of its next attempt
+        tail = log.scan.tail
+        return len(tail) - place > AFTER_MOST and (place < 0 or survived_up_to(tail, place) > place)
+    if place is not None and place <= log.survived:
+        return True
+    if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
+        return False
+    if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
+        return log.traceback is None or not is_in_chain(hit, log) or uncaught([log], end) is None
+    last = log.traceback
+    if place is None:
+        return False
+    if last is None or place > last.last:
+        return len(log.scan.tail) - place > AFTER_MOST
+    return place < last.begins or last.followed_by > AFTER_MOST
+
+
+def may_speak(end: RankEnd, logs: Sequence[Log], signalled_s: float | None) -> bool:
+    """Whether the logs of a rank of a job that was signalled may have the reason of its end.
+
+    This is an exception at the end of its logs from before the signal: the rank could not exit.
+    """
+    if end.status != EXIT_TERMINATED:
+        return True
+    if signalled_s is None or any(log.written_s >= signalled_s for log in logs):
+        return False
+    return (raised := uncaught(logs, end)) is not None and not raised.stated and raised.followed_by <= LAST_WORDS
+
+
+def is_beside(hit: Hit, log: Log) -> bool:
+    """Whether a line is about something else than the exception that ended its program.
+
+    An exception of the program's own code or data is the answer, whatever was complained of before it. One of CUDA,
+    NCCL or a connection may have its cause in any line, and a rule may go before that of the exception.
+    """
+    raised = log.traceback
+    if raised is None or raised.stated or raised.followed_by > AFTER_MOST or _OF_MACHINES.search(raised.exception):
+        return False
+    if hit.rule.states or hit.rule.level not in ("cause", "symptom") or is_exception_line(hit.line):
+        return False
+    place = log.scan.position(hit.number)
+    if place is not None and 0 < place - raised.last <= _MESSAGE_LINES:
+        return any(_KILLED.match(line) for line in log.scan.tail[raised.last + 1 : place + 1])
+    of_it = {other.rule.name for other in log.scan.hits if is_in_chain(other, log)}
+    return not is_in_chain(hit, log) and not of_it & hit.rule.before
+
+
+def is_said_caught(hit: Hit, log: Log) -> bool:
+    """Whether a line itself says that the program caught what it is about."""
+    same = (other.rule.level for other in log.scan.hits if other.number == hit.number and hit.number is not None)
+    return hit.rule.level != "caught" and "caught" in same
+
+
+def failed_in(log: Log) -> bool:
+    """Whether a log has an uncaught exception that is not the cancellation of its program."""
+    raised = raised_in(log)
+    return raised is not None and not raised.exception.startswith(_INTERRUPT)
+
+
+def was_interrupted(log: Log) -> bool:
+    """Whether a program was ended by ^C or a cancellation while it handled another exception, mostly to try again."""
+    raised = log.traceback
+    return raised is not None and raised.aftermath is not None and raised.aftermath.exception.startswith(_INTERRUPT)
+
+
+def hangs_since(log: Log) -> bool:
+    """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
+    places = (log.scan.position(hit.number) for hit in log.scan.hits if _may_hang(hit))
+    place = max((place for place in places if place is not None), default=None)
+    return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
+
+
+def _may_hang(hit: Hit) -> bool:
+    return hit.rule.level in ("symptom", "wait") and not hit.rule.states
+
+
+def without_survived(log: Log) -> Log:
+    """Return a log without the exception and the lines of failures after which its program went on.
+
+    For a log without a record of its rank's end: the log alone must show it. A batch script's "done" proves nothing,
+    since it also follows a failure; so at least one further step must stand between.
+    """
+    tail, raised = log.scan.tail, log.traceback
+    if raised is not None and not _went_on(tail, raised.last):
+        return log  # an exception ended it, and what stands above may be why
+    hits = tuple(
+        hit for hit in log.scan.hits if not _QUOTES.match(hit.line) and not _went_on(tail, _place_of(hit, log))
+    )
+    return replace(log, scan=replace(log.scan, hits=hits), traceback=None)
+
+
+def _place_of(hit: Hit, log: Log) -> int | None:
+    """Return the position of a line in the tail; None for one that is needed although the program went on."""
+    place = log.scan.position(hit.number)
+    return None if place is None or hit.rule.level == "caught" or hit.rule.states else max(-1, place)
+
+
+def _went_on(tail: Sequence[str], place: int | None) -> bool:
+    if place is None:
+        return False
+    after = [line for line in tail[place + 1 :] if line.strip()]
+    if any(map(_TRIED_AGAIN.search, after[:_TRIED_AGAIN_WITHIN])):
+        return True
+    steps = sum(_STEP.search(line) is not None for line in after)
+    return steps >= _STEPS or (steps > 0 and any(map(_DONE.search, after[-_DONE_WITHIN:])))

@@ -1,0 +1,162 @@
+"""The first line of an explanation, for status and --wait: worked out once for each run that failed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
+from hpcrun.errors import HpcrunError
+from hpcrun.job import state
+from hpcrun.job.phrases import cut_at_word
+from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
+from hpcrun.runs.elements import load_statuses, save_statuses
+from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+
+if TYPE_CHECKING:  # status imports what explain needs only where a run has failed
+    from hpcrun.explain.diagnosis.rules import Rule
+    from hpcrun.explain.ended import Explanation
+
+EXPLAINED = (state.FAILED, "OUT_OF_MEMORY")
+"""The states of which the name alone does not say what happened."""
+_WITH_RANK = (state.TIMEOUT,)
+"""The states that say something more where a rank ended before the others."""
+MOST_AT_ONCE = 20
+"""How many runs one status explains; the others come next time."""
+LONGEST = 240
+_KEPT_END = 40
+"""Characters of the end of a line that is shortened: where the exception was raised."""
+_LAST_LINES = 20
+Rules = Callable[[], "Sequence[Rule]"]
+
+
+def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
+    """Return the runs, those that failed with the first line of their explanation, the newest first to be explained."""
+    wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
+    if not wanted:
+        return result
+    try:
+        known = rules()
+    except HpcrunError:  # a broken file of rules: explain says so, and status is not about it
+        return result
+    judged = {item.run.run_id: explained_status(item, known) for item in wanted}
+    runs = []
+    for item in result.runs:
+        if item.run.run_id in judged:
+            item = replace(item, status=judged[item.run.run_id])
+            store.save_status(item.run.run_id, item.status)
+        runs.append(item)
+    return replace(result, runs=tuple(runs))
+
+
+def with_element_lines(
+    item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules, most: int = MOST_AT_ONCE
+) -> RunStatus:
+    """Return a sweep, the first of the named elements that failed with the first line of their explanation."""
+    rows = [element_row(item, each) for each in item.elements if each.index in indices]
+    wanted = [row for row in rows if lacks_line(row)][:most]
+    if not wanted:
+        return item
+    try:
+        known = rules()
+    except HpcrunError:  # as above
+        return item
+    judged = {row.element: explained_status(row, known) for row in wanted}
+    keep_lines(item.run.run_id, judged, store)
+    elements = (replace(each, status=judged.get(each.index, each.status)) for each in item.elements)
+    return replace(item, elements=tuple(elements))
+
+
+def keep_lines(run_id: str, statuses: Mapping[int | None, LastStatus], store: RunStore) -> None:
+    """Note what was found of a run (None), or of elements of a sweep."""
+    with suppress(OSError, HpcrunError):
+        if None in statuses:
+            store.save_status(run_id, statuses[None])
+            return
+        folder = store.folder(run_id)
+        elements = {index: status for index, status in statuses.items() if index is not None}
+        save_statuses(folder, {**load_statuses(folder), **elements})
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is said of a run at once when it is over.
+
+    Attributes:
+        line: what happened, in one line; empty where nobody knows.
+        rank: the rank that is named in it, None where none is.
+        exit_status: of that rank.
+        last_lines: the end of its stderr.
+    """
+
+    line: str
+    rank: int | None = None
+    exit_status: int | None = None
+    last_lines: str = ""
+
+
+def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
+    """Return the status of a run with what happened, in one line, and with the rule that knows the cause.
+
+    Both are empty where nobody knows, or the logs cannot be read.
+    """
+    explanation = _quickly(item, rules)
+    if explanation is None:
+        return replace(item.status, cause="", rule="")
+    return replace(item.status, cause=_line(explanation), rule=explanation.rule or "")
+
+
+def ending(item: RunStatus, rules: Rules) -> Ending:
+    """Return what happened in one line, and the last words of the rank that ended the run."""
+    try:
+        known: Sequence[Rule] = rules()
+    except HpcrunError:  # a broken file of rules: the run has failed all the same
+        known = ()
+    explanation = _quickly(item, known)
+    if explanation is None:
+        return Ending("")
+    item, rank = explanation.item, explanation.rank
+    attempt = last_attempt(item.folder, item.element or 0)
+    if rank is None or attempt is None:
+        return Ending(_line(explanation))
+    status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
+    with suppress(OSError):
+        text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
+        before, restart, last = text.rpartition(RESTART_BEGINS)
+        text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
+        return Ending(_line(explanation), rank, status, text.strip("\n"))
+    return Ending(_line(explanation), rank, status)
+
+
+def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
+    from hpcrun.explain.ended import explain
+
+    try:
+        return explain(item, rules, quick=True)
+    except OSError:
+        return None
+
+
+def _line(explanation: Explanation) -> str:
+
+    if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
+        return ""
+    text = explanation.summary
+    if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end
+        return text
+    end = text[-_KEPT_END:].partition(" ")[2] or text[-_KEPT_END:]
+    return f"{cut_at_word(text, LONGEST - _KEPT_END - 1)} {end}"
+
+
+def lacks_line(item: RunStatus) -> bool:
+    """Whether a run failed and its explanation is not worked out yet."""
+    return has_failed(item.status) and not item.stale and item.status.cause is None
+
+
+def has_failed(status: LastStatus) -> bool:
+    """Whether a run ended in a way that explain explains."""
+    return status.final and status.state in (*EXPLAINED, *_WITH_RANK)

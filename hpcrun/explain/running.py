@@ -1,0 +1,289 @@
+"""explain of a running job: what each rank last did, and what this means, as a list of remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.stragglers import straggler_sentence
+from hpcrun.explain.ended import Explanation
+from hpcrun.explain.step_times import stragglers_of
+from hpcrun.explain.wording import Evidence
+from hpcrun.job import state
+from hpcrun.job.metrics import STEP
+from hpcrun.job.patterns import compile_pattern
+from hpcrun.job.phrases import other_ranks, rank_text
+from hpcrun.job.units import format_span
+from hpcrun.reading import parse_object
+from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
+from hpcrun.runs.last_writes import STREAMS, Writes, last_line_of, last_writes, usual_pause_s
+from hpcrun.runs.logs import fold, rank_log, tail
+from hpcrun.runs.metrics import LogMetrics, Value
+from hpcrun.runs.silent_ranks import silence_limit_s, silence_sentence
+from hpcrun.runs.use import idle_unknown
+
+_MOST_ROWS = 8
+"""Ranks whose last lines are read and shown."""
+_LAST_LINES = 20
+"""Lines at the end of a log that are searched for metrics."""
+_LONGEST = 120
+_ENDED_S = 5.0
+"""The head start of a rank that ended too early: at the end of a job, all ranks end at once."""
+_LATE_S = 60.0
+"""The lag behind the newest heartbeat from which a node's heartbeat is late: a node has one every 10 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is known of an attempt that runs.
+
+    Attributes:
+        node_of: rank → its node.
+        ends: rank → how it ended, of ranks that have ended.
+        usual_s: the usual pause between two lines of the rank that wrote last; None if unknown.
+        patterns: metric → regular expression that finds it in a log.
+    """
+
+    item: RunStatus
+    attempt: Attempt
+    now_s: float
+    writes: Writes
+    node_of: Mapping[int, str]
+    ends: Mapping[int, RankExit]
+    usual_s: float | None
+    patterns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def silent_s(self) -> dict[int, float | None]:
+        """The ranks that run → seconds since they last wrote; None if they have written nothing."""
+        last = self.writes.ranks
+        return {
+            rank: None if (at_s := last.get(rank)) is None else max(0.0, self.now_s - at_s)
+            for rank in sorted({*last, *self.node_of})
+            if rank not in self.ends
+        }
+
+    @property
+    def newest_s(self) -> float:
+        """Seconds since any rank that runs last wrote; since the start if none has written anything."""
+        ages = (age for age in self.silent_s.values() if age is not None)
+        return min(ages, default=max(0.0, self.now_s - self.attempt.started_s))
+
+    def name(self, rank: int) -> str:
+        """Return ``rank 11 on node-3``."""
+        return rank_text(rank, self.node_of.get(rank))
+
+
+class Subject(IntEnum):
+    """The subject of a remark, the most important first."""
+
+    STACKS = 0
+    NODES = 1
+    ENDED_RANKS = 2
+    SLOW_RANKS = 3
+    SILENCE = 4
+    HEARTBEATS = 5
+    IDLE_LIMIT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing that is known of a running job.
+
+    Attributes:
+        sentence: a part of the verdict; empty if there is only evidence.
+        stuck: something does not look right.
+        rank: the rank that it names.
+        fix: what to do.
+        next: the command that shows more.
+    """
+
+    sentence: str
+    subject: Subject
+    evidence: tuple[Evidence, ...] = ()
+    stuck: bool = True
+    rank: int | None = None
+    fix: str = ""
+    next: str = ""
+
+
+def look(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
+    """Return what the files of a running job say; None if no attempt has started yet."""
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt is None:
+        return None
+    writes = last_writes(attempt.folder)
+    node_of = {rank: node for node, ranks in node_ranks(attempt.folder).items() for rank in ranks}
+    ends = {end.rank: end for end in rank_exits(attempt.folder)}
+    latest = max((rank for rank, at_s in writes.ranks.items() if at_s), key=lambda rank: writes.ranks[rank] or 0,
+                 default=None)  # fmt: skip
+    usual_s = usual_pause_s(attempt, latest) if latest is not None else None
+    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns)
+
+
+def most_silent(item: RunStatus, now_s: float) -> int | None:
+    """Return the running element of a sweep that has been silent for the longest time; None if none runs."""
+    silent = {}
+    for element in item.elements:
+        attempt = last_attempt(item.folder, element.index) if element.status.state == state.RUNNING else None
+        if attempt is not None:
+            last = last_writes(attempt.folder).ranks.values()
+            silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
+    return max(silent, key=lambda index: silent[index], default=None)
+
+
+def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanation:
+    """Explain a job that runs.
+
+    Args:
+        more: remarks from elsewhere, such as the stacks of the ranks.
+    """
+    remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
+    remarks.sort(key=lambda remark: remark.subject)
+    word = running.item.run.job_id or running.item.run.run_id
+    stuck = any(remark.stuck for remark in remarks)
+    look_on = f"hpcrun explain {word} --stacks" if stuck and not more else f"hpcrun logs -f {word}"
+    rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
+    return Explanation(
+        running.item,
+        "; ".join(_sentences(remarks, stuck=stuck)),
+        fix=next((remark.fix for remark in remarks if remark.fix), ""),
+        rank=rank,
+        node=running.node_of.get(rank) if rank is not None else None,
+        evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
+        next=next((remark.next for remark in remarks if remark.next), look_on),
+    )
+
+
+def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
+    """Return the parts of the verdict; the stacks have how long no rank has written."""
+    said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
+    if not stuck:
+        said.sort(key=lambda remark: remark.subject is not Subject.SILENCE)  # "nothing looks stuck" comes first
+    elif any(remark.subject is Subject.STACKS for remark in said):
+        said = [remark for remark in said if remark.subject is not Subject.SILENCE]
+    return [remark.sentence for remark in said or remarks if remark.sentence]
+
+
+def _ended(running: Running) -> Remark | None:
+    """Return which ranks have ended while others run."""
+    silent = running.silent_s
+    ended = [end for end in running.ends.values() if running.now_s - end.ended_s >= _ENDED_S]
+    if not ended or not silent:
+        return None
+    first = min(ended, key=lambda end: (end.ended_s, end.rank))
+    more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
+    others = f"{other_ranks(len(silent))} {'runs' if len(silent) == 1 else 'run'}"
+    age = format_span(running.now_s - first.ended_s)
+    who = rank_text(first.rank, first.node)
+    sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"
+    where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
+    line = f"exit status {first.status}, {age} ago"
+    evidence = Evidence(who, where, (line,))
+    return Remark(sentence, Subject.ENDED_RANKS, (evidence,), rank=first.rank)
+
+
+def _heartbeats(running: Running) -> Remark:
+    """Return the age of the heartbeats, and which of them are late although others are not."""
+    attempt, now_s = running.attempt, running.now_s
+    job_s = max(0.0, now_s - attempt.alive_s)
+    # without --requeue and --warn a node has no heartbeat: its record is as old as the node
+    beats = running.writes.nodes if running.item.run.plan.get("requeue") else {}
+    ages = {node: max(0.0, now_s - at_s) for node, at_s in beats.items()}
+    lines = [f"job on {attempt.host}: {format_span(job_s)} ago"]
+    if ages:
+        least, most = format_span(min(ages.values())), format_span(max(ages.values()))
+        lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
+    evidence = (Evidence("heartbeat", None, tuple(lines)),)
+    late = [node for node, age_s in ages.items() if age_s - min(ages.values()) > _LATE_S]
+    if late:
+        late.sort(key=lambda node: -ages[node])
+        named = ", ".join(late[:3]) + (" ..." if len(late) > 3 else "")
+        return Remark(f"no heartbeat from {named} for {format_span(ages[late[0]])}", Subject.NODES, evidence)
+    if job_s > ALIVE_WITHIN_S:
+        sentence = f"no heartbeat from the job's script on {attempt.host} for {format_span(job_s)}"
+        return Remark(sentence, Subject.NODES, evidence)
+    return Remark("", Subject.HEARTBEATS, evidence, stuck=False)
+
+
+def _silence(running: Running) -> Remark:
+    """Return how long since the ranks last wrote, and what."""
+    silent = running.silent_s
+    running_s = max(0.0, running.now_s - running.attempt.started_s)
+    sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
+    chosen = shown_ranks(silent)
+    lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
+    note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
+    where = str(running.attempt.folder.path.relative_to(running.item.folder))
+    evidence = (Evidence("ranks", where, lines, note),) if lines else ()
+    return Remark(sentence, Subject.SILENCE, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
+
+
+def _slow(running: Running) -> Remark | None:
+    """Return which ranks are slower than the others."""
+    found = stragglers_of(running.attempt)
+    if found is None:
+        return None
+    return Remark(straggler_sentence(*found), Subject.SLOW_RANKS, rank=found[0].ranks[0], stuck=False)
+
+
+def _idle_limit(running: Running) -> Remark | None:
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    node = idle_unknown(running.attempt.folder)
+    if node is None:
+        return None
+    line = f"--cancel-idle has no effect: no use of the GPUs is known from nvidia-smi on {node}"
+    return Remark("", Subject.IDLE_LIMIT, (Evidence("idle limit", None, (line,)),), stuck=False)
+
+
+REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence, _idle_limit)
+"""What is said of every running job, each from what ``Running`` knows."""
+
+
+def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
+    """Return the ranks to show: all of few; else rank 0, those that stopped first, and those that wrote last."""
+    if len(silent_s) <= _MOST_ROWS:
+        return sorted(silent_s)
+    oldest_first = sorted(silent_s, key=lambda rank: (-(silent_s[rank] or 0.0), rank))
+    wrote = [rank for rank in oldest_first if silent_s[rank] is not None]
+    return sorted({min(silent_s), *wrote[:4], *wrote[-2:]})
+
+
+def _row(running: Running, rank: int, silent_s: float | None) -> str:
+    """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``."""
+    wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
+    said = _last_metrics(running, rank)
+    numbers = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in said
+    )
+    line = last_line_of(running.attempt, rank)
+    parts = [f"{running.name(rank)}: {wrote}", *([numbers] if numbers else [])]
+    return ", ".join(parts) + (f": {line[:_LONGEST]}" if line else "")
+
+
+def _last_metrics(running: Running, rank: int) -> list[tuple[str, Value]]:
+    """Return the last step and metrics of a rank: those that it noted, else those in the last lines of its log."""
+    folder = running.attempt.folder
+    with suppress(OSError):
+        for line in reversed(tail(folder.rank_metrics(rank), 2).splitlines()):
+            with suppress(ValueError):
+                said = parse_object(line, finite=False)
+                said.pop("time", None)
+                return [(name, value) for name, value in said.items() if isinstance(value, float | int | str)]
+    finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
+    for stream in STREAMS if running.patterns else ():
+        with suppress(OSError):
+            for line in reversed(tail(rank_log(folder, rank, stream).path, _LAST_LINES).splitlines()):
+                step, values = finder.read(fold(line))
+                if values:
+                    return [*([(STEP, step)] if _have_steps(running.patterns) else []), *values.items()]
+    return []
+
+
+def _have_steps(patterns: Mapping[str, str]) -> bool:
+    """Whether patterns find the step in a line: else steps are counted, from the first line on."""
+    return STEP in patterns or any(f"(?P<{STEP}>" in text for text in patterns.values())

@@ -1,0 +1,327 @@
+"""explain --stacks: what each rank of a running job is doing, from a step on its nodes inside the allocation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shutil
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.runs.allocation import allocation_of, nodes_of
+from hpcrun.errors import PlanError
+from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.rank_positions import (
+    RankStack,
+    grouped,
+    odd_ranks,
+    own_work,
+    parse_faulthandler,
+    parse_py_spy,
+    position_of,
+    verdict,
+    waits_for_worker,
+)
+from hpcrun.explain.diagnosis.traceback import Frame
+from hpcrun.explain.running import Remark, Running, Subject
+from hpcrun.explain.wording import Evidence
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.phrases import listed, rank_text, ranks_text
+from hpcrun.reading import open_regular, parse_object, whole
+from hpcrun.runs.silent_ranks import silence_limit_s
+from hpcrun.schedulers.process import Completed, run_command
+
+WITHIN_S = 8
+"""The time in which the nodes must answer: the command as a whole may take 15 s."""
+_MARK = "hpcrun-stacks "
+_NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
+"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and probe/py_spy.py."""
+_MOST_GROUPS, _MOST_FRAMES = 6, 6
+_MOST_NCCL = 6
+_MOST_NODES = 5
+_MOST_SOURCE = 4 << 20
+_MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
+"""The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many answers are read."""
+_LONGEST_WORD = 300
+_PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
+_LONGEST_CODE = 80
+# the first Python that starts there: that of the job, that of hpcrun, any; none of the current folder
+_COMMAND = (
+    'cd /; main=$0 folder=$1 spy=$2; shift 2; for python in "${@:2}"; do command -v "$python" >/dev/null || continue; '
+    '"$python" -ISB "$main" "$folder" "$spy"; [ $? -lt 126 ] && exit; done; echo "no Python on $HOSTNAME" >&2'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of the nodes.
+
+    Attributes:
+        nodes: the nodes that answered; empty for a job of this machine.
+        words: the error messages of the command.
+        ras: the reports of NCCL's RAS.
+        rank_of: process id → rank, of ids that only one rank has.
+    """
+
+    ranks: tuple[RankStack, ...]
+    nodes: frozenset[str]
+    words: str = ""
+    ras: tuple[str, ...] = ()
+    rank_of: Mapping[int, int] = field(default_factory=dict)
+
+
+def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
+    """Ask every node of a running job what its ranks are doing.
+
+    No rank is stopped, and only a program that has called ``register_stacks()`` is signalled.
+
+    Raises:
+        PlanError: its folder has no program for this.
+    """
+    item = running.item
+    program = RunFolder(item.folder).programs("probe") / "__main__.py"
+    if not program.exists():
+        raise PlanError(
+            f"{item.run.run_id} was submitted by an older hpcrun that does not support --stacks",
+            hint=f"hpcrun explain {item.run.job_id} shows its logs",
+        )
+    command = [
+        "bash",
+        "-c",
+        _COMMAND,
+        str(program.absolute()),
+        str(running.attempt.folder.path.absolute()),
+        _own_py_spy(env),
+        *_pythons(item.run.plan),
+    ]
+    if item.run.scheduler == "local":
+        answer = run_command(command, timeout_s=WITHIN_S, env=env)
+    else:
+        answer = allocation_of(item, env).on_every_node(command, WITHIN_S)
+    return stacks_remark(running, read_answers(answer), nodes_of(item))
+
+
+def _own_py_spy(env: Mapping[str, str]) -> str:
+    """Return hpcrun's py-spy; a relative or empty entry of the PATH means the current folder, and is left out."""
+    folders = [os.path.dirname(sys.executable), *env.get("PATH", "").split(os.pathsep)]
+    return shutil.which("py-spy", path=os.pathsep.join(filter(os.path.isabs, folders))) or ""
+
+
+def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the Pythons that may be on the nodes: in a container's plan ``python`` is that of its image."""
+    container, python = plan.get("container") or {}, plan.get("python") or {}
+    named = container.get("host_python") if container else python.get("executable")
+    yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
+
+
+def read_answers(answer: Completed) -> Answers:
+    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
+    ranks, nodes, ras, pids = [], set(), [], []
+    left = _MOST_INFLATED
+    for text in _whole_answers(answer.stdout):
+        if left <= 0:
+            break
+        with suppress(ValueError, binascii.Error, zlib.error):
+            record = _inflated(text, min(left, _MOST_ANSWER))
+            left -= len(record)
+            said = parse_object(record, finite=False)
+            if "rank" in said:
+                ranks.append(rank_stack(said))
+                pids.append((said.get("pid"), ranks[-1].rank))
+                continue
+            reports = said.get("ras")
+            ras += [each for each in reports if isinstance(each, str)] if isinstance(reports, list) else []
+            if node := _word(said, "node"):
+                nodes.add(node)
+    words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
+    often = Counter(pid for pid, _ in pids if isinstance(pid, int))
+    rank_of = {pid: rank for pid, rank in pids if isinstance(pid, int) and often[pid] == 1}
+    return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
+
+
+def _whole_answers(stdout: str) -> Iterator[str]:
+    """Yield the answers of which all parts have come, as they were printed."""
+    parts: dict[tuple[str, str], dict[int, str]] = {}
+    wanted: dict[tuple[str, str], int] = {}
+    for line in stdout.splitlines():
+        words = line.partition(_MARK)[2].split()
+        place = _PLACE.fullmatch(words[2]) if len(words) == 4 else None
+        if place is None or int(place[1]) >= int(place[2]):
+            continue
+        key = (words[0], words[1])
+        if key in parts or len(parts) < _MOST_ANSWERS:
+            parts.setdefault(key, {})[int(place[1])] = words[3]
+            wanted[key] = int(place[2])
+    for key, found in parts.items():
+        if len(found) == wanted[key]:
+            yield "".join(found[place] for place in sorted(found))
+
+
+def _inflated(text: str, most: int) -> bytes:
+    """Return what was compressed in a text: a few kilobytes may stand for a gigabyte.
+
+    Raises:
+        ValueError, zlib.error: it is not compressed text, or longer.
+    """
+    inflate = zlib.decompressobj()
+    record = inflate.decompress(base64.b64decode(text, validate=True), most)
+    if not inflate.eof:
+        raise ValueError("it is cut off, or too long")
+    return record
+
+
+def _word(said: Mapping[str, Any], name: str) -> str:
+    """Return a short text of a record; empty if it has none."""
+    value = said.get(name)
+    return value[:_LONGEST_WORD] if isinstance(value, str) else ""
+
+
+def rank_stack(said: Mapping[str, Any]) -> RankStack:
+    """Return the stack of a rank from a node's answer.
+
+    Raises:
+        ValueError: the answer has no such record.
+    """
+    number = whole()(said["rank"])
+    how, text, lacks = _word(said, "how"), str(said.get("stack", "")), _word(said, "lacks")
+    frames: tuple[Frame, ...] = ()
+    try:
+        frames = parse_py_spy(text) if how == "py-spy" else parse_faulthandler(text)
+    except ValueError as error:
+        lacks = str(error)
+    worker: tuple[Frame, ...] = ()
+    workers = said.get("workers")
+    if waits_for_worker(frames) and isinstance(workers, list):
+        for each in workers:
+            with suppress(ValueError):
+                worker = worker or own_work(parse_py_spy(str(each)))
+    busy = said.get("busy")
+    return RankStack(
+        number,
+        _word(said, "node"),
+        frames,
+        state=_word(said, "state"),
+        waits_in=_word(said, "wchan"),
+        busy=float(busy) if isinstance(busy, int | float) and 0 <= busy <= 1 else None,
+        gpu=said.get("gpu") is True,
+        worker=worker,
+        how=how if frames else "",
+        lacks=lacks,
+    )
+
+
+def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> Remark:
+    """Return the verdict from the stacks, with the groups of ranks as evidence.
+
+    Args:
+        nodes: the nodes of the job, in Slurm's order.
+    """
+    is_local = running.item.run.scheduler == "local"
+    silent = [] if is_local else [node for node in nodes if node not in answers.nodes]
+    silent_s = running.newest_s
+    is_quiet = silent_s > silence_limit_s(running.usual_s)
+    code = source_lines(answers.ranks, running.attempt.started_s)
+    world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
+    sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
+    sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
+    sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
+    odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
+    if nccl and is_quiet and not odd:
+        sentence = f"{sentence}; {nccl[0]}"
+    named_rank = odd[0].rank if odd else None
+    word = running.item.run.job_id or running.item.run.run_id
+    return Remark(
+        sentence,
+        Subject.STACKS,
+        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
+        rank=named_rank,
+        stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
+        fix=_fix(answers.ranks),
+        next=f"hpcrun logs {word} --rank {named_rank}" if named_rank in running.writes.ranks else "",
+    )
+
+
+def _fix(ranks: Sequence[RankStack]) -> str:
+    """Return how to get the stacks that are missing."""
+    lacks = {each.lacks for each in ranks if not each.frames}
+    if _NO_SPY in lacks:
+        return "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy"
+    if _FORBIDDEN in lacks:
+        return "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here"
+    return ""
+
+
+def _away(nodes: Sequence[str]) -> str:
+    """Return which nodes did not respond."""
+    return f"no response from {listed(nodes, _MOST_NODES)} within {WITHIN_S} s" if nodes else ""
+
+
+def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
+    """Return which ranks have no process on nodes that answered: a rank that has just begun or ended, or was killed."""
+    found = {each.rank for each in answers.ranks}
+    lost = [rank for rank in running.silent_s if rank not in found and running.node_of.get(rank) not in away]
+    if not found or not lost:
+        return ""
+    return f"no process of {ranks_text(lost)} was found"
+
+
+def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
+    """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
+    for group in grouped(ranks)[:_MOST_GROUPS]:
+        first = group.ranks[0]
+        numbers = [each.rank for each in group.ranks]
+        who = rank_text(first.rank, first.node) if len(numbers) == 1 else ranks_text(numbers)
+        busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
+        note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
+        lines = [_frame_text(frame, code) for frame in _shown(first.frames)]
+        lines += [f"DataLoader worker: {_frame_text(frame, code)}" for frame in _shown(first.worker)[-2:]]
+        yield Evidence(who, None, tuple(lines or [first.lacks or "no stack"]), note)
+
+
+def _shown(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the user's frames and the innermost one, the outermost first."""
+    chosen = [frame for frame in frames if frame.own][-(_MOST_FRAMES - 1) :]
+    return [*chosen, *(frame for frame in frames[-1:] if frame not in chosen)]
+
+
+def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
+    line = f": {code[frame]}" if frame in code else ""
+    return f"{frame.file if frame.own else frame.short.rpartition(':')[0]}:{frame.line} in {frame.function}{line}"
+
+
+def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
+    """Return the lines of code of the user's frames, from files that did not change since the start of the job."""
+    wanted: dict[str, set[Frame]] = {}
+    for stack in ranks:
+        shown = {*_shown(stack.frames), *_shown(stack.worker)}
+        if (user := position_of(stack).user) is not None:
+            shown.add(user)
+        for frame in shown:
+            if frame.own:
+                wanted.setdefault(frame.file, set()).add(frame)
+    return {frame: line for file, frames in wanted.items() for frame, line in _lines_of(Path(file), frames, before_s)}
+
+
+def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[tuple[Frame, str]]:
+    try:
+        path = path.resolve(strict=True)
+        if path.suffix != ".py":  # a program can give its code any file's name
+            return
+        with open_regular(path, links=False) as file:
+            found = os.fstat(file.fileno())
+            if found.st_mtime > before_s or found.st_size > _MOST_SOURCE:
+                return
+            lines = file.read(_MOST_SOURCE).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
+        return
+    for frame in frames:
+        if 0 < frame.line <= len(lines) and (line := lines[frame.line - 1].strip()):
+            yield frame, line if len(line) <= _LONGEST_CODE else f"{line[: _LONGEST_CODE - 1]}…"

@@ -1,0 +1,1 @@
+"""Checks of this machine, the cluster and a profile."""

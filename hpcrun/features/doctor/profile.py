@@ -1,0 +1,337 @@
+"""doctor: a profile: its largest jobs beside what Slurm says, its variables, its modules, and its container."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from shutil import which
+
+from hpcrun.actions.profiles.detect_types import why_closed
+from hpcrun.actions.profiles.variables import check_profile_env
+from hpcrun.errors import nearest
+from hpcrun.features.doctor.check import PROFILE, Check, Level, not_checked
+from hpcrun.features.doctor.target import Target
+from hpcrun.job.container import is_image_file
+from hpcrun.job.notify import variables_in
+from hpcrun.job.profile import Profile
+from hpcrun.job.units import format_memory, format_time
+from hpcrun.profiles.load import LoadedProfile
+from hpcrun.schedulers.detect import ClusterFacts, Trial
+from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.modules import ModuleFacts
+from hpcrun.schedulers.slurm_text import refusal_hint
+
+
+def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequence[Trial]) -> list[Check]:
+    """Return how a profile fits the cluster. What depends on a thing that is wrong is not judged."""
+    checks: list[Check] = []
+    for target in targets:
+        here, found = judge_partition(target, facts)
+        checks += [*found, *judge_account(target, facts), *judge_qos(target, here, facts)]
+        if here:
+            checks += judge_nodes(target, here, facts)
+    if trials and targets:
+        checks = _heard(checks, targets[0], trials)
+        checks.append(judge_trials(trials, targets[0], others=[check for check in checks if check.level == "red"]))
+    return list(dict.fromkeys(checks))  # several types share a partition, an account
+
+
+def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition], list[Check]]:
+    """Return the partitions of a job that are there and open, and what to say of all that it names."""
+    known = {partition.name: partition for partition in facts.partitions}
+    names = target.partitions or tuple(name for name, partition in known.items() if partition.default)
+    if not names:
+        fix = target.set_partition(facts) or f"`sinfo -s` lists them: {', '.join(known)}"
+        return [], [
+            Check(PROFILE, "partition", "red", "the profile names no partition, and the cluster has no default", fix)
+        ]
+    here, checks = [], []
+    for name in names:
+        partition = known.get(name)
+        if partition is None:
+            close = nearest(name, list(known))
+            fix = target.set_partition(facts, close) or f"there are: {', '.join(known)}"
+            checks.append(Check(PROFILE, f"partition {name}", "red", "there is no such partition", fix))
+            continue
+        account = target.plan.directive("account")
+        why = None if facts.user == "root" else why_closed(partition, facts, account)
+        if why:
+            fix = target.set_partition(facts) or "ask the site for access"
+            checks.append(Check(PROFILE, f"partition {name}", "red", f"you may not use it: {why}", fix))
+            continue
+        here.append(partition)
+        limit = format_time(partition.max_s) if partition.max_s else "no time limit"
+        preempted = f"; jobs in it can be preempted ({partition.preempted})" if partition.preempted else ""
+        checks.append(Check(PROFILE, f"partition {name}", "green", f"up, open to you, {limit}{preempted}"))
+    return here, checks
+
+
+def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
+    """Judge whether the account that is charged is the person's."""
+    account, mine = target.plan.directive("account"), facts.associations
+    if mine is None:
+        return [not_checked(PROFILE, "account, qos", "sacctmgr does not respond")] if account else []
+    names = list(dict.fromkeys(association.account for association in mine))
+    enforced = _enforces(facts, "associations", "limits", "safe", "qos")
+    if account is None:
+        if names or not enforced:
+            return []
+        return [Check(PROFILE, "account", "red", "you have no account on this cluster", "ask the site for an account")]
+    name = f"account {account}"
+    if account in names:
+        return [Check(PROFILE, name, "green", "yours")]
+    seen = f"not available to you; available: {', '.join(names) or 'none'}"
+    fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` in the profile, sets it"
+    if account == target.profile.account:
+        fix = f"hpcrun profile set {shlex.quote(target.asked)} account={names[0]}" if names else "ask the site for it"
+    return [Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)]
+
+
+def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
+    """Judge whether the quality of service is the person's, and one that its partitions take."""
+    qos, account = target.plan.directive("qos"), target.plan.directive("account")
+    if qos is None:
+        return []
+    name = f"qos {qos}"
+    for partition in partitions:
+        if (partition.qos and qos not in partition.qos) or qos in partition.denied_qos:
+            takes = ", ".join(partition.qos or partition.denied_qos)
+            seen = f"partition {partition.name} does not take it; {'it takes' if partition.qos else 'not'} {takes}"
+            others = [one for one in partition.qos if one in _qos_of(facts.associations or (), account)]
+            return [Check(PROFILE, name, "red", seen, target.set_("qos", others[0] if others else "null"))]
+    if facts.associations is None:
+        return []
+    mine = _qos_of(facts.associations, account)
+    if qos in mine:
+        return [Check(PROFILE, name, "green", "yours")]
+    level: Level = "red" if _enforces(facts, "qos") else "yellow"
+    fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS sets it"
+    return [Check(PROFILE, name, level, f"not available to you; available: {', '.join(mine) or 'none'}", fix)]
+
+
+def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
+    found = [one for one in associations if account in (None, one.account)] or associations
+    return list(dict.fromkeys(qos for one in found for qos in one.qos))
+
+
+def _enforces(facts: ClusterFacts, *what: str) -> bool:
+    """Return whether the cluster enforces one of these (slurm.conf(5), AccountingStorageEnforce)."""
+    said = facts.config.get("AccountingStorageEnforce", "").lower().split(",")
+    return "all" in said or not set(what).isdisjoint(said)
+
+
+def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Check]) -> Check:
+    """Judge what sbatch says of the profile's largest job on one node.
+
+    Args:
+        others: what is red already, and may be why.
+    """
+    first, last = trials[0], trials[-1]
+    name = "sbatch"
+    if first.accepted:
+        return Check(PROFILE, name, "green", f"--test-only accepts {first.form}")
+    if not first.answered:
+        return not_checked(PROFILE, name, f"--test-only: {first.said}")
+    seen = f"--test-only refuses {first.form}: {first.said}"
+    if others:
+        return Check(PROFILE, name, "red", seen, "correct the errors above")
+    if last.accepted:
+        seen += f"; it accepts {last.form}"
+    form = "hpcrun profile detect tries the three forms of asking for GPUs"
+    fix = refusal_hint(first.said) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
+    return Check(PROFILE, name, "red", seen, fix)
+
+
+def _heard(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list[Check]:
+    """Return the checks, what only sbatch decides no longer red where it has accepted the job."""
+    if not any(trial.accepted for trial in trials):
+        return checks
+    keys = ("partition", "account", "qos")
+    judged = {f"{key} {value}" for key in keys if (value := target.plan.directive(key))}
+    return [
+        Check(check.group, check.name, "yellow", f"{check.seen}; sbatch still accepts it", check.fix)
+        if check.level == "red" and check.name in judged
+        else check
+        for check in checks
+    ]
+
+
+def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
+    """Judge whether the runtime and the image of a profile's container are here; nothing where it has none.
+
+    Compute nodes may have what this machine lacks, and modules may bring it: that is sure for its own jobs alone.
+    """
+    image, runtime = profile.container.image, profile.container.runtime
+    if image is None:
+        return []
+    sure = profile.scheduler == "local" and not (profile.modules or profile.setup)
+    program = "enroot" if runtime == "pyxis" else runtime
+    checks = [_container_runtime(runtime, which(program, path=env.get("PATH")), program, sure=sure)]
+    if is_image_file(runtime, image):
+        path = Path(image).expanduser()
+        there = os.path.exists(path)
+        fix = None if there else "hpcrun profile set NAME container.image=/path/of/the.sif"
+        seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"
+        checks.append(Check(PROFILE, "image", "green" if there else "red", seen, fix))
+    else:
+        checks.append(Check(PROFILE, "image", "green", f"{image}, which {runtime} pulls; not checked"))
+    return checks
+
+
+def _container_runtime(runtime: str, found: str | None, program: str, *, sure: bool) -> Check:
+    if found:
+        return Check(PROFILE, "container", "green", f"{runtime}: {found}")
+    level: Level = "red" if sure else "yellow"
+    elsewhere = "" if sure else "; it may be on the compute nodes or in a module"
+    fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
+    return Check(PROFILE, "container", level, f"{program} is not on this machine's PATH{elsewhere}", fix)
+
+
+def judge_variables(loaded: LoadedProfile) -> list[Check]:
+    """Judge a profile's variables by the catalogue: one that submit refuses is red, one that it remarks on yellow."""
+    checks = []
+    for finding, key in check_profile_env(loaded):
+        where = loaded.origins.get(key)
+        seen = f"{finding.name}={finding.value}: {finding.problem}" + (f" ({where})" if where else "")
+        fix = finding.instead or f"hpcrun profile env {finding.name} explains it"
+        checks.append(Check(PROFILE, "variable", "red" if finding.impossible else "yellow", seen, fix))
+    if checks:
+        return checks
+    profile = loaded.profile
+    names = {**profile.fabric.env(), **profile.env}
+    return [Check(PROFILE, "variables", "green", " ".join(names))] if names else []
+
+
+def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
+    """Judge whether this machine can load a profile's modules, one after the other as a job does.
+
+    Args:
+        facts: None where there was no answer.
+    """
+    every = " ".join(names)
+    if facts is None or facts.problem:
+        return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no response")
+    if not facts.command:
+        fix = "source the site's module system in ~/.bashrc, or remove `modules` from the profile"
+        return Check(PROFILE, "modules", "red", f"this machine has no module command, for {every}", fix)
+    if facts.failed:
+        seen = "; ".join(f"{name} cannot be loaded" + (f": {words}" if words else "")
+                         for name, words in facts.failed.items())  # fmt: skip
+        return Check(PROFILE, "modules", "red", seen, f"`module avail {next(iter(facts.failed))}` lists what there is")
+    return Check(PROFILE, "modules", "green", f"{every}: loaded in this order")
+
+
+def judge_messages(destinations: Sequence[str], env: Mapping[str, str]) -> list[Check]:
+    """Judge whether each destination of messages has its variables; no message is sent."""
+    if not destinations:
+        return []
+    unset = sorted({name for to in destinations for name in variables_in(to) if not env.get(name)})
+    if unset:
+        fix = f"read -rs {unset[0]} && export {unset[0]}; without it, no message is sent there"
+        return [Check(PROFILE, "messages", "yellow", f"{', '.join(unset)} is not set", fix)]
+    return [Check(PROFILE, "messages", "green", f"to {', '.join(destinations)}; hpcrun notify --test sends one")]
+
+
+def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
+    """Judge whether the nodes have what the profile says, and what its largest job on one node asks for."""
+    if not facts.kinds:
+        return [not_checked(PROFILE, f"{target.label}nodes", "Slurm does not list the resources of its nodes")]
+    names = [partition.name for partition in partitions]
+    inside = [kind for kind in facts.kinds if kind.partition in names]
+    holding = [kind for kind in inside if target.has(kind)]
+    if not holding:
+        return [_no_such_gpus(target, names, inside, facts)]
+    shape = target.plan.shape
+    most = max(target.count(kind) for kind in holding)
+    checks = []
+    if shape.gpus_per_node > most:
+        seen = f"{shape.gpus_per_node} on a node, but nodes of partition {', '.join(names)} have {most}"
+        checks.append(Check(PROFILE, f"{target.label}GPUs", "red", seen, target.set_("gpu.per_node", most)))
+    fitting = [kind for kind in holding if target.count(kind) >= shape.gpus_per_node] or holding
+    plan, profile = target.plan, target.profile
+    cpus = max((kind.cpus or 0 for kind in fitting), default=0)
+    memory = max((kind.memory_mb or 0 for kind in fitting), default=0)
+    checks += _judge_amount(target, ("CPUs", "cpu"), cpus, plan.cpus_per_node, profile.cpu.per_node, str)
+    checks += _judge_amount(
+        target, ("memory", "memory"), memory, plan.memory_mb, profile.memory.per_node, format_memory
+    )
+    checks += judge_time(target, partitions)
+    if checks:
+        return checks
+    nodes = sum(kind.nodes for kind in holding)
+    return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, nodes))]
+
+
+def _fits(target: Target, kinds: Sequence[NodeKind], nodes: int) -> str:
+    plan = target.plan
+    parts = [f"{plan.cpus_per_node or 'default'} CPUs"]
+    if plan.shape.gpus_per_node:
+        parts.insert(0, f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
+    if plan.memory_mb:
+        parts.append(format_memory(plan.memory_mb))
+    if plan.walltime_s:
+        parts.append(format_time(plan.walltime_s))
+    unknown = [word for word, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb)) if known is None]
+    unsaid = f"; Slurm does not say their {' and '.join(unknown)}" if unknown else ""
+    return f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
+
+
+def _no_such_gpus(target: Target, names: Sequence[str], inside: Sequence[NodeKind], facts: ClusterFacts) -> Check:
+    """Say that no node of the partitions has GPUs of the type, or that there is none, and where to find some."""
+    type_ = target.plan.shape.gpu_type
+    if not inside:
+        fix = target.set_partition(facts) or "`sinfo -s` shows the nodes of each"
+        return Check(PROFILE, f"{target.label}nodes", "red", f"there are none in partition {', '.join(names)}", fix)
+    there = sorted({name or "untyped" for kind in inside for name, _ in kind.gpus})
+    seen = f"no {type_ or 'GPU'} in partition {', '.join(names)}; it has {', '.join(there) or 'no GPUs'}"
+    fix = target.set_partition(facts) or _other_gpus(target, there, facts)
+    return Check(PROFILE, f"{target.label}GPUs", "red", seen, fix)
+
+
+def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> str:
+    """Return how to ask for GPUs that there are, given the types of the partition."""
+    named = [type_ for type_ in there if type_ != "untyped"]
+    if there and not target.type:
+        close = nearest(target.plan.shape.gpu_type or "", named) or (named[0] if named else None)
+        return target.set_("gpu.type", close or "null")  # for those without a name none must be asked for
+    elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
+    has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
+    return f"{has}write a profile for them: hpcrun profile detect"
+
+
+def _judge_amount(
+    target: Target, names: tuple[str, str], most: int, asked: int | None, said: int | None, text: Callable[[int], str]
+) -> list[Check]:
+    """Judge what the job asks for on a node, and the profile's own value, against the most that a node has.
+
+    Args:
+        names: of the check, and of the profile's section.
+    """
+    name, section, gpus = f"{target.label}{names[0]}", names[1], target.plan.shape.gpus_per_node
+    if most and asked and asked > most:
+        seen = f"{text(asked)} for {gpus} GPUs, but such nodes have {text(most)}"
+        fix = target.set_(f"{section}.per_gpu", text(max(1, most // max(1, gpus))))
+        return [Check(PROFILE, name, "red", seen, fix)]
+    if most and said and said > most:
+        seen = f"{section}.per_node is {text(said)}, but such nodes have {text(most)}"
+        return [Check(PROFILE, name, "yellow", seen, target.set_(f"{section}.per_node", text(most)))]
+    return []
+
+
+def judge_time(target: Target, partitions: Sequence[Partition]) -> list[Check]:
+    """Judge the profile's times against the longest limit of its partitions."""
+    limits = [partition.max_s for partition in partitions]
+    if None in limits or not limits:
+        return []
+    longest = max(limit for limit in limits if limit is not None)
+    asked, most = target.plan.walltime_s, target.profile.time.max
+    there, name = f"but the partition allows {format_time(longest)}", f"{target.label}time"
+    if asked and asked > longest:
+        seen = f"a job gets {format_time(asked)} without --time, {there}: the job would never start"
+        return [Check(PROFILE, name, "red", seen, target.set_("time.default", format_time(longest)))]
+    if most and most > longest:
+        seen = f"time.max is {format_time(most)}, {there}"
+        return [Check(PROFILE, name, "yellow", seen, target.set_("time.max", format_time(longest)))]
+    return []

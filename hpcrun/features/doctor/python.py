@@ -1,0 +1,187 @@
+"""doctor: the job's Python, its torch, and whether the two fit the cards. Pure judgement of what they said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcrun.features.doctor.check import PYTHON, Check, Level
+from hpcrun.features.doctor.runs import is_shared
+from hpcrun.job.plan import PythonEnvironment
+from hpcrun.job.profile import Profile
+from hpcrun.runs.file_system import Mount
+from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts
+
+_OLDEST = (3, 10)  # what torch has wanted since 2.9
+_ANOTHER = "activate another environment, or name its Python: `python:` in the profile, --python for one job"
+_BUILDS = "https://pytorch.org/get-started/locally has the command for a build with CUDA"
+# CUDA 13.0 release notes: Maxwell, Pascal and Volta (5.x to 7.0) are no longer built for
+_CUDA_13_OLDEST = (7, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What jobs want of torch.
+
+    Attributes:
+        gpus: whether they use GPUs.
+        torch: whether they use torch at all, as far as the profile tells.
+        capability: of the cards, None where it is not known.
+        card: whose capability that is.
+        brought: whether modules or set-up commands may bring what is not here.
+        on_slurm: whether they run elsewhere, with another driver than this machine's.
+    """
+
+    gpus: bool = False
+    torch: bool = False
+    capability: str | None = None
+    card: str = "the profile's card"
+    brought: bool = False
+    on_slurm: bool = True
+
+
+def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:
+    """Return what a profile's jobs want of torch; for those of this machine its own cards tell."""
+    if profile is None:
+        return Wanted()
+    brought = bool(profile.modules or profile.setup)
+    if profile.scheduler == "local":
+        capability = min(driver.capabilities, key=capability_of, default=None) if driver else None
+        return Wanted(bool(capability), True, capability, "this machine's card", brought, on_slurm=False)
+    gpus = bool(profile.gpu.per_node or profile.gpu.types)
+    entry = profile.gpu.types.get(profile.gpu.type or "")
+    card = entry.card if entry and entry.card.model_fields_set else profile.card
+    name = card.model or profile.gpu.type or "the profile's card"
+    return Wanted(gpus, gpus or profile.launcher == "torchrun", card.compute_capability, name, brought)
+
+
+def comes_with_the_job(python: PythonEnvironment, profile: Profile | None) -> bool:
+    """Return whether the Python is one that the job finds on its own PATH, as modules or set-up commands make it."""
+    return profile is not None and bool(profile.modules or profile.setup) and "/" not in python.executable
+
+
+def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
+    """Judge whether the job's Python runs and is one that torch wants."""
+    if facts.version is None:
+        return Check(PYTHON, "python", "red", f"{python.executable} ({python.kind}): {facts.problem}", _ANOTHER)
+    version = ".".join(str(part) for part in facts.version)
+    seen = f"{python.executable}, {version} ({python.kind})"
+    least = oldest_allowed(facts.requires_python)
+    if facts.torch and least and facts.version < least:
+        return Check(PYTHON, "python", "red", f"{seen}; its torch wants {facts.requires_python}", _ANOTHER)
+    if facts.torch is None and facts.version < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        return Check(PYTHON, "python", "yellow", f"{seen}; today's torch wants {oldest}", _ANOTHER)
+    return Check(PYTHON, "python", "green", seen)
+
+
+def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
+    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing where they can.
+
+    Args:
+        mount: what it lies on; None where that is not known, or is said already.
+    """
+    if python.prefix is None or mount is None or is_shared(mount):
+        return []
+    seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"
+    fix = f"if compute nodes cannot see it, create the environment on a shared file system: {_ANOTHER}"
+    return [Check(PYTHON, "environment", "yellow", seen, fix)]
+
+
+def oldest_allowed(requirement: str | None) -> tuple[int, ...] | None:
+    """Return the oldest Python of a ``Requires-Python`` such as ``>=3.10``, None where it does not say."""
+    match = re.search(r">=\s*(\d+(?:\.\d+)*)", requirement or "")
+    return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> list[Check]:
+    """Judge the torch of the job's Python: whether it is there, and built for the cards."""
+    if facts.torch is None:
+        return [_judge_missing(python, facts, wanted)]
+    if facts.problem:
+        level: Level = "yellow" if wanted.brought or not wanted.torch else "red"
+        fix = "load the profile's modules, and run `hpcrun doctor` again" if wanted.brought else _ANOTHER
+        return [Check(PYTHON, "torch", level, f"{facts.torch} cannot be imported: {facts.problem}", fix)]
+    build = f"CUDA {facts.cuda}" if facts.cuda else f"ROCm {facts.hip}" if facts.hip else "no CUDA"
+    seen = f"{facts.torch}, built with {build}"
+    if facts.hip:
+        return [Check(PYTHON, "torch", "green", seen)]
+    if not facts.cuda:
+        if not wanted.gpus:
+            return [Check(PYTHON, "torch", "green", seen)]
+        return [Check(PYTHON, "torch", "red", f"{seen}: it cannot use a GPU", _BUILDS)]
+    checks = [Check(PYTHON, "torch", "green", seen)]
+    if wanted.gpus and wanted.capability:
+        checks.append(judge_kernels(facts, wanted))
+    return checks
+
+
+def _judge_missing(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> Check:
+    seen = f"not in {python.executable}" + (f": {facts.problem}" if facts.problem else "")
+    if wanted.brought:
+        return Check(PYTHON, "torch", "yellow", f"{seen}; the profile's modules or set-up commands may provide it",
+                     "check it with a short job: hpcrun submit --wait -m torch.utils.collect_env")  # fmt: skip
+    fix = f"{python.executable} -m pip install torch, or {_ANOTHER}"
+    return Check(PYTHON, "torch", "red" if wanted.torch else "yellow", seen, fix)
+
+
+def judge_kernels(facts: PythonFacts, wanted: Wanted) -> Check:
+    """Judge whether torch was built for a card."""
+    capability = wanted.capability or ""
+    card = f"{wanted.card} (compute capability {capability})"
+    fix = f"install a torch with sm_{capability.replace('.', '')}: one built with an older CUDA; {_BUILDS}"
+    if facts.kernels:
+        built = " ".join(facts.kernels)
+        if runs_on(facts.kernels, capability):
+            return Check(PYTHON, "kernels", "green", f"built for {card}: {built}")
+        return Check(PYTHON, "kernels", "red", f"not built for {card}, only for {built}", fix)
+    if int((facts.cuda or "0").split(".")[0]) >= 13 and capability_of(capability) < _CUDA_13_OLDEST:
+        return Check(PYTHON, "kernels", "red", f"CUDA {facts.cuda} is not built for {card}", fix)
+    return Check(PYTHON, "kernels", "yellow", f"not checked for {card}: the import of torch timed out",
+                 "in a job: python -c 'import torch; print(torch.cuda.get_arch_list())'")  # fmt: skip
+
+
+def runs_on(kernels: Sequence[str], capability: str) -> bool:
+    """Return whether code for these architectures runs on a card.
+
+    Binary code (sm_XY) runs on cards of its own major version with at least its minor one, code for sm_90a and the
+    like on exactly that; PTX (compute_XY) on any later card (CUDA programming guide, compute capabilities).
+    """
+    card = capability_of(capability)
+    for kernel in kernels:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel)
+        if match is None:
+            continue
+        built = (int(match[2]), int(match[3]))
+        if match[4]:
+            fits = built == card
+        elif match[1] == "sm":
+            fits = built[0] == card[0] and built <= card
+        else:
+            fits = built <= card
+        if fits:
+            return True
+    return False
+
+
+def capability_of(text: str) -> tuple[int, int]:
+    """Read a compute capability, ``9.0``."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def judge_driver(driver: DriverFacts, facts: PythonFacts | None, wanted: Wanted) -> Check:
+    """Judge the driver of this machine against torch's CUDA; for Slurm's jobs, that of the nodes counts."""
+    if driver.version is None:
+        where = "no GPU here; hpcrun preflight checks the nodes" if wanted.on_slurm and wanted.gpus else "no GPU here"
+        return Check(PYTHON, "driver", "green", where)
+    newest = ".".join(map(str, driver.cuda)) if driver.cuda else "?"
+    seen = f"{driver.version} here, for CUDA up to {newest}"
+    built = facts.cuda if facts else None
+    # within a major version, a build of a later minor one runs (CUDA compatibility, minor version compatibility)
+    if built and driver.cuda and int(built.split(".")[0]) > driver.cuda[0]:
+        level: Level = "yellow" if wanted.on_slurm else "red"
+        return Check(PYTHON, "driver", level, f"{seen}; torch is built with {built}",
+                     f"a newer driver, or a torch built with CUDA {driver.cuda[0]}: {_BUILDS}")  # fmt: skip
+    return Check(PYTHON, "driver", "green", seen)

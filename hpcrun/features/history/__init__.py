@@ -1,0 +1,1 @@
+"""What the jobs of a user have used, by Slurm's accounting."""

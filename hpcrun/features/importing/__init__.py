@@ -1,0 +1,1 @@
+"""What hpcrun does with a person's own sbatch script."""

@@ -1,0 +1,240 @@
+"""Sends messages with apprise, each at most once to each destination."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hpcrun.errors import UsageError
+from hpcrun.features.notify.messages import FAILED, SENT, UNKNOWN, UNREACHABLE, UNSURE, MessageClaim, record_unsent
+from hpcrun.job.notify import file_of, filled_in, variables_in
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.ownership import read_open
+
+if TYPE_CHECKING:
+    from apprise import AppriseAsset
+
+CONNECT_S, READ_S = 3.0, 4.0
+"""A destination has so long to accept a connection, and to answer."""
+ALL_S = 20.0
+"""All destinations together; a thread that takes longer is left behind."""
+_MOST_FILE = 1 << 20
+Kind = Literal["info", "success", "warning", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The text of a message, in plain text without control characters."""
+
+    title: str
+    body: str
+    kind: Kind = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a message to one destination.
+
+    Attributes:
+        state: of ``messages.py``; ``unreachable`` if no connection was made from here; ``unknown`` if the destination
+            has no value here, or apprise does not know it.
+    """
+
+    to: str
+    state: str
+    reason: str = ""
+
+
+def send_message(
+    message: Message, destinations: Sequence[str], env: Mapping[str, str], *, run_folder: Path | None, event: str
+) -> list[Sent]:
+    """Send a message to each destination that has not got it, to all of them at the same time.
+
+    Args:
+        run_folder: the run's folder, where each message is claimed first; None for a test, which is always sent.
+    """
+    _count_connections()
+    results: dict[str, Sent | None] = {}
+    threads = [
+        threading.Thread(target=_send_one, args=(message, to, env, run_folder, event, results), daemon=True)
+        for to in destinations
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + ALL_S
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    late = {to: Sent(to, UNSURE, f"no response within {ALL_S:g} s") for to in destinations}
+    return [sent for sent in {**late, **results}.values() if sent is not None]
+
+
+def _send_one(
+    message: Message,
+    to: str,
+    env: Mapping[str, str],
+    run_folder: Path | None,
+    event: str,
+    results: dict[str, Sent | None],
+) -> None:
+    try:
+        servers = servers_of(to, env)
+    except UsageError as error:
+        reason = error.message.removeprefix(f"{to}: ")
+        results[to] = Sent(to, UNKNOWN, reason)
+        if run_folder is not None:
+            record_unsent(run_folder, event, to, UNKNOWN, reason)
+        return
+    try:
+        claim = MessageClaim(run_folder, event, to) if run_folder else None
+    except OSError:  # another process sends it, or has sent it
+        results[to] = None
+        return
+    log = _Log()
+    try:
+        arrived = [_notify(server, message) for server in servers]
+    finally:
+        log.close()
+    HIDER.learn(env, variables_in(to))
+    reason = " ".join(HIDER.hide(log.text).split())[:200]
+    if all(arrived):
+        result = Sent(to, SENT)
+    elif _connections.refused and not _connections.made and not any(arrived):
+        result = Sent(to, UNREACHABLE, reason or "no connection")
+    else:
+        # apprise says "A Connection error occurred" also if a service has the message and does not answer
+        result = Sent(to, UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused")
+    results[to] = result
+    if claim is not None and run_folder is not None and result.state == UNREACHABLE:
+        record_unsent(run_folder, event, to, UNREACHABLE, result.reason)
+        claim.release()  # a command on the login node may reach it
+    elif claim is not None:
+        claim.close(result.state, result.reason)
+
+
+def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
+    """Return apprise's objects for a destination.
+
+    Raises:
+        UsageError: a variable is not set, a file cannot be used, or apprise does not know such a URL. The message
+            contains no value.
+    """
+    from apprise import Apprise, AppriseConfig
+
+    asset, path = _asset(), file_of(to)
+    if path is not None:
+        everything, config = Apprise(asset=asset), AppriseConfig(asset=asset)
+        config.add_config(_private_text(to, path, env), format="yaml" if path.endswith((".yml", ".yaml")) else "text")
+        everything.add(config)
+        servers = list(everything)
+    else:
+        url = filled_in(to, env)
+        if url is None:
+            missing = ", ".join(name for name in variables_in(to) if not env.get(name))
+            raise UsageError(f"{to}: {missing} is not set here")
+        server = Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+        servers = [server] if server else []
+    if not servers:
+        raise UsageError(f"{to}: apprise knows no such destination", hint="https://appriseit.com/services")
+    for server in servers:
+        server.socket_connect_timeout, server.socket_read_timeout = CONNECT_S, READ_S
+        server.redirects = False  # the message is for this server alone, whatever the URL says
+    return servers
+
+
+def _private_text(to: str, path: str, env: Mapping[str, str]) -> str:
+    """Return the text of a file that only this user can read.
+
+    Raises:
+        UsageError: it is not such a file.
+    """
+    home = env.get("HOME", "")
+    place = Path(os.path.join(home, path[2:]) if path.startswith("~/") and home else path)
+    try:
+        content, status = read_open(place, _MOST_FILE)
+    except OSError as error:
+        raise UsageError(f"{to}: {error.strerror}") from None
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise UsageError(f"{to}: other users can read it, or own it", hint=f"chmod 600 {place}")
+    return content.decode("utf-8", "replace")
+
+
+def _asset() -> AppriseAsset:
+    from apprise import AppriseAsset
+
+    # no pictures from apprise's own site in the messages, and no name but hpcrun's
+    return AppriseAsset(
+        app_id="hpcrun", app_desc="hpcrun", app_url="", image_url_mask="", image_url_logo="", async_mode=False
+    )
+
+
+def _notify(server: Any, message: Message) -> bool:
+    try:
+        return bool(server.notify(body=message.body, title=message.title, notify_type=message.kind, body_format="text"))
+    except Exception as error:  # a plugin of apprise: whatever it raises, the message has not arrived for certain
+        logging.getLogger("apprise").warning("%s", type(error).__name__)
+        return False
+
+
+class _Log(logging.Handler):
+    """The first warning of apprise in this thread: it alone says why a message was not accepted."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text, self._thread = "", threading.get_ident()
+        logging.getLogger("apprise").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the first warning."""
+        if not self.text and threading.get_ident() == self._thread:
+            self.text = record.getMessage()
+
+    def close(self) -> None:
+        """Listen no more."""
+        with suppress(ValueError):
+            logging.getLogger("apprise").removeHandler(self)
+        super().close()
+
+
+class _Connections(threading.local):
+    """The connections of a thread: how many were made, and how many could not be made."""
+
+    made = refused = 0
+
+
+_connections = _Connections()
+_connect, _getaddrinfo = socket.socket.connect, socket.getaddrinfo
+
+
+def _count_connections() -> None:
+    """Count the connections of each thread: if none could be made, a message has not left this host.
+
+    apprise only says whether a service has accepted a message. A plugin that connects in another way has connected.
+    """
+
+    def connect(self: socket.socket, address: Any) -> None:
+        try:
+            _connect(self, address)
+        except OSError as error:
+            if isinstance(error, BlockingIOError | InterruptedError):  # it is made later
+                _connections.made += 1
+            _connections.refused += 1
+            raise
+        _connections.made += 1
+
+    def getaddrinfo(*args: Any, **options: Any) -> Any:
+        try:
+            return _getaddrinfo(*args, **options)
+        except OSError:
+            _connections.refused += 1
+            raise
+
+    socket.socket.connect = connect  # type: ignore[method-assign, assignment]
+    socket.getaddrinfo = getaddrinfo

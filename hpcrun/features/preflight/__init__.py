@@ -1,0 +1,1 @@
+"""Checks of nodes before a training."""

@@ -1,0 +1,1 @@
+"""How many GPUs are worth it: plan, scale, report."""

@@ -1,0 +1,268 @@
+"""A training on other numbers of GPUs: time, speed-up with its range, and what a size loses its time to.
+
+The times come from a model of a step that was fitted to the measured epochs: ``hpcrun.features.scaling.step_model``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hpcrun.errors import UsageError
+from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
+from hpcrun.features.scaling.workload import MeasuredEpoch, MeasuredTraining, steps_per_epoch
+from hpcrun.features.scaling.worth import MIN_EFFICIENCY, Step
+from hpcrun.features.scaling.worth import steps as worth_steps
+from hpcrun.job.profile import CardSection
+from hpcrun.job.shape import multiples_around
+
+Case = Literal["fixed", "scaled"]
+CASES: dict[str, tuple[Case, ...]] = {"fixed": ("fixed",), "scaled": ("scaled",), "both": ("fixed", "scaled")}
+"""Fixed: the global batch stays. Scaled: the per-GPU batch stays."""
+
+Concern = Literal["little work", "communication", "slower"]
+
+LARGE_GROWTH = 8
+"""A batch so many times the measured one needs a warm-up and a check of the accuracy, whatever the rule for its rate.
+
+Goyal et al. 2017 (arXiv:1706.02677) went from 256 to 8192 images with SGD: with 5 epochs of warm-up, and without it
+the error of ResNet-50 rose by a point (section 5.1). Shallue et al. 2019 (arXiv:1811.03600) found no rule that holds
+for all models, and for some none beyond a few doublings.
+"""
+CONTRADICTION = 0.25
+"""The relative misfit from which measurements contradict each other."""
+_MOST_LARGER = 4  # a remedy's per-GPU batch over the largest measured one: more has to fit, and to be learned from
+
+
+@dataclass(frozen=True, slots=True)
+class JobSize:
+    """The size of a job."""
+
+    gpus: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One number of GPUs in one case.
+
+    Attributes:
+        speedup: over the measured epoch.
+        efficiency: the speed of each GPU over that of the baseline: the smallest size, measured or forecast, with the
+            same case's batch.
+        speedup_low, speedup_high: the range in which eight of ten published trainings lay.
+        gpu_hours: of all epochs.
+        concerns: none if its efficiency, as shown, reaches the target; else what takes most of the lost time, and
+            "slower" if it is slower than the baseline.
+    """
+
+    case: Case
+    size: JobSize
+    batch_size: int
+    steps: int
+    lr_linear: float | None
+    lr_sqrt: float | None
+    warmup_steps: int
+    step_s: float
+    epoch_s: float
+    speedup: float
+    efficiency: float
+    gpu_hours: float
+    concerns: tuple[Concern, ...]
+    speedup_low: float
+    speedup_high: float
+    growth: float
+
+    @property
+    def batch_per_gpu(self) -> int:
+        """The batch of one GPU."""
+        return self.batch_size // self.size.gpus
+
+
+def half_rows(card: CardSection) -> float | None:
+    """Return how many rows of a matrix fill a card; None if the profile does not have the card's rates.
+
+    A layer of weights K × N does 2·M·K·N operations for M rows and reads 2·K·N bytes of weights in a 16-bit type: M
+    operations for each byte. At M = peak / memory bandwidth both take equally long: below it at least half of the time
+    is not arithmetic (NVIDIA, GPU Performance Background User's Guide, "ops:byte ratio"). 295 for an H100 SXM.
+    """
+    peaks = [rate for rate in (card.tflops.bf16, card.tflops.fp16) if rate]
+    if not peaks or not card.memory_bandwidth_gb_s:
+        return None
+    return max(peaks) * 1e12 / (card.memory_bandwidth_gb_s * 1e9)
+
+
+def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) -> StepModel:
+    """Return the model of a step, fitted to the measured epochs.
+
+    Args:
+        rows: the number of rows that fill the card; None if unknown.
+        nodes: of each measured epoch.
+
+    Raises:
+        UsageError: the measurements contradict each other.
+    """
+    timed = tuple(_timed(work, epoch, number) for epoch, number in zip(work.epochs_measured, nodes, strict=True))
+    model = StepModel(timed, fixed_share(timed, (rows or 0) / work.tokens_per_sample))
+    for each, epoch in zip(timed, work.epochs_measured, strict=True):
+        if abs(misfit := model.misfit(each)) > CONTRADICTION:
+            raise UsageError(
+                f"the measured epochs contradict each other: {epoch.batch_size} on {epoch.gpus} GPUs took "
+                f"{each.step_s:.3g} s a step, and by the others it takes {each.step_s * (1 + misfit):.3g} s",
+                hint="measure all of them on the same GPUs, and leave out the first epoch",
+            )
+    return model
+
+
+def _timed(work: MeasuredTraining, epoch: MeasuredEpoch, nodes: int) -> TimedStep:
+    size = StepSize(epoch.gpus, nodes, epoch.batch_size / epoch.gpus)
+    return TimedStep(size, epoch.epoch_s / steps_per_epoch(work.samples, epoch.batch_size))
+
+
+def _baseline(work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], steps: StepModel) -> StepSize:
+    """Return the size with which others are compared: the smallest, measured or forecast."""
+    smallest = min(sizes, key=lambda size: (size.gpus, size.nodes))
+    size = steps.first.size
+    if smallest.gpus >= size.gpus:
+        return size
+    return StepSize(
+        smallest.gpus, smallest.nodes, work.batch_size / smallest.gpus if case == "fixed" else size.batch_per_gpu
+    )
+
+
+def forecast(
+    work: MeasuredTraining, cases: Sequence[Case], sizes: Sequence[JobSize], steps: StepModel
+) -> tuple[Forecast, ...]:
+    """Return the forecast for every size in every case.
+
+    Raises:
+        UsageError: a batch does not divide, or a scaled one is larger than the data set.
+    """
+    rows = []
+    for case in cases:
+        base = _baseline(work, case, sizes, steps)
+        rows += [_forecast(work, case, size, _batch(work, case, size.gpus), steps, base) for size in sizes]
+    return tuple(rows)
+
+
+def remedy(work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel) -> Forecast | None:
+    """Return a size with the smallest larger batch that reaches the target; None if there is none to recommend.
+
+    The per-GPU batch is doubled, to at most four times the largest measured one.
+    """
+    base = _baseline(work, row.case, sizes, steps)
+    batch_size = 2 * row.batch_size
+    while batch_size <= min(work.samples, _MOST_LARGER * work.most_per_gpu * row.size.gpus):
+        larger = _forecast(work, "scaled", row.size, batch_size, steps, base)
+        if not larger.concerns:
+            return larger
+        batch_size *= 2
+    return None
+
+
+def advised_lr(work: MeasuredTraining, row: Forecast) -> float | None:
+    """Return the learning rate to begin with: the square-root rule's, the linear one's for SGD and a small growth."""
+    return row.lr_linear if work.optimizer == "sgd" and row.growth < LARGE_GROWTH else row.lr_sqrt
+
+
+def _forecast(
+    work: MeasuredTraining, case: Case, size: JobSize, batch_size: int, model: StepModel, base: StepSize
+) -> Forecast:
+    steps = steps_per_epoch(work.samples, batch_size)
+    at = StepSize(size.gpus, size.nodes, batch_size / size.gpus)
+    step_s, (fastest_s, slowest_s) = model.step_s(at), model.range_s(at)
+    growth = batch_size / work.batch_size
+    speedup = work.epoch_s / (steps * step_s)
+    efficiency = at.batch_per_gpu / step_s * model.step_s(base) / base.batch_per_gpu
+    return Forecast(
+        case=case,
+        size=size,
+        batch_size=batch_size,
+        steps=steps,
+        lr_linear=None if work.lr is None else work.lr * growth,
+        lr_sqrt=None if work.lr is None else work.lr * math.sqrt(growth),
+        warmup_steps=math.ceil(work.warmup * steps) if growth > 1 else 0,
+        step_s=step_s,
+        epoch_s=steps * step_s,
+        speedup=speedup,
+        efficiency=efficiency,
+        gpu_hours=size.gpus * steps * step_s * work.epochs / 3600,
+        concerns=_concerns(at, model, base, efficiency),
+        speedup_low=work.epoch_s / (steps * slowest_s),
+        speedup_high=work.epoch_s / (steps * fastest_s),
+        growth=growth,
+    )
+
+
+def _concerns(at: StepSize, model: StepModel, base: StepSize, efficiency: float) -> tuple[Concern, ...]:
+    if round(efficiency, 2) >= MIN_EFFICIENCY:
+        return ()
+    work = at.batch_per_gpu / model.work_s(at) * model.work_s(base) / base.batch_per_gpu
+    cause: Concern = "little work" if work < efficiency / work else "communication"
+    return (cause, "slower") if efficiency * at.gpus < base.gpus else (cause,)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAdvice:
+    """How many GPUs to ask for in one case.
+
+    Attributes:
+        row: the largest size that is worth its GPUs (``worth.py``); None where nothing can be recommended,
+            since only one number of GPUs was measured, or there are no rows.
+        step: the step to the next larger size, which misses the target; None if there is none.
+        next_row: that size; of a training measured on one number of GPUs, the one to measure next.
+    """
+
+    row: Forecast | None
+    step: Step | None
+    next_row: Forecast | None
+
+
+def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
+    """Return the size to ask for among the rows of one case; of several numbers of nodes the best counts."""
+    best: dict[int, Forecast] = {}
+    for row in sorted(rows, key=lambda row: (row.size.gpus, -row.efficiency)):
+        best.setdefault(row.size.gpus, row)
+    if len(model.losses) == 1:  # no model can decide from one size: a gain was forecast in six of nine cases of loss
+        measured = model.first.size.gpus
+        return GpuAdvice(None, None, next((row for gpus, row in best.items() if gpus > measured), None))
+    ordered = [*best.values()]
+    smallest = ordered[0]
+    steps = worth_steps([(row.size.gpus, row.speedup / smallest.speedup) for row in ordered])
+    chosen = best[next((step.gpus for step in reversed(steps) if step.taken), smallest.size.gpus)]
+    step = next((step for step in steps if step.gpus > chosen.size.gpus), None)
+    return GpuAdvice(chosen, step, best[step.gpus] if step else None)
+
+
+def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
+    """Return the global batch.
+
+    Raises:
+        UsageError: it does not divide, or is larger than the data set.
+    """
+    if case == "fixed":
+        if work.batch_size % gpus:
+            raise UsageError(
+                f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: {work.batch_size / gpus:.2f} each",
+                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, "
+                f"{_divisors_around(work.batch_size, gpus)} GPUs, or --mode scaled",
+            )
+        return work.batch_size
+    batch_size = work.batch_per_gpu * gpus
+    if batch_size > work.samples:
+        most = work.samples // work.batch_per_gpu
+        raise UsageError(
+            f"--gpus {gpus}: per-GPU batch {work.batch_per_gpu} makes global batch {batch_size}, more than the "
+            f"{work.samples} samples of an epoch",
+            hint=f"use at most {most} GPUs, or --mode fixed",
+        )
+    return batch_size
+
+
+def _divisors_around(number: int, near: int) -> str:
+    """Return the nearest numbers that divide this one, below and above."""
+    below = next(one for one in range(min(near, number), 0, -1) if number % one == 0)
+    above = next((one for one in range(near, min(number, 2 * near) + 1) if number % one == 0), None)
+    return f"{below} or {above}" if above else str(below)

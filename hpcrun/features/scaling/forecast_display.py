@@ -1,0 +1,312 @@
+"""The forecast for other numbers of GPUs: tables, advice, CSV and JSON."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, advised_lr
+from hpcrun.features.scaling.plan import ForecastResult
+from hpcrun.features.scaling.workload import MeasuredEpoch
+from hpcrun.features.scaling.worth import Step
+from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FIELDS = (
+    "case", "gpus", "nodes", "batch_size", "batch_per_gpu", "steps", "lr_linear", "lr_sqrt", "warmup_steps", "step_s",
+    "epoch_s", "speedup", "efficiency", "gpu_hours", "cost", "concerns", "speedup_low",
+    "speedup_high",
+)  # fmt: skip
+"""Columns of --csv and fields of the rows of --json: never rename or remove one; add new ones at the end."""
+
+_PROSE, _INDENT = 100, 9
+_MOST_SHOWN = 5  # measured epochs besides the first
+# On a narrow terminal the first of these goes first: each follows from others.
+_DROPPED = ("STEP", "STEPS", "NODES", "RANGE", "SPEED-UP", "LOST TO")
+
+_TITLE: dict[Case, str] = {
+    "fixed": "fixed: global batch {fixed}, split across GPUs",
+    "scaled": "scaled: per-GPU batch {scaled}, global batch grows with the GPUs",
+}
+_LOST_TO: dict[Concern, str] = {"little work": "overhead", "communication": "communication"}
+_WHY: dict[Concern, str] = {
+    "little work": "the fixed overhead of a step, which does not shrink with the batch: below {fills} samples on a GPU "
+    "it is more than half of computing",
+    "communication": "what every doubling costs: waiting for the other ranks, the gradient all-reduce, and the shared "
+    "data loader and file system",
+}
+
+
+def answer_lines(result: ForecastResult, width: int) -> list[str]:
+    """Return how many GPUs to ask for, a sentence for each case, which it begins with: the answers differ."""
+    wrap = textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
+    return [line for case in result.question.cases for line in wrap.wrap(one_line(_answer(result, case)))]
+
+
+def _answer(result: ForecastResult, case: Case) -> str:
+    work, advice = result.question.work, result.advice[case]
+    row, after = advice.row, advice.next_row
+    batch = f"the global batch stays {work.batch_size}"
+    if case == "scaled":
+        batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
+    if row is None:
+        answer = (
+            f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else "measure more GPUs"
+        )
+        return f"If {batch}: {answer}. One measured size decides nothing."
+    answer = f"ask for {count(row.size.gpus, 'GPU')}"
+    answer += (
+        f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
+    )
+    answer += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
+    if case == "scaled" and row.growth >= LARGE_GROWTH:
+        answer += f"; check the accuracy with global batch {row.batch_size}"
+    return f"If {batch}: {answer}."
+
+
+def _would_be(row: Forecast, after: Forecast, step: Step) -> str:
+    if after.speedup < row.speedup:
+        return f"{after.size.gpus} would be slower, {_speed(after)}"
+    added = f"the added {step.gpus - step.before} at {_percent(step.added)}"
+    return f"{after.size.gpus} would be {_speed(after)}, {added}"
+
+
+def _speed(row: Forecast) -> str:
+    low, high = _times(row.speedup_low), _times(row.speedup_high)
+    return f"{_times(row.speedup)}×" + (f" ({low} to {high}×)" if low != high else "")
+
+
+def _range(row: Forecast) -> str:
+    low, high = _times(row.speedup_low), _times(row.speedup_high)
+    return "-" if low == high else f"{low}-{high}"
+
+
+def _times(speedup: float) -> str:
+    return f"{speedup:.2f}" if speedup < 9.95 else f"{speedup:.1f}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def heading_lines(result: ForecastResult) -> list[str]:
+    """Return the measurements, and the machine of the forecast."""
+    work = result.question.work
+    first, *others = work.epochs_measured
+    epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
+    where = result.profile.card.model or "no GPU model in the profile"
+    return [
+        one_line(f"measured  {work.samples} samples in {_measured_text(first)}{epochs}"),
+        *(one_line(f"          and in {_measured_text(epoch)}") for epoch in others[:_MOST_SHOWN]),
+        *([f"          and {len(others) - _MOST_SHOWN} more"] if len(others) > _MOST_SHOWN else []),
+        one_line(f"profile   {result.profile.name}: {where}"),
+    ]
+
+
+def _measured_text(epoch: MeasuredEpoch) -> str:
+    nodes = f" of {epoch.nodes} nodes" if (epoch.nodes or 1) > 1 else ""
+    on = f" on {count(epoch.gpus, 'GPU')}{nodes}" if epoch.gpus > 1 or nodes else ""
+    return f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}{on}"
+
+
+def case_title(result: ForecastResult, case: Case) -> str:
+    """Return the title of a table."""
+    work = result.question.work
+    return _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)
+
+
+def case_table(result: ForecastResult, case: Case, width: int) -> Table:
+    """Return one case for a terminal of ``width`` columns; a row below the target says what its time is lost to."""
+    rows = [row for row in result.rows if row.case == case]
+    shown: dict[str, list[str]] = {
+        "GPUS": [str(row.size.gpus) for row in rows],
+        **({"NODES": [str(row.size.nodes) for row in rows]} if any(row.size.nodes > 1 for row in rows) else {}),
+        **_batch_columns(rows, case),
+        "STEPS": [str(row.steps) for row in rows],
+        "STEP": [span_text(row.step_s) for row in rows],
+        "EPOCH": [span_text(row.epoch_s) for row in rows],
+        "SPEED-UP": [_times(row.speedup) for row in rows],
+        "RANGE": [_range(row) for row in rows],
+        "EFF.": [_percent(row.efficiency) for row in rows],
+        "GPU-HOURS": [_amount(row.gpu_hours) for row in rows],
+        **({"COST": [_amount(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
+        "LOST TO": [_LOST_TO[row.concerns[0]] if row.concerns else "" for row in rows],
+    }
+    if not any(shown["LOST TO"]):
+        del shown["LOST TO"]
+    needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
+    return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
+
+
+def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
+    if case == "fixed":
+        return {"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]}
+    return {"BATCH": [str(row.batch_size) for row in rows]}
+
+
+def _table(shown: Mapping[str, Sequence[str]]) -> Table:
+    right = [heading for heading in shown if heading != "LOST TO"]
+    return text_table(shown, zip(*shown.values(), strict=True), right=right, whole=shown)
+
+
+def rates_table(result: ForecastResult) -> Table | None:
+    """Return the learning rates for batches that differ from the measured one; None if there are none."""
+    work = result.question.work
+    rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
+    if work.lr is None or not rows:
+        return None
+    return _table(
+        {
+            "BATCH": [str(batch_size) for batch_size in rows],
+            "LINEAR": [_rate(row.lr_linear) for row in rows.values()],
+            "SQUARE ROOT": [_rate(row.lr_sqrt) for row in rows.values()],
+            "WARM-UP": [count(row.warmup_steps, "step") if row.warmup_steps else "-" for row in rows.values()],
+        }
+    )
+
+
+def rates_title(result: ForecastResult) -> str:
+    """Return the measured learning rate, and the column for the optimizer."""
+    work = result.question.work
+    column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
+    return f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"
+
+
+def advice_lines(result: ForecastResult, width: int) -> list[str]:
+    """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
+    width = min(width, _PROSE)
+    measure = measure_command(result)
+    lines = [f"measure  {measure}", "         and forecast again: hpcrun plan --from STUDY"] if measure else []
+    lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
+    for remedy in result.remedies:
+        lines += [
+            f"instead  {remedy_command(result, remedy)}",
+            f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
+            + _more_memory(result, remedy),
+        ]
+    return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
+
+
+def measure_command(result: ForecastResult) -> str:
+    """Return the command that measures the next doubling; empty if several sizes were measured."""
+    case = result.question.cases[0]
+    advice, work = result.advice[case], result.question.work
+    if advice.row is not None or advice.next_row is None:
+        return ""
+    sizes = ",".join(str(gpus) for gpus in (work.gpus, advice.next_row.size.gpus))
+    gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
+    batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
+    weak = [] if case == "fixed" else ["--weak", "--batch-size", str(work.batch_per_gpu)]
+    words = ["hpcrun", "scale", "-P", result.profile_name, "--gpus", gpus, *weak, "SCRIPT", "--batch-size", batch]
+    return one_line(" ".join(word if word == "{batch_size}" else shlex.quote(word) for word in words))
+
+
+def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
+    grows = remedy.batch_per_gpu > result.question.work.most_per_gpu
+    return f", if {remedy.batch_per_gpu} samples fit in the GPU's memory" if grows else ""
+
+
+def _warnings(result: ForecastResult) -> list[str]:
+    by_concern: dict[Concern, dict[tuple[int, int], Forecast]] = {}
+    for row in result.rows:
+        for concern in row.concerns[:1]:
+            by_concern.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), row)
+    fills = f"{result.fills_gpu:.0f}" if result.fills_gpu >= 1 else "1"
+    lost = [
+        f"{_and(list(rows.values()))}: most of the lost time is {_WHY[concern].format(fills=fills)}"
+        for concern, rows in by_concern.items()
+    ]
+    return [*lost, *_rate_warnings(result)]
+
+
+def _rate_warnings(result: ForecastResult) -> list[str]:
+    """Return a warning for batches that have grown so much that no rule can be trusted with the learning rate."""
+    large = {row.batch_size: row for row in (*result.rows, *result.remedies) if row.growth >= LARGE_GROWTH}
+    if not large:
+        return []
+    row = max(large.values(), key=lambda row: row.growth)
+    factors = f"up to {row.growth:.0f} times" if len(large) > 1 else f"{row.growth:.0f} times"
+    rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
+    return [
+        f"a global batch {factors} the measured one trains differently: raise the learning rate over the warm-up"
+        f"{rate}, and compare the accuracy with that of the measured batch"
+    ]
+
+
+def _and(rows: Sequence[Forecast]) -> str:
+    named = [f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows]
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+
+
+def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
+    """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and its options."""
+    work, size = result.question.work, remedy.size
+    gpus = f"{result.gpu_type}:{size.gpus}" if result.gpu_type else str(size.gpus)
+    words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
+    words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
+    rate = advised_lr(work, remedy)
+    warm_up = ["--warmup-steps", str(remedy.warmup_steps)] if remedy.warmup_steps else []
+    rest = ["SCRIPT", "--batch-size", str(remedy.batch_size)]
+    rest += ["--lr", _rate(rate), *warm_up] if rate is not None else []
+    return one_line(shlex.join([*words, *rest]))
+
+
+def span_text(seconds: float) -> str:
+    """Return a time in a suitable unit: ``12 µs``, ``108 ms``, ``42.3 s``, ``36:00``, ``2-00:00:00``."""
+    for unit, size in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if seconds < 999.5 * size and seconds < 59.95:
+            return f"{seconds / size:.3g} {unit}"
+    return clock_text(round(seconds))
+
+
+def _amount(number: float) -> str:
+    if number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.4g}"
+
+
+def forecast_csv(result: ForecastResult) -> str:
+    """Return one line for each case and number of GPUs; times in seconds."""
+    return rows_csv([_row(row, result.price) | {"concerns": "; ".join(row.concerns)} for row in result.rows], FIELDS)
+
+
+def forecast_json(result: ForecastResult) -> dict[str, Any]:
+    """Return the forecast as a JSON document."""
+    return {
+        "kind": "forecast",
+        "profile": result.profile.name,
+        "measured": asdict(result.question.work),
+        "price_per_gpu_hour": result.price,
+        "answer": [_answer_json(result, case) for case in result.question.cases],
+        "fills_gpu": result.fills_gpu,
+        "rows": [_row(row, result.price) for row in result.rows],
+        "remedies": [
+            {**_row(remedy, result.price), "command": remedy_command(result, remedy)} for remedy in result.remedies
+        ],
+        "warnings": _warnings(result),
+        "measure": measure_command(result) or None,
+        "notes": list(result.notes),
+    }
+
+
+def _answer_json(result: ForecastResult, case: Case) -> dict[str, Any]:
+    row = result.advice[case].row
+    return {"case": case, "gpus": None if row is None else row.size.gpus, "text": _answer(result, case)}
+
+
+def _row(row: Forecast, price: float | None) -> dict[str, Any]:
+    return {name: getattr(row, name, None) for name in FIELDS} | {
+        "gpus": row.size.gpus,
+        "nodes": row.size.nodes,
+        "cost": None if price is None else row.gpu_hours * price,
+        "concerns": list(row.concerns),
+    }

@@ -1,0 +1,1 @@
+"""The figures, tables and pages of a report."""

@@ -1,0 +1,243 @@
+"""scale: one training at several sizes, each an ordinary run; the record of the study comes before the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.lineage import Earlier, Lineage, check_can_wait
+from hpcrun.actions.jobs.new_run import request_record
+from hpcrun.actions.jobs.prepare import Prepared, with_defaults
+from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.jobs.submit_many import JobSeries, submit_many
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.runs.find import run_name
+from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
+from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.job.after import Dependency
+from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.plan import name_of
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import GpuCount, JobRequest
+from hpcrun.job.shape import decide_shape
+from hpcrun.profiles.load import LoadedProfile
+
+
+@dataclass(frozen=True, slots=True)
+class StudyJob:
+    """A run of a study that is to be submitted, with its script."""
+
+    point: StudyPoint
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one submission.
+
+    Attributes:
+        study: as it is recorded now.
+        result: an error if no job was submitted, or if this is uncertain.
+    """
+
+    study: Study
+    point: StudyPoint
+    result: SubmitResult | HpcrunError
+
+
+def new_study(
+    template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **said: Any
+) -> tuple[Study, JobRequest]:
+    """Return a study of which nothing is submitted, and the request of all its runs.
+
+    Args:
+        template: the request as typed, with its places for the values of each run.
+        new_id: name → an id that begins now.
+        said: the other fields of the study.
+
+    Raises:
+        UsageError, PlanError: a size cannot be shared out, or is more than the profile's nodes have.
+    """
+    unit, name = design.unit, name_of(template)
+    template = _on_ranks(template, cluster) if unit == "ranks" else template
+    sizes = _placed(template, design, cluster)
+    times = Counter(size.gpus for size in sizes)
+
+    def point(size: Size, number: int) -> StudyPoint:
+        named = point_name(name, size, number, unit, with_nodes=times[size.gpus] > 1)
+        return StudyPoint(size.gpus, size.nodes or 1, number, new_id(named), design.workload.global_batch(size.gpus))
+
+    study = Study(
+        study_id=new_id(name),
+        name=name,
+        unit=unit,
+        gpu_type=design.gpu_type,
+        warmup=design.warmup,
+        request=request_record(template, cluster.secrets),
+        points=tuple(point(size, number) for size, number in in_order(sizes, design.repeat)),
+        **asdict(design.workload),
+        **said,
+    )
+    return study, template
+
+
+def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
+    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing else is said."""
+    launcher = template.launcher or profile.launcher or "torchrun"
+    return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
+
+
+def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size]:
+    """Return the sizes, each with its number of nodes."""
+    if design.unit == "GPUs" and profile.scheduler == "slurm" and not (profile.gpu.per_node or profile.gpu.types):
+        raise PlanError(
+            f"the nodes of profile {profile.name!r} have no GPUs",
+            hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun profile list",
+        )
+    found = []
+    for size in design.sizes:
+        request = _sized(template, size, design.unit, design.gpu_type)
+        found.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
+    if twice := [size for size in found if found.count(size) > 1]:
+        raise UsageError(f"{twice[0].gpus} {design.unit} are given twice", hint="--repeat N runs each size N times")
+    return found
+
+
+def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -> JobRequest:
+    if unit == "GPUs":
+        gpus = GpuCount(count=size.gpus, type=gpu_type)
+        return template.model_copy(update={"gpus": gpus, "nodes": size.nodes})
+    one_each = template.launcher == "python"
+    nodes = size.nodes or (size.gpus if one_each else 1)
+    if size.gpus % nodes:
+        raise UsageError(f"{size.gpus} ranks do not divide by {nodes} nodes", hint="say --nodes for each size: 1,2,2")
+    each = size.gpus // nodes
+    return template.model_copy(update={"nodes": nodes, "nproc_per_node": None if one_each and each == 1 else each})
+
+
+def settle_design(
+    template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
+) -> tuple[JobRequest, Design]:
+    """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account.
+
+    Raises:
+        UsageError: there is a choice, and no terminal to ask at.
+        PlanError: no GPU type has so many.
+    """
+    if loaded.profile.scheduler != "slurm":
+        return template, design
+    largest = max(design.sizes, key=lambda size: size.gpus)
+    of_unit = template if design.unit == "GPUs" else _on_ranks(template, loaded.profile)
+    sized = _sized(of_unit, largest, design.unit, design.gpu_type)
+    before = with_defaults(sized, loaded.profile, surroundings)
+    sizes = ",".join(str(size.gpus) for size in design.sizes)
+    after = settle(before, loaded, surroundings, sizes=sizes).request
+    fields = ("partition", "account", "qos")
+    chosen = {name: value for name in fields if (value := getattr(after, name)) != getattr(before, name)}
+    gpu_type = after.gpus.type if after.gpus else design.gpu_type
+    return template.model_copy(update=chosen), replace(design, gpu_type=gpu_type)
+
+
+def prepare_points(
+    study: Study, template: JobRequest, points: Iterable[StudyPoint], prepare: Callable[[JobRequest], Prepared]
+) -> list[StudyJob]:
+    """Decide everything about some runs of a study.
+
+    Raises:
+        UsageError, ProfileError, PlanError: a job is not possible; nothing is recorded yet.
+    """
+    workload = Workload(study.scaling, study.batch_size, study.lr, study.dataset)
+    jobs = []
+    for point in points:
+        args = workload.arguments(template.args, point.gpus, point.nodes, point.repeat)
+        sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
+        named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
+        jobs.append(StudyJob(point, prepare(named)))
+    if jobs and (script := jobs[0].prepared.plan.batch):
+        raise UsageError(f"scale cannot change the ranks of {script.name}, which starts them itself",
+                         hint="give scale the program that the script starts, with its arguments")  # fmt: skip
+    if jobs and study.one_by_one and jobs[0].prepared.plan.scheduler == "slurm":
+        check_can_wait(jobs[0].prepared.plan, "--chain")
+    return jobs
+
+
+def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
+    """Whether hpcrun itself lets each run wait for the one before: nothing else would."""
+    return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
+
+
+def submit_points(
+    study: Study,
+    jobs: Sequence[StudyJob],
+    ports: Ports,
+    surroundings: Surroundings,
+    *,
+    studies: StudyStore,
+    last: Dependency | None = None,
+    wait: Callable[[str], object],
+) -> Iterator[Submitted]:
+    """Submit runs of a study, note each in its record at once, and yield what became of it.
+
+    A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
+    noted, by a process that was killed, is noted now.
+
+    Args:
+        last: the run that the first one waits for.
+        wait: waits for the end of a run, given its id.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the record says what was submitted.
+    """
+    folder, waits = ports.store.folder, must_wait_between(study, jobs)
+    in_line = study.one_by_one and not waits
+    for job in jobs:
+        if folder(job.point.run_id).exists():
+            study = _noted(study, replace(job.point, submitted=True), studies)
+    left = [job for job in jobs if not folder(job.point.run_id).exists()]
+
+    def lineage(done: Sequence[SubmitResult]) -> Lineage:
+        before = Dependency(done[-1].run.run_id, done[-1].run.job_id, "any") if done and in_line else last
+        return Lineage(after=(before,) if before else (), code=_shared_code(study, folder))
+
+    series = JobSeries("run", [job.prepared for job in left], lineage, [job.point.run_id for job in left])
+    for job, item in zip(left, submit_many(series, ports, surroundings), strict=True):
+        point = job.point
+        if isinstance(item, InterruptedByUser):  # it speaks of one run, and there are several
+            raise KeyboardInterrupt from None
+        if isinstance(item, SubmitResult):
+            point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
+        elif isinstance(item, SubmissionUncertainError):
+            point = replace(point, submitted=True, problem="")
+        else:
+            point = replace(point, problem=" ".join(item.message.split()))
+        study = _noted(study, point, studies, was=job.point.run_id)
+        yield Submitted(study, point, item)
+        if waits and isinstance(item, SubmitResult):
+            wait(item.run.run_id)
+
+
+def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:
+    """Record what is known of one run now.
+
+    Args:
+        was: its id before, where another run had taken that.
+    """
+    known = was or point.run_id
+    study = replace(study, points=tuple(point if item.run_id == known else item for item in study.points))
+    studies.save(study)
+    return study
+
+
+def _shared_code(study: Study, folder: Callable[[str], Path]) -> Earlier | None:
+    """Return the run whose snapshot of the code the others use: all measure the same."""
+    if not study.request.get("snapshot"):
+        return None
+    made = ((point.run_id, folder(point.run_id)) for point in study.points if point.submitted)
+    return next((Earlier(run_id, place) for run_id, place in made if RunFolder(place).code.is_dir()), None)

@@ -1,0 +1,241 @@
+"""report: what a scaling study says, from the runs it measured or from tables; what several studies say together."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.causes import ScalingDiagnosis, diagnose_series
+from hpcrun.features.scaling.claims import Contradiction, contradictions
+from hpcrun.features.scaling.command import ANY, ScaleCommand
+from hpcrun.features.scaling.outlook import Outlook, outlook
+from hpcrun.features.scaling.points import Point
+from hpcrun.features.scaling.reliability import Doubt, doubts_of
+from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
+from hpcrun.features.scaling.sizes import Size, Unit
+from hpcrun.features.scaling.studies import Study
+from hpcrun.features.scaling.study_points import NOT_ENDED
+from hpcrun.features.scaling.table_file import Claim, Table, load_table
+from hpcrun.features.scaling.verdict import Advice, advise
+from hpcrun.features.scaling.worth import MIN_EFFICIENCY
+from hpcrun.job.submit_line import option_groups, program_words, with_named_secrets
+
+_MOST_NAMED = 3
+_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
+"""Fields of a request that each size of a study has of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """How runs are read and judged.
+
+    Attributes:
+        name: of the study, for headings and the folder.
+        weak: the work grew with the number of GPUs.
+        warmup: first epochs of each run that do not count.
+        min_efficiency: what added GPUs must at least bring to be worth their price, 0 to 1.
+        command: the study's own, for those that are proposed.
+        unit: what the sizes count.
+    """
+
+    name: str
+    weak: bool = False
+    warmup: int = 1
+    min_efficiency: float = MIN_EFFICIENCY
+    command: ScaleCommand = ANY
+    unit: Unit = "GPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One series and what follows from it.
+
+    Attributes:
+        outlook: the serial fraction and the next sizes; None where no answer stands.
+        advice: the answer; None where none stands.
+        tentative: what the runs suggest, where no answer stands on them.
+        doubts: why times are unreliable.
+        again: the command that measures the unreliable sizes again; "" for none.
+    """
+
+    series: Series
+    outlook: Outlook | None
+    advice: Advice | None
+    tentative: Advice | None
+    diagnosis: ScalingDiagnosis | None
+    doubts: tuple[Doubt, ...]
+    again: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a study says.
+
+    Attributes:
+        contradictions: where tables contradict themselves.
+        remarks: what of the input was not used.
+        unfinished: how many runs have not ended, by their state; "" for none. No verdict stands before they have.
+    """
+
+    options: ReportOptions
+    parts: tuple[Part, ...]
+    changes: tuple[BatchChange, ...]
+    contradictions: tuple[Contradiction, ...]
+    remarks: tuple[str, ...]
+    unfinished: str
+
+
+def make_report(
+    points: Sequence[Point], options: ReportOptions, *, claims: Iterable[Claim] = (), remarks: Sequence[str] = ()
+) -> Report:
+    """Compare the sizes of a study, and judge.
+
+    Args:
+        claims: numbers of tables to check against the others.
+        remarks: what the reader of the points has to say.
+
+    Raises:
+        UsageError: an option cannot be.
+        NotFoundError: there are no points.
+    """
+    if options.warmup < 0:
+        raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
+    if not 0 < options.min_efficiency <= 1:
+        percent = 100 * options.min_efficiency
+        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 %")
+    if not points:
+        raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
+    series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
+    unfinished = _unfinished(points)
+    return Report(
+        options=options,
+        parts=tuple(_part(each, options, finished=not unfinished) for each in series),
+        changes=batch_changes(series),
+        contradictions=contradictions(claims, series),
+        remarks=tuple(remarks),
+        unfinished=unfinished,
+    )
+
+
+def _unfinished(points: Iterable[Point]) -> str:
+    """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
+    states = [point.problem.removeprefix(NOT_ENDED) for point in points if point.problem.startswith(NOT_ENDED)]
+    numbers = Counter(state.removeprefix(": ").lower().replace("_", " ") for state in states)
+    return ", ".join(f"{number} {state}" for state, number in numbers.items())
+
+
+def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
+    tentative = advise(series, options.min_efficiency)
+    doubts = doubts_of(series, options.warmup, one_by_one=options.command.one_by_one)
+    doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
+    advice = advise(series, options.min_efficiency, doubtful) if finished else None
+    # unreliable sizes forecast nothing
+    reliable = replace(series, rows=tuple(row for row in series.rows if row.gpus not in doubtful))
+    return Part(
+        series,
+        outlook(reliable) if advice else None,
+        advice=advice,
+        tentative=None if advice else tentative,
+        diagnosis=diagnose_series(series, advice, options.command) if advice else None,
+        doubts=doubts,
+        again=_again(series, doubts, options.command),
+    )
+
+
+def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> str:
+    """Return the command that measures again what is doubtful: several times, and one after the other after noise."""
+    gpus = {number for doubt in doubts for number in doubt.again}
+    sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
+    alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
+    return command.scale(sizes, options={"--repeat": "3", **({"--chain": ""} if alone else {})}) if sizes else ""
+
+
+def read_tables(paths: Sequence[Path]) -> Table:
+    """Read CSV files into one table; of several each that names no data set is one by its file's name.
+
+    Raises:
+        UsageError: one cannot be read.
+    """
+    tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
+    return Table(
+        tuple(point for table in tables for point in table.points),
+        tuple(claim for table in tables for claim in table.claims),
+        tuple(remark for table in tables for remark in table.remarks),
+    )
+
+
+def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
+    """Return studies with a name for the data set of each, where one stands beside others and has none.
+
+    Studies of one name and one data set are repeats of each other.
+
+    Args:
+        tables: they stand beside tables.
+    """
+    if not tables and len({study.name for study in studies}) == 1:
+        return list(studies)
+    return [study if study.dataset else replace(study, dataset=study.name) for study in studies]
+
+
+def report_name(names: Iterable[str]) -> str:
+    """Return a name for a report on studies and tables of these names: also that of its folder."""
+    several = list(dict.fromkeys(names))
+    rest = f"-and-{len(several) - _MOST_NAMED}-more" if len(several) > _MOST_NAMED else ""
+    return "-".join(several[:_MOST_NAMED])[:150] + rest
+
+
+def study_options(
+    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: float
+) -> ReportOptions:
+    """Return how some studies are to be read: as they were asked for, unless it is said otherwise.
+
+    Args:
+        studies: none, where all runs come from tables.
+
+    Raises:
+        UsageError: some are of strong scaling and some of weak.
+    """
+    kinds = {study.scaling for study in studies}
+    if weak is None and len(kinds) > 1:
+        raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
+    return ReportOptions(
+        name,
+        weak=kinds == {"weak"} if weak is None else weak,
+        warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
+        min_efficiency=min_efficiency,
+        command=command_of(studies[0]) if studies else ANY,
+        unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
+    )
+
+
+def study_remarks(studies: Sequence[Study]) -> list[str]:
+    """Return what the reader of a report must know of the studies."""
+    remarks = []
+    ranks = [study.name for study in studies if study.unit == "ranks"]
+    if 0 < len(ranks) < len(studies):
+        remarks.append(f"{', '.join(dict.fromkeys(ranks))}: the sizes are CPU ranks; the report calls them GPUs")
+    if len({study.warmup for study in studies}) > 1:
+        remarks.append("the studies differ in --warmup; the largest value is used")
+    return remarks
+
+
+def command_of(study: Study) -> ScaleCommand:
+    """Return the command that a study was, for those that a report proposes."""
+    request = with_named_secrets({name: value for name, value in study.request.items() if name not in _SET_BY_SIZE})
+    own = [("--lr", study.lr), ("--dataset", study.dataset)]
+    groups = [*((option, value) for option, value in own if value), *option_groups(request, study.profile)[1:]]
+    options = [word for group in groups for word in group]
+    return ScaleCommand(
+        script=shlex.join(program_words(request)),
+        sizes="--ranks" if study.unit == "ranks" else "--gpus",
+        profile=shlex.join(["-P", study.profile]),
+        options=shlex.join([*options, *(["--weak"] if study.scaling == "weak" else [])]),
+        gpu_type=study.gpu_type,
+        batch_size=study.batch_size,
+        weak=study.scaling == "weak",
+        one_by_one=study.one_by_one,
+    )

@@ -1,0 +1,354 @@
+"""Reads runs from CSV or Markdown: a row for each run or epoch, in columns that say their units."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.job.units import parse_duration
+from hpcrun.reading import read_named_text
+
+_MAX_BYTES = 100_000_000
+_MAX_COUNT = 10**15
+_MOST_COLUMNS = 1000
+_LONGEST_NAME = 200
+_LONGEST_TEXT = 1000
+_MOST_AS_SHARE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A number of a table that also follows from its other numbers.
+
+    Attributes:
+        place: file and line.
+        point: the run of this line.
+        what: the column.
+        text: the number as written, for its precision.
+    """
+
+    place: str
+    point: Point
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The contents of a CSV file.
+
+    Attributes:
+        remarks: notes on unused parts.
+    """
+
+    points: tuple[Point, ...]
+    claims: tuple[Claim, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def _text(text: str) -> str:
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
+    return text
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= _MAX_COUNT:
+        raise ValueError("is not a whole number from 1 on")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if not math.isfinite(value) or abs(value) > _MAX_COUNT:
+        raise ValueError("is not a usable number")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    value = _number(text)
+    if value < 0:
+        raise ValueError("is less than 0")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise ValueError("is not more than 0")
+    return value
+
+
+def _percent(text: str) -> float:
+    """Read an efficiency: ``87.3``, or as a share, ``0.873``; nobody publishes one of 2 %."""
+    value = _positive(text)
+    return value if value > _MOST_AS_SHARE else 100 * value
+
+
+def _duration(text: str) -> float:
+    """Read ``1h 30m`` or ``1:30:00``, in seconds."""
+    try:
+        return parse_duration(text.replace(" ", ""))
+    except ValueError:
+        raise ValueError("is not a time with its unit; write 36m or 1h30m, or name the unit: time_min") from None
+
+
+def _wholes(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part.strip()) for part in text.split(";"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    part: Literal["point", "epoch", "claim"]
+    field: str
+    read: Callable[[str], Any]
+    factor: float = 1.0
+
+
+COLUMNS: dict[str, _Column] = {
+    "dataset": _Column("point", "dataset", _text),
+    "gpus": _Column("point", "gpus", _whole),
+    "nodes": _Column("point", "nodes", _whole),
+    "repeat": _Column("point", "repeat", _whole),
+    "run": _Column("point", "run", _text),
+    "state": _Column("point", "state", _text),
+    "problem": _Column("point", "problem", _text),
+    "time_s": _Column("point", "total_s", _positive),
+    "time_min": _Column("point", "total_s", _positive, 60),
+    "time_h": _Column("point", "total_s", _positive, 3600),
+    "time": _Column("point", "total_s", _duration),
+    "startup_s": _Column("point", "startup_s", _not_negative),
+    "batch_size": _Column("point", "batch_size", _whole),
+    "samples": _Column("point", "samples", _whole),
+    "rank_samples": _Column("point", "rank_samples", _wholes),
+    "parameters": _Column("point", "parameters", _whole),
+    "speedup": _Column("point", "speedup", _positive),
+    "epoch": _Column("epoch", "number", _whole),
+    "epoch_time_s": _Column("epoch", "time_s", _positive),
+    "epoch_time_min": _Column("epoch", "time_s", _positive, 60),
+    "epoch_time_h": _Column("epoch", "time_s", _positive, 3600),
+    "epoch_time": _Column("epoch", "time_s", _duration),
+    "samples_per_s": _Column("epoch", "samples_per_s", _positive),
+    "accuracy": _Column("epoch", "accuracy", _number),
+    "loss": _Column("epoch", "loss", _number),
+    "data_s": _Column("epoch", "data_s", _not_negative),
+    "sync_s": _Column("epoch", "sync_s", _not_negative),
+    "efficiency_percent": _Column("claim", "efficiency_percent", _percent),
+    "gpu_hours": _Column("claim", "gpu_hours", _positive),
+    "steps": _Column("claim", "steps", _whole),
+}
+"""Every column that is read, the field for its value, and the factor to seconds."""
+_ALIASES = {
+    **dict.fromkeys(("gpu", "n_gpus", "num_gpus", "#gpus", "number_of_gpus", "gpu_count"), "gpus"),
+    **dict.fromkeys(("runtime", "run_time", "wall_time", "total_time", "training_time", "duration"), "time"),
+    **dict.fromkeys(("time_per_epoch", "time/epoch"), "epoch_time"),
+    **dict.fromkeys(("speed_up", "scaling", "relative_speedup"), "speedup"),
+    **dict.fromkeys(("efficiency", "scaling_efficiency", "parallel_efficiency", "eff"), "efficiency_percent"),
+    **dict.fromkeys(("throughput", "samples/s", "samples/sec", "images/s", "images/sec", "img/s"), "samples_per_s"),
+    **dict.fromkeys(("batch", "global_batch", "global_batch_size"), "batch_size"),
+    **dict.fromkeys(("node", "n_nodes", "num_nodes"), "nodes"),
+}
+"""What people call a column."""
+_MARKS = re.compile(r"[~≈]\s*(?=[\d.])|(?<=[\d.])\s*[x×%](?=$)")
+"""What stands around a number: ``~1.8x``, ``87.3%``."""
+_CARDS = re.compile(r"(\d+)\s*[x×]\s*([^\W\d].*)")
+"""GPUs of a type, as people name a configuration: ``4x V100``."""
+CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
+"""Columns that can contradict the others."""
+
+
+def load_table(path: Path, dataset: str = "") -> Table:
+    """Read runs from a CSV file.
+
+    Args:
+        dataset: the default data set of runs.
+
+    Raises:
+        UsageError: the file or a line cannot be read; the message names file and line.
+    """
+    try:
+        text = read_named_text(path, _MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"--from-csv: {error}") from None
+    return parse_table(text, path.name, dataset)
+
+
+def parse_table(text: str, name: str, dataset: str = "") -> Table:
+    """Read runs from the text of a CSV file; lines that begin with # are comments.
+
+    Args:
+        name: of the file, for messages.
+        dataset: the default data set of runs.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    lines = _lines(text, name)
+    if not (header := next(lines, (0, []))[1]):
+        raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}")
+    columns, remarks = _columns(header, name)
+    listed = list(lines)
+    rows = [_row(columns, cells, f"{name}:{line}") for line, cells in listed]
+    cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
+    if len(cards) > 1:
+        remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
+    _add_speedups(rows)
+    if dataset:
+        for row in rows:
+            row.point.setdefault("dataset", dataset)
+    if not rows:
+        raise UsageError(f"{name}: it has a header and no rows")
+    return Table(*_runs(rows, columns), tuple(remarks))
+
+
+def _add_speedups(rows: Sequence[_Row]) -> None:
+    """Give rows that have nothing but an efficiency the speed-up that it means, over the smallest size."""
+    smallest = min((row.point["gpus"] for row in rows), default=1)
+    for row in rows:
+        known = {"total_s", "speedup"} & row.point.keys() or {"time_s", "samples_per_s"} & row.epoch.keys()
+        if not known and (percent := row.claims.get("efficiency_percent")):
+            row.point["speedup"] = float(percent) / 100 * row.point["gpus"] / smallest
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of a line and its cells, without comments and empty lines; of Markdown's tables as well."""
+    if text.lstrip().startswith("|"):
+        text = "\n".join("" if not line.strip(" |:-") else line.strip().strip("|") for line in text.splitlines())
+    header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    delimiter = max(",;\t|", key=header.count)
+    # a comment may have quotes that csv would interpret
+    uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
+    reader = csv.reader(io.StringIO(uncommented), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise UsageError(f"{name}:{reader.line_num}: {error}") from None
+
+
+def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
+    """Return the names of the columns, and notes on those that are not read."""
+    if len(header) > _MOST_COLUMNS:
+        raise UsageError(f"{name}: the header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
+    names = [_column_name(cell) for cell in header]
+    names = [*map(({} if "gpus" in names else {"configuration": "gpus"}).get, names, names)]
+    if long := next((column for column in names if len(column) > _LONGEST_NAME), None):
+        raise UsageError(f"{name}: the name of a column has {len(long)} characters: {long[:40]!r} ...",
+                         hint="is a quotation mark not closed?")  # fmt: skip
+    for column in names:
+        if names.count(column) > 1:
+            raise UsageError(f"{name}: column {column!r} appears twice in the header")
+    unknown = [column for column in names if column not in COLUMNS]
+    for column in {*unknown} - {"notes"}:
+        if close := nearest(column, list(COLUMNS)):
+            raise UsageError(
+                f"{name}: column {column!r} is not known",
+                hint=f"did you mean {close}? Known columns: {', '.join(COLUMNS)}",
+            )
+    if "gpus" not in names:
+        raise UsageError(f"{name}: there is no column gpus", hint=f"columns: {', '.join(COLUMNS)}")
+    fields = [COLUMNS[column].field for column in names if column in COLUMNS]
+    for column in names:
+        if column in COLUMNS and fields.count(COLUMNS[column].field) > 1:
+            raise UsageError(f"{name}: column {column} repeats another column in another unit")
+    renamed = [f"{cell} as {column}" for cell, column in zip(header, names, strict=True) if cell.lower() != column]
+    notes = {"not read": unknown, "read": renamed}
+    return names, [f"{name}: {what}: {', '.join(listed)}" for what, listed in notes.items() if listed]
+
+
+def _column_name(cell: str) -> str:
+    """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up`` speedup."""
+    plain = re.sub(r"[\s\-]+", "_", re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower()))
+    return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    place: str
+    point: dict[str, Any]
+    epoch: dict[str, Any]
+    claims: dict[str, str]
+
+
+def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
+    if len(cells) != len(columns):
+        raise UsageError(f"{place}: the line has {len(cells)} values, the header {len(columns)}")
+    parts: dict[str, dict[str, Any]] = {"point": {"source": "csv"}, "epoch": {}, "claim": {}}
+    claims: dict[str, str] = {}
+    for name, cell in zip(columns, cells, strict=True):
+        column = COLUMNS.get(name)
+        if column is None or not cell:
+            continue
+        cell = cell if column.read is _text else _MARKS.sub("", _CARDS.sub(r"\1", cell))
+        try:
+            value = column.read(cell)
+        except ValueError as error:
+            raise UsageError(f"{place}: column {name}: {cell[:40]!r} {error}") from None
+        parts[column.part][column.field] = value if column.factor == 1 else value * column.factor
+        if name in CLAIMS:
+            claims[name] = f"{value:g}" if column.read is _percent else cell
+    if "gpus" not in parts["point"]:
+        raise UsageError(f"{place}: column gpus is empty")
+    point, steps = parts["point"], parts["claim"].get("steps")
+    if steps and "batch_size" in point:
+        point.setdefault("samples", steps * point["batch_size"])
+    return _Row(place, point, parts["epoch"], claims)
+
+
+def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
+    """Return a point for each run, of which a row is an epoch or all; claims of epochs are not checked."""
+    runs: dict[tuple[Any, ...], list[_Row]] = {}
+    numbers: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        size = tuple(row.point.get(name) for name in ("dataset", "gpus", "nodes", "batch_size"))
+        if "epoch" in columns:
+            key = (*size, row.point.get("repeat"), row.point.get("run"))
+        else:
+            key = (row.place,)
+            numbers[size] += 1
+            row.point.setdefault("repeat", numbers[size])
+        runs.setdefault(key, []).append(row)
+    points = {key: _joined(group) for key, group in runs.items()}
+    claims = (
+        []
+        if "epoch" in columns
+        else [Claim(row.place, points[row.place,], what, text) for row in rows for what, text in row.claims.items()]
+    )
+    return tuple(points.values()), tuple(claims)
+
+
+def _joined(rows: Sequence[_Row]) -> Point:
+    given: dict[str, Any] = {}
+    epochs: dict[int, Epoch] = {}
+    places: dict[int, str] = {}
+    for row in rows:
+        for field, value in row.point.items():
+            if given.setdefault(field, value) != value:
+                column = next(name for name, each in COLUMNS.items() if each.field == field)
+                raise UsageError(
+                    f"{row.place}: column {column}: it differs from an earlier line of the same run",
+                    hint="a value of a whole run must be the same in all its lines, or be in only one of them",
+                )
+        if not row.epoch:
+            continue
+        epoch = Epoch(**{"number": len(epochs) + 1, **row.epoch})
+        if epoch.number in epochs:
+            raise UsageError(
+                f"{row.place}: epoch {epoch.number} of this run stands in {places[epoch.number]} too",
+                hint="add a column repeat or run to distinguish runs of the same size",
+            )
+        epochs[epoch.number], places[epoch.number] = epoch, row.place
+    return Point(epochs=tuple(epochs[number] for number in sorted(epochs)), **given)

@@ -1,0 +1,92 @@
+"""hpcrun share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpcrun.cli.complete import RunArgument
+from hpcrun.cli.context import make_context
+from hpcrun.cli.lean_imports import import_pydantic
+from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
+from hpcrun.cli.output import JsonOption
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.quoting import quote_bash
+
+
+def share(
+    run: RunArgument = "last",
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="File to write; - is stdout. Default: RUN.html.", show_default=False
+        ),
+    ] = None,
+    no_logs: Annotated[bool, typer.Option("--no-logs", help="Leave out the ends of the logs.")] = False,
+    no_code: Annotated[
+        bool, typer.Option("--no-code", help="Leave out the script and the changes of the code.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE, and write it without the values of all secrets.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> Outcomes:
+    """Write one HTML page about a run, to send to others.
+
+    The page has what ran, when and where, the command, the code, metrics,
+    the use of the hardware, the cause of a failure and the ends of logs.
+    Passwords, tokens and keys are hidden. It needs no network.
+    """
+    if out == "-" and as_json:
+        raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
+    import_pydantic()
+    from hpcrun.actions.runs.find import LAST, find_element, newest_line
+    from hpcrun.features.share.page import share_page
+    from hpcrun.features.share.share import ShareChoice, check_page_file, gather, save_page
+    from hpcrun.job.secret_hider import HIDER
+    from hpcrun.views.clean import bytes_text
+    from hpcrun.views.text import count, one_line
+
+    context = make_context()
+    found = find_element(run, context.store)
+    element = "" if found.element is None else f"-{found.element}"
+    file = context.cwd / (out or f"{found.run.run_id}{element}.html")
+    if out != "-":
+        check_page_file(file, force=force)
+    if (unset := [name for name in found.run.secrets if not context.env.get(name)]) and not force:
+        raise PlanError(
+            f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot hide",
+            hint=f"read -rs {unset[0]} && export {unset[0]}; or write the page all the same: "
+            f"hpcrun share {quote_bash(run)} --force",
+        )
+    patterns, remark = context.metric_patterns(found.run.profile)
+    yield note([found.note, remark])
+    if run == LAST:
+        yield Outcome(notes=[for_person(newest_line(found.run))])
+    choice = ShareChoice(found.element, logs=not no_logs, code=not no_code, rules=context.rules(), patterns=patterns)
+    shared = gather(found.run, choice, context.ports)
+    yield note(f"hpcrun: {missing}" for missing in shared.missing)
+    page = share_page(shared, HIDER, str(Path.home()))
+    if out == "-":
+        yield Outcome(lambda: [verbatim(page.content.decode())])
+        return
+    save_page(file, page.content)
+    hidden = f"{count(page.hidden, 'secret')} hidden" if page.hidden else "no secret was found in it"
+    hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
+    written = one_line(f"written  {out or file.name} ({bytes_text(len(page.content))}; {hidden})")
+    yield Outcome(
+        lambda: [
+            stdout([written]),
+            stderr(["hint: read it before you send it: hpcrun knows the usual forms of secrets"]),
+        ],
+        lambda: {
+            "kind": "share",
+            "run_id": found.run.run_id,
+            "element": found.element,
+            "file": str(file),
+            "bytes": len(page.content),
+            "secrets_hidden": page.hidden,
+        },
+    )

@@ -1,0 +1,180 @@
+"""The rows of text on the page: what ran, when, where and how, from the record of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from hpcrun.actions.status.elements import counts_text
+from hpcrun.actions.status.resolve import ended_text
+from hpcrun.features.share.share import AttemptSpan, SharedRun
+from hpcrun.job import state
+from hpcrun.job.parameters import parameters_text
+from hpcrun.job.quoting import quote_bash
+from hpcrun.runs.attempt import RESTART
+from hpcrun.runs.record import Run, pairs_of
+from hpcrun.views.details import code_text, size_text
+from hpcrun.views.lineage import place_text
+from hpcrun.views.text import count, folded_command
+
+Row = tuple[str, str]
+_KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
+_LONGEST_LINE = 88
+_MOST_NODES = 16
+
+
+def kind_of(word: str, *, final: bool) -> str:
+    """Return the class of a state in the style sheet."""
+    return _KINDS.get(word, "bad" if final else "wait")
+
+
+def date_text(at_s: float) -> str:
+    """Return a date with its time and its distance from UTC: readers may be elsewhere."""
+    when = datetime.fromtimestamp(at_s).astimezone()
+    offset = when.strftime("%z")
+    zone = "UTC" if offset in ("", "+0000") else f"UTC{offset[:3]}:{offset[3:5]}"
+    return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a length of time in its two largest units: ``1 h 12 min``."""
+    rest = max(0, round(seconds))
+    parts: list[tuple[int, str]] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, rest = divmod(rest, length)
+        if number or parts:
+            parts.append((number, unit))
+    shown = [f"{number} {unit}" for number, unit in parts[:2] if number]
+    return " ".join(shown) or "0 s"
+
+
+def nodes_text(names: Sequence[str], number: int | None = None) -> str:
+    """Return the names of nodes; of many the first ones and how many more there are."""
+    total = len(names) if number is None else number
+    shown = ", ".join(names[:_MOST_NODES])
+    return f"{shown} and {total - _MOST_NODES} more" if total > _MOST_NODES else shown
+
+
+def tiles(shared: SharedRun) -> Iterator[Row]:
+    """Yield the numbers at the top of the page."""
+    item, run = shared.item, shared.item.run
+    if item.elements:
+        yield "Elements", str(len(item.elements))
+        done = sum(one.status.state == state.COMPLETED for one in item.elements)
+        yield "Completed", f"{done} of {len(item.elements)}"
+    yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
+    if elapsed := item.status.ran_s:
+        yield "Ran for" if item.status.final else "Running for", duration_text(elapsed)
+    if shared.attempts:
+        waited = min(span.attempt.started_s for span in shared.attempts) - run.created_s
+        yield "Waited", duration_text(waited)
+    if len(shared.attempts) > 1 and not item.elements:
+        yield "Attempts", str(len(shared.attempts))
+
+
+def facts(shared: SharedRun) -> Iterator[Row]:
+    """Yield what, when and where."""
+    item, run, status = shared.item, shared.item.run, shared.item.status
+    yield "run", run.run_id if item.element is None else f"{run.run_id}, element {item.element}"
+    if run.job_id:
+        yield "job", run.job_id
+    if item.about:
+        yield "parameters", item.about
+    yield "state", _state(shared)
+    yield "submitted", f"{date_text(run.created_s)} on {run.host}"
+    if shared.attempts:
+        yield "started", date_text(min(span.attempt.started_s for span in shared.attempts))
+    if shared.attempts and status.final:
+        yield "ended", date_text(max(span.ended_s for span in shared.attempts))
+    yield "where", _where(run)
+    nodes = list(dict.fromkeys(node for span in shared.attempts for node in span.nodes))
+    if nodes and not item.elements:
+        yield "nodes", nodes_text(nodes, max(len(nodes), *(span.number_of_nodes for span in shared.attempts)))
+    elif nodes:
+        yield "nodes", nodes_text(nodes)
+    yield from shared.trackers
+    if place := place_text(run):
+        yield "chain", place
+    if run.resubmitted_from:
+        yield "repeats", run.resubmitted_from
+    for said in run.after:
+        yield f"after {said['condition']}", said["run_id"]
+
+
+def _state(shared: SharedRun) -> str:
+    item, status = shared.item, shared.item.status
+    if item.elements:
+        return counts_text([one.status.state for one in item.elements])
+    parts = [status.state]
+    if status.exit_status:
+        parts.append(f"exit status {status.exit_status}")
+    if status.reason and status.reason not in ("NonZeroExitCode", "None"):
+        parts.append(status.reason)
+    if not status.final or item.stale:
+        parts.append(f"as of {date_text(status.asked_s)}")
+    return ", ".join(parts)
+
+
+def _where(run: Run) -> str:
+    if run.scheduler == "local":
+        return f"{run.host}, without Slurm (profile {run.profile})"
+    directives = dict(pairs_of(run.plan.get("directives")))
+    wanted = ("partition", "account", "qos", "constraint", "reservation")
+    said = [f"{name} {directives[name]}" for name in wanted if directives.get(name)]
+    return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *said, f"profile {run.profile}"])
+
+
+def is_cancelled(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> bool:
+    """Return whether an attempt ended because its run, or its element, was cancelled."""
+    item = shared.item
+    each = {one.index: one.status for one in item.elements}
+    return newest and each.get(span.element, item.status).state == state.CANCELLED
+
+
+def ended_words(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> str:
+    """Return how an attempt ended."""
+    if is_cancelled(span, shared, newest=newest):
+        return "cancelled"
+    exit_ = span.attempt.exit
+    if exit_ is None:
+        runs = newest and not shared.item.status.final
+        return "runs" if runs else "killed without a record of its end, or its node failed"
+    if exit_.status == 0 and not exit_.reason:
+        return "completed"
+    again = ", requeued" if exit_.again and exit_.how != RESTART else ""
+    return f"{ended_text(span.attempt)}{again}" + (f": {exit_.message}" if exit_.message else "")
+
+
+def command_text(command: Sequence[Sequence[str]]) -> str:
+    """Return a command; a long one on several lines, where an option and its value stay together."""
+    return "\n".join(folded_command((" ".join(map(quote_bash, words)) for words in command), _LONGEST_LINE))
+
+
+def program_text(shared: SharedRun) -> str:
+    """Return the command of every rank; empty if the record has none."""
+    words = shared.item.run.plan.get("command")
+    if not isinstance(words, list) or shared.item.run.plan.get("preflight") == "only":
+        return ""
+    more = ["..."] if shared.item.run.plan.get("sweep") else []
+    return " ".join([*(quote_bash(str(word)) for word in words), *more])
+
+
+def code_rows(shared: SharedRun) -> Iterator[Row]:
+    """Yield the code that ran."""
+    if shared.code is None:
+        yield (
+            "snapshot",
+            "none: the job ran the files themselves, which may have changed since (hpcrun submit --snapshot)",
+        )
+        return
+    yield "snapshot", code_text(dict(shared.code))
+    if shared.code.get("commit"):
+        yield "commit", str(shared.code["commit"])
+    if shared.item.run.code_of:
+        yield "of run", shared.item.run.code_of
+
+
+def element_label(index: int, shared: SharedRun) -> str:
+    """Return the name of an element on the time line."""
+    parameters = next((one.parameters for one in shared.item.elements if one.index == index), ())
+    return f"{index}: {parameters_text(parameters)}" if parameters else str(index)

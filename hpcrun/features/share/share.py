@@ -1,0 +1,336 @@
+"""share: all that is known of a run, gathered for one page that other people read. It only reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
+from hpcrun.actions.status.elements import ElementStatus, failed_elements
+from hpcrun.actions.status.resolve import attempt_times
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.status import one_status
+from hpcrun.errors import HpcrunError, PlanError
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.ended import Explanation, explain
+from hpcrun.explain.first_line import with_element_lines
+from hpcrun.explain.running import explain_running, look, most_silent
+from hpcrun.features.sweep.sweep import SweepTable, sweep_table
+from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
+from hpcrun.job import state
+from hpcrun.job.layout import RunFolder
+from hpcrun.job.submit_line import of_one_element, option_groups, program_words, with_named_secrets
+from hpcrun.job.sweep import element_arguments
+from hpcrun.reading import open_regular
+from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks
+from hpcrun.runs.elements import all_elements
+from hpcrun.runs.logs import fold, rank_log
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
+from hpcrun.runs.use import NodeUse, read_use
+from hpcrun.writing import replace_file
+
+MOST_ELEMENTS = 500
+"""Elements of a sweep whose metrics are read; the others are shown with their states alone."""
+_MOST_RANKS = 4
+_MOST_FAILED_ELEMENTS = 3
+_MOST_ATTEMPTS = 50
+_MOST_HOSTS = 64
+_MOST_PAGES = 8
+_LOG_BYTES, _TEXT_BYTES = 256 << 10, 512 << 10
+_LOG_LINES = 150
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a log.
+
+    Attributes:
+        source: ``rank 3 on node-1``, ``batch script``.
+        stream: ``stdout``, ``stderr``, or empty.
+        why: why this rank is shown; empty if there is no special reason.
+        bytes_left_out: bytes before the text that are not shown.
+    """
+
+    source: str
+    stream: str
+    text: str
+    why: str = ""
+    bytes_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpan:
+    """An attempt with its nodes.
+
+    Attributes:
+        element: of a sweep, else 0.
+        nodes: in Slurm's order; of a large job the first ones.
+        number_of_nodes: all of them.
+        ended_s: in seconds since the epoch; of one that runs, when the scheduler was asked.
+    """
+
+    attempt: Attempt
+    element: int
+    nodes: tuple[str, ...]
+    number_of_nodes: int
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SharedText:
+    """A file of the run as text; ``bytes_left_out``: bytes after it."""
+
+    text: str
+    bytes_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRun:
+    """All that a page shows of a run, with its secrets.
+
+    Attributes:
+        item: the run, a sweep, or one element of a sweep.
+        command: the words of the ``hpcrun submit`` line that does the same, those of each option together.
+        attempts: oldest first, of a sweep those of all its elements.
+        code: the snapshot's source and commit; None without a snapshot.
+        diff: what distinguishes the code from its commit; None where there is nothing, or nobody wants it.
+        metrics: of a run or an element.
+        table: of a sweep.
+        trackers: name → page of the experiment trackers' runs, the newest first; none of a sweep.
+        use: of the hardware, by the newest attempt that has samples; none of a sweep.
+        missing: what could not be read.
+    """
+
+    item: RunStatus
+    now_s: float
+    command: tuple[tuple[str, ...], ...]
+    explanation: Explanation | None = None
+    attempts: tuple[AttemptSpan, ...] = ()
+    code: Mapping[str, Any] | None = None
+    diff: SharedText | None = None
+    script: SharedText | None = None
+    metrics: Metrics | None = None
+    table: SweepTable | None = None
+    trackers: tuple[tuple[str, str], ...] = ()
+    use: tuple[NodeUse, ...] = ()
+    logs: tuple[LogEnd, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareChoice:
+    """What to gather.
+
+    Attributes:
+        element: of a sweep; None for the whole run.
+        logs, code: whether the ends of the logs, and script and code, are part of the page.
+        patterns: metric → regular expression that finds it in a log.
+    """
+
+    element: int | None = None
+    logs: bool = True
+    code: bool = True
+    rules: Sequence[Rule] = ()
+    patterns: Mapping[str, str] = field(default_factory=dict)
+
+
+def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
+    """Return what a page shows of a run.
+
+    Raises:
+        NotFoundError: its folder is gone.
+    """
+    result = one_status(run.run_id, ports)
+    item, now_s = result.runs[0], ports.now_s()
+    if choice.element is not None:
+        item = element_of(item, choice.element)
+    item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: choice.rules)
+    explanation = _explained(item, choice, now_s)
+    code, diff = _code(item.run, ports.store, choice)
+    table = _table(item, choice) if item.elements else None
+    return SharedRun(
+        item,
+        now_s,
+        _command(item),
+        explanation=explanation,
+        attempts=tuple(_attempts(item)),
+        code=code,
+        diff=diff,
+        script=_text(RunFolder(item.folder).script) if choice.code else None,
+        metrics=None if table else read_metrics(item.folder, choice.patterns, element=item.element or 0),
+        table=table,
+        trackers=() if table else _trackers(item),
+        use=() if table else _use(item),
+        logs=tuple(_logs(item, explanation)) if choice.logs else (),
+        missing=(f"{result.away.message}; the state is the last known",) if result.away else (),
+    )
+
+
+def _explained(item: RunStatus, choice: ShareChoice, now_s: float) -> Explanation | None:
+    """Return why the run is as it is; None if it completed, or has not started."""
+    if item.status.final:
+        return None if item.status.state == state.COMPLETED else explain(item, choice.rules)
+    if item.status.state != state.RUNNING:
+        return None
+    if item.elements and (index := most_silent(item, now_s)) is not None:
+        item = element_of(item, index)
+    running = look(item, now_s, choice.patterns)
+    return explain_running(running) if running else None
+
+
+def _command(item: RunStatus) -> tuple[tuple[str, ...], ...]:
+    run = item.run
+    request: dict[str, Any] = run.request
+    if not request.get("script"):
+        return ()  # a Python function has no line
+    if item.element is not None:
+        parameters = all_elements(run).parameters[item.element]
+        arguments = element_arguments(request.get("args", ()), item.element, parameters)
+        request = of_one_element(request, arguments)
+    request = with_named_secrets(request)
+    profile = run.profile_file or run.profile
+    return (("hpcrun", "submit"), *option_groups(request, profile), program_words(request))
+
+
+def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
+    indices = [one.index for one in item.elements] or [item.element or 0]
+    for index in indices[:MOST_ELEMENTS]:
+        newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
+        status = element_of(item, index).status if item.elements else item.status
+        for attempt, (_, ended_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
+            nodes = hosts(attempt.folder) or [attempt.host]
+            yield AttemptSpan(attempt, index, tuple(nodes[:_MOST_HOSTS]), len(nodes), ended_s)
+
+
+def _trackers(item: RunStatus) -> tuple[tuple[str, str], ...]:
+    """Return the pages that others can open: not those of a server on this machine."""
+    found = tracker_runs(item.run, item.folder, item.element or 0)
+    pages = ((each.tracker, each.url) for each in found if each.url and not is_local(each.url))
+    return tuple(dict.fromkeys(pages))[:_MOST_PAGES]
+
+
+def _use(item: RunStatus) -> tuple[NodeUse, ...]:
+    found = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+    return next((uses for uses in found if any(use.samples for use in uses)), ())
+
+
+def _table(item: RunStatus, choice: ShareChoice) -> SweepTable:
+    read = [one.index for one in item.elements[:MOST_ELEMENTS]]
+    return sweep_table([(item, read_elements(item.folder, read, choice.patterns))])
+
+
+def _code(run: Run, store: RunStore, choice: ShareChoice) -> tuple[Mapping[str, Any] | None, SharedText | None]:
+    """Return the record of the code, and its difference to the commit, also where it is an earlier run's snapshot."""
+    if run.code_of:
+        with suppress(HpcrunError):
+            run = store.load(run.code_of)
+    if not run.code:
+        return None, None
+    return run.code, _text(RunFolder(store.folder(run.run_id)).code_diff) if choice.code else None
+
+
+def _text(path: Path) -> SharedText | None:
+    """Return the beginning of a file, None if it is empty or cannot be read."""
+    with suppress(OSError), open_regular(path, links=False) as file:
+        content = file.read(_TEXT_BYTES)
+        more = max(0, os.fstat(file.fileno()).st_size - len(content))
+        return SharedText(content.decode("utf-8", "replace"), more) if content else None
+    return None
+
+
+def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
+    """Yield the ends of the logs that tell most: those of the ranks that failed first."""
+    if item.elements:
+        for one in _failed_first(item.elements)[:_MOST_FAILED_ELEMENTS]:
+            row = element_row(item, one)
+            about = explanation if explanation and explanation.item.element == one.index else None
+            for end in _logs(row, about):
+                yield replace(end, source=f"element {one.index}: {end.source}")
+        return
+    attempt = next(attempts(item.folder, item.element or 0), None)
+    found = list(_rank_ends(attempt, explanation)) if attempt else []
+    yield from found
+    if not found or (item.status.final and item.status.state != state.COMPLETED):
+        batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
+        if text := _end(batch):
+            yield LogEnd("batch script", "", text.text, bytes_left_out=text.bytes_left_out)
+
+
+def _failed_first(elements: Sequence[ElementStatus]) -> list[ElementStatus]:
+    def place(one: ElementStatus) -> tuple[bool, bool]:
+        failed = one.status.final and one.status.state not in (state.COMPLETED, state.CANCELLED)
+        return not failed, one.status.elapsed_s is None
+
+    return sorted(elements, key=place)
+
+
+def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[LogEnd]:
+    node_of = {end.rank: end.node for end in rank_exits(attempt.folder)}
+    for rank, why in islice(_odd_ranks(attempt, explanation).items(), _MOST_RANKS):
+        source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
+        for name, stream in (("err", "stderr"), ("out", "stdout")):
+            if end := _end(rank_log(attempt.folder, rank, name).path):
+                yield LogEnd(source, stream, end.text, why, end.bytes_left_out)
+
+
+def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:
+    """Return the ranks to show, with the reasons: the one that explain names, those that failed, and the first."""
+    failed = sorted(
+        (end for end in rank_exits(attempt.folder) if end.status), key=lambda end: (end.is_consequence, end.ended_s)
+    )
+    reasons = {end.rank: f"exit status {end.status}{', terminated' if end.is_consequence else ''}" for end in failed}
+    named = explanation.rank if explanation else None
+    own = [end.rank for end in failed if not end.is_consequence]
+    order = [*([] if named is None else [named]), *own, *ranks(attempt.folder)[:1], *reasons]
+    return {
+        rank: reasons.get(rank, "named by hpcrun explain" if rank == named else "") for rank in dict.fromkeys(order)
+    }
+
+
+def _end(path: Path) -> SharedText | None:
+    """Return the last lines of a log, None if it is empty or cannot be read."""
+    with suppress(OSError), open_regular(path, links=False) as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(0, size - _LOG_BYTES))
+        lines = file.read(_LOG_BYTES).decode("utf-8", "replace").splitlines(keepends=True)
+        if start:  # a token of which only the end is left could not be recognised
+            first, *rest = lines
+            lines = rest or [first.partition(" ")[2]]
+        shown = [fold(line) for line in lines[-_LOG_LINES:]]
+        text = "".join(shown).rstrip("\n")
+        left_out = size - sum(len(line.encode()) for line in lines[-_LOG_LINES:])
+        return SharedText(text, max(0, left_out)) if text else None
+    return None
+
+
+def check_page_file(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file, before any work is done.
+
+    Raises:
+        PlanError: it exists and ``force`` was not given, or it is no regular file.
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_dir() or not path.is_file():
+        raise PlanError(f"{path} is not a file", hint="choose another name with --out FILE")
+    if not force:
+        raise PlanError(f"{path} exists", hint="choose another name with --out FILE, or replace it with --force")
+
+
+def save_page(path: Path, content: bytes) -> None:
+    """Write the page: whole, or not at all.
+
+    Raises:
+        PlanError: it cannot be written.
+    """
+    try:
+        replace_file(path, content, mode=0o644, keep_mode=True)
+    except OSError as error:
+        raise PlanError(f"cannot write {path}: {error.strerror}", hint="choose another name with --out FILE") from None

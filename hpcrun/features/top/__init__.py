@@ -1,0 +1,1 @@
+"""The screens of hpcrun top, in textual."""

@@ -1,0 +1,59 @@
+"""hpcrun top."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpcrun.cli.context import make_context
+from hpcrun.cli.outcome import Outcomes
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+
+
+def top(
+    words: Annotated[
+        str, typer.Option("--filter", "-f", metavar="WORDS", help="Begin with this filter.", show_default=False)
+    ] = "",
+) -> Outcomes:
+    """Show all runs on the whole terminal, live, with keys to look closer and to cancel.
+
+    It costs Slurm what hpcrun status --watch does. Key ? lists all keys.
+    """
+    context = make_context()
+    _check_terminal(context.env)
+    from hpcrun.features.top.reader import Reader
+
+    reader = Reader(context.ports, context.env, context.rules, lambda profile: context.metric_patterns(profile)[0])
+    reader.start()
+    from hpcrun.features.top.app import show_top
+
+    _let_the_terminal_s_size_count()
+    show_top(reader, words)
+    yield from ()
+
+
+def _check_terminal(env: Mapping[str, str]) -> None:
+    """Refuse what cannot be drawn on.
+
+    Raises:
+        UsageError: there is no terminal, or one that cannot move its cursor.
+    """
+    hint = "hpcrun status --watch shows the runs on any terminal"
+    if not (sys.stdin.isatty() and sys.stderr.isatty() and sys.stdout.isatty()):
+        raise UsageError("hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint)
+    if (kind := env.get("TERM", "")) in ("", "dumb", "unknown"):
+        raise UsageError(f"hpcrun top needs a terminal that can move its cursor; TERM is {kind!r}", hint=hint)
+
+
+def _let_the_terminal_s_size_count() -> None:
+    """Remove COLUMNS and LINES, which textual prefers: a shell that exports them keeps the size it once had."""
+    if all(os.get_terminal_size(sys.stdout.fileno())):  # a serial console has no size of its own
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)

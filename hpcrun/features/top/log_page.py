@@ -1,0 +1,381 @@
+"""The log of a rank, or of a batch script, in ``hpcrun top``: followed, and searched, whatever its size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import inf
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from hpcrun.actions.runs.logs import READ_EVERY_S
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.errors import HpcrunError
+from hpcrun.features.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern
+from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, cut, error_text
+from hpcrun.features.top.sections import PageReader
+from hpcrun.runs.attempt import attempts
+from hpcrun.runs.elements import all_elements
+from hpcrun.runs.log_window import LogView, WindowLine, open_logs, read_stamps
+from hpcrun.runs.logs import LogFile, rank_log
+from hpcrun.views.clean import bytes_text
+from hpcrun.views.log_text import terminal_text
+from hpcrun.views.text import one_line, visible
+
+STREAMS = ("out and err", "out", "err")
+"""What is shown of a rank, in the order in which ``o`` chooses."""
+SLOWEST_S = 5.0
+"""The longest time between two readings; a log that grows is read as often as ``logs -f`` does."""
+NEW_ATTEMPT_EVERY_S = 10.0
+_LATE_S = 3.0
+_ERR, _OUT = "err│", "   │"
+_TIME_WIDTH = len("12:00:00 ")
+
+
+class LogPage(PagerScreen):
+    """Shows the log of one rank, of stdout, of stderr, or of both in the order of their times.
+
+    Only the part around the screen is in memory. All reading is in threads; one reading at a time.
+
+    Args:
+        reader: makes calls in threads.
+        item: the run, or the element of a sweep.
+        rank: whose log; None for the batch script's.
+        attempt: of which attempt; None for the newest, and then for those that follow it.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", tooltip="search for a regular expression; upwards while it is followed"),
+        Binding("n", "again(False)", "next", tooltip="next match"),
+        Binding("N", "again(True)", "before", show=False, tooltip="match before"),
+        Binding("G", "end", "follow", tooltip="go to the end, and follow it"),
+        Binding("o", "stream", "out/err", tooltip="stdout and stderr, only stdout, only stderr"),
+        Binding("w", "wrap", "wrap", tooltip="wrap long lines, or not"),
+        Binding("t", "times", "times", tooltip="a column with the times, where the lines begin with one"),
+        Binding("escape", "back", "back"),
+        Binding("end", "end", "as G", show=False),
+        Binding("g,home", "start", "go to the beginning", show=False),
+        Binding("left_square_bracket", "rank(-1)", "log of the rank before", show=False),
+        Binding("right_square_bracket", "rank(1)", "log of the next rank", show=False),
+        Binding("left_curly_bracket", "attempt(-1)", "log of the attempt before", show=False),
+        Binding("right_curly_bracket", "attempt(1)", "log of the next attempt", show=False),
+    ]
+
+    def __init__(self, reader: PageReader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
+        super().__init__()
+        self._reader, self._item = reader, item
+        self._rank, self._stream = rank, 0
+        self._attempt, self._is_newest = attempt, attempt is None
+        self._view: LogView | None = None
+        self._follows, self._times = True, False
+        self._stopped = False
+        self._works_since: float | None = None
+        self._next_s = 0.0
+        self._pause_s = READ_EVERY_S
+        self._next_attempt_s = time.monotonic() + NEW_ATTEMPT_EVERY_S
+        self._error = ""
+
+    # --- what is on the screen
+
+    def body(self) -> ComposeResult:
+        """Yield the lines."""
+        yield Pager[WindowLine](self._draw, id="body")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self._pager.pages.wraps = True
+        self._open()
+        self.set_interval(READ_EVERY_S, self._tick)
+
+    def title_line(self, width: int) -> Iterable[Piece]:
+        """Return whose log it is."""
+        who = "batch script" if self._rank is None else f"rank {self._rank}, {STREAMS[self._stream]}"
+        attempt = f", attempt {self._attempt + 1}" if self._attempt is not None else ""
+        return ((cut(f"{visible(self._item.run.name)}: {who}{attempt}", width), BOLD),)
+
+    def message_line(self, width: int) -> Iterable[Piece]:
+        """Return what is typed, what is wrong, or where the lines are."""
+        if self.typed:
+            return super().message_line(width)
+        late = time.monotonic() - self._works_since if self._works_since is not None else 0.0
+        if late > _LATE_S:
+            return ((cut(f"reading for {int(late)} s; esc stops waiting", width), BOLD),)
+        if self._error:
+            return ((cut(one_line(self._error), width), BOLD),)
+        if self._message[0]:
+            return super().message_line(width)
+        return ((cut(self._place(), width), PLAIN),)
+
+    def _place(self) -> str:
+        view, pages = self._view, self._pager.pages
+        if view is None:
+            return "reading ..."
+        if not view.lines:
+            return "nothing written so far" if not self._item.status.final else "nothing was written"
+        size = sum(window.size for window in view.windows)
+        at = min(max(0, pages.top), len(view.lines) - 1)
+        share = view.lines[at].at / max(1, view.windows[0].size) if len(view.windows) == 1 else None
+        if self._follows and self._is_newest and not self._item.status.final:
+            where = "following"
+        elif view.at_end and pages.is_at_end:
+            where = "end"
+        elif view.at_start and pages.top == 0:
+            where = "beginning"
+        else:
+            where = pages.share() if share is None else f"{share:.0%}"
+        return f"{where} ({bytes_text(size)})"
+
+    def _draw(self, line: WindowLine) -> Row:
+        row: Row = []
+        if self._times:
+            read_stamps([line])
+            clock = time.strftime("%H:%M:%S", time.localtime(line.stamp_s)) if line.stamp_s is not None else ""
+            row.append((clock.ljust(_TIME_WIDTH), DIM))
+        if self._view and len(self._view.windows) > 1:
+            row.append((_ERR if line.log.path.suffix == ".err" else _OUT, DIM))
+        raw = line.raw[line.stamp_end :].lstrip() if self._times and line.stamp_s is not None else line.raw
+        text = Text.from_ansi(terminal_text(raw, colours=True).expandtabs(), end="")
+        return row + pieces_of(text)
+
+    # --- reading
+
+    def _logs(self, step: int = 0) -> tuple[int | None, bool, list[LogFile]]:
+        """Return the attempt, whether it is the newest, and the logs to show.
+
+        Args:
+            step: 1 for the attempt after the one that is shown, -1 for the one before.
+        """
+        item, element = self._item, self._item.element or 0
+        if self._rank is None:
+            return None, True, [LogFile(all_elements(item.run).batch_log(item.folder, element), "batch")]
+        known = list(attempts(item.folder, element))  # the newest first
+        if not known:
+            return None, True, []
+        shown = next((place for place, each in enumerate(known) if each.number == self._attempt), 0)
+        place = max(0, min(len(known) - 1, (shown if step or not self._is_newest else 0) - step))
+        attempt = known[place]
+        streams = (("out", "err"), ("out",), ("err",))[self._stream]
+        logs = [rank_log(attempt.folder, self._rank, each, attempt.number) for each in streams]
+        return attempt.number, place == 0, logs
+
+    def _open(self, step: int = 0) -> None:
+        """Open the logs at their ends, of the same attempt or of the one after or before it."""
+        self._view, self._follows, self._message = None, True, ("", PLAIN)
+        self._indent()
+        self._pager.pages.lines, self._pager.pages.mark = (), None
+
+        def read() -> tuple[int | None, bool, LogView]:
+            number, is_newest, logs = self._logs(step)
+            return number, is_newest, open_logs(logs)
+
+        def done(found: tuple[int | None, bool, LogView]) -> None:
+            before = self._attempt
+            self._attempt, self._is_newest, self._view = found
+            if step and before == self._attempt:
+                self.say("there is no later attempt" if step > 0 else "there is no earlier attempt")
+            self._show()
+
+        self._work(read, done)
+
+    def _work(self, call: Callable[[], Any], then: Callable[[Any], object]) -> bool:
+        """Make a call in a thread, unless one is made already."""
+        if self._works_since is not None:
+            return False
+        self._works_since, self._stopped = time.monotonic(), False
+
+        def done(answer: Any) -> None:
+            self._works_since, self._error = None, ""
+            self._next_s = time.monotonic() + self._pause_s
+            if self.is_open:
+                then(answer)
+                self.draw()
+
+        def failed(error: HpcrunError | OSError) -> None:
+            self._works_since, self._error = None, error_text(error)
+            self._next_s = time.monotonic() + SLOWEST_S
+            if self.is_open:
+                self.draw()
+
+        self._reader.in_background(call, done, failed)
+        return True
+
+    def _tick(self) -> None:
+        """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
+        now, view = time.monotonic(), self._view
+        if self._works_since is not None or now < self._next_s:
+            self.query_one("#message", TextLines).update()
+            return
+        self._learn_state()
+        if view is None:
+            self._open()  # it could not be opened so far
+        elif self._follows and self._is_newest and now >= self._next_attempt_s:
+            # once more when the run has ended: its last attempt may be younger than the last look
+            self._next_attempt_s = inf if self._item.status.final else now + NEW_ATTEMPT_EVERY_S
+            self._work(self._logs, self._take_attempt)
+        elif self._follows:
+            self._work(view.newer, lambda _: self._took(view))
+        else:
+            self.draw()
+
+    def _learn_state(self) -> None:
+        """Take what is known of the run now; if its folder is gone, it stays as it was known last."""
+        element, was_final = self._item.element, self._item.status.final
+        with suppress(HpcrunError):
+            self._item = self._reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
+        if self._item.status.final and not was_final:
+            self._message = ("", PLAIN)  # else "attempt 2 began" hides that this is the end
+
+    def _take_attempt(self, found: tuple[int | None, bool, list[LogFile]]) -> None:
+        number, _, logs = found
+        if number != self._attempt or (self._view and not self._view.windows and logs):
+            self._open()
+            if number is not None and not self._item.status.final:
+                self.say(f"attempt {number + 1} began")
+
+    def _took(self, view: LogView) -> None:
+        """Show what was read; read less often while the log does not grow."""
+        is_new = view.lines is not self._pager.pages.lines
+        self._pause_s = READ_EVERY_S if is_new else min(SLOWEST_S, self._pause_s * 1.2)
+        self._error = view.error
+        if is_new:
+            self._show()
+
+    def _show(self) -> None:
+        view = self._view
+        if view is not None:
+            self._error = view.error
+            self._pager.pages.show(view.lines, follow=self._follows)
+        self.draw()
+
+    # --- keys
+
+    def moved(self, *, up: bool) -> None:
+        """Draw what has moved, and read on where the lines end."""
+        self._message = ("", PLAIN)
+        view, pages = self._view, self._pager.pages
+        if view is not None:
+            self._follows = not up and view.at_end and pages.is_at_end
+            if up and pages.top < 2 * pages.height and not view.at_start:
+                self._work(view.older, lambda _: self._show())
+            elif not up and pages.is_at_end and not view.at_end:
+                self._work(view.newer, lambda _: self._show())
+        self.draw()
+
+    def action_start(self) -> None:
+        """Go to the beginning of the log."""
+        view = self._view
+        if view is None:
+            return
+        self._follows, self._message = False, ("", PLAIN)
+
+        def done(_: object) -> None:
+            self._pager.pages.lines = ()
+            self._show()
+            self._pager.pages.to_start()
+
+        self._work(view.to_start, done)
+
+    def action_end(self) -> None:
+        """Go to the end of the log, and follow it."""
+        view = self._view
+        if view is not None:
+            self._follows, self._message = True, ("", PLAIN)
+            self._pager.pages.mark = None
+            self._work(view.to_end, lambda _: self._show())
+
+    def action_sideways(self, columns: int) -> None:
+        """Move to the right or to the left, where lines are not wrapped."""
+        self._pager.pages.wraps = False
+        self._pager.pages.sideways(columns)
+        self.draw()
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or do not."""
+        pages = self._pager.pages
+        pages.wraps, pages.left, pages.part = not pages.wraps, 0, 0
+        self._show()
+
+    def action_times(self) -> None:
+        """Show the times of the lines in a column of their own, or the lines as they are."""
+        view = self._view
+        self._times = not self._times
+        if self._times and view is not None:
+            read_stamps(view.lines[-1000:])
+            if not any(line.stamp_s is not None for line in view.lines[-1000:]):
+                self._times = False
+                self.say("the lines of this log do not begin with times")
+        self._indent()
+        self._show()
+
+    def _indent(self) -> None:
+        """Put the other rows of a wrapped line below its text, not below its time and stream."""
+        merged = self._rank is not None and self._stream == 0
+        self._pager.pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
+
+    def action_stream(self) -> None:
+        """Show stdout and stderr, only stdout, or only stderr."""
+        if self._rank is None:
+            self.say("the batch script has one log")
+        elif self._works_since is None:
+            self._stream = (self._stream + 1) % len(STREAMS)
+            self._open()
+
+    def action_rank(self, step: int) -> None:
+        """Show the log of the next rank, or of the one before."""
+        if self._works_since is not None:
+            return
+        here, most = -1 if self._rank is None else self._rank, self._item.run.world_size - 1
+        self._rank = max(0, min(most, here + step))
+        self._open()
+
+    def action_attempt(self, step: int) -> None:
+        """Show the log of the next attempt, or of the one before."""
+        if self._rank is None:
+            self.say("the batch script has one log of all attempts")
+        elif self._works_since is None:
+            self._open(step)
+
+    def action_back(self) -> None:
+        """Stop a search, or go back to the run."""
+        if self._works_since is not None and not self._stopped:
+            self._stopped = True
+            if self._search:
+                self.say("stopped")
+                return
+        self.app.pop_screen()
+
+    def search(self) -> None:
+        """Go to the first line with what is searched for: upwards while the log is followed."""
+        self.action_again(self._follows)
+
+    def action_again(self, up: bool) -> None:
+        """Go to the next line with what is searched for, or to the one before; reads on in the log where needed."""
+        view, pages = self._view, self._pager.pages
+        if view is None or not self._search:
+            self.say("nothing is searched for: / begins a search")
+            return
+        (pattern, note), words = search_pattern(self._search), self._search
+        marked = pages.mark if pages.mark is not None and pages.mark < len(view.lines) else None
+        place = marked if marked is not None else pages.top - (0 if up else 1)
+        start = view.lines[place] if 0 <= place < len(view.lines) and not (up and self._follows) else None
+
+        def done(answer: tuple[WindowLine | None, bool]) -> None:
+            found, turned = answer
+            self._message = ("", PLAIN)
+            if found is None:
+                self._show()
+                self.say(f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}")
+                return
+            self._follows = False
+            pages.show(view.lines)
+            pages.mark = next(number for number, line in enumerate(view.lines) if line is found)
+            pages.reveal(pages.mark)
+            again = f"from the {'end' if up else 'top'} again, " if turned else ""
+            self.say(f"/{words}: {note}{again}n next, N before, G to follow again")
+
+        self.say(f"/{words} ...")
+        self._work(lambda: view.find_round(pattern, start, up=up, is_stopped=lambda: self._stopped), done)

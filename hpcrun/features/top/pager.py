@@ -1,0 +1,328 @@
+"""Lines through which a person pages: up and down, sideways or wrapped, with a cursor where a line is chosen."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.console import Console
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from hpcrun.features.top.screen import PLAIN, REVERSED, Piece, TextLines, TopScreen
+from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
+
+Line = TypeVar("Line")
+Row = list[Piece]
+_CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
+SIDE_STEP = 16
+"""Columns that one key moves sideways."""
+
+
+@dataclass(slots=True)
+class Pages(Generic[Line]):
+    """What part of some lines is on the screen. Pure.
+
+    Attributes:
+        draw: a line → its text.
+        top, part: the first line on the screen, and which of its rows where lines are wrapped.
+        left: the first column on the screen.
+        cursor: the chosen line; None where none can be chosen.
+        mark: the line that a search has found.
+        wraps: a long line takes several rows; else it goes on beyond the screen.
+        indent: columns before the other rows of a wrapped line.
+    """
+
+    draw: Callable[[Line], Row]
+    lines: Sequence[Line] = ()
+    width: int = 80
+    height: int = 24
+    top: int = 0
+    part: int = 0
+    left: int = 0
+    cursor: int | None = None
+    mark: int | None = None
+    wraps: bool = False
+    indent: int = 0
+
+    def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
+        """Take other lines; the line at the top stays there if it is among them.
+
+        Args:
+            follow: keep the end on the screen.
+        """
+        anchor = self.lines[self.top] if self.top < len(self.lines) else None
+        self.lines = lines
+        if follow:
+            self.to_end()
+            return
+        if anchor is not None and not (self.top < len(lines) and lines[self.top] is anchor):
+            self.top = next((number for number, line in enumerate(lines) if line is anchor), self.top)
+        self._keep_inside()
+
+    def rows_of(self, number: int) -> list[Row]:
+        """Return the rows of one line."""
+        row = self.draw(self.lines[number])
+        return wrapped(row, self.width, self.indent) if self.wraps else [sliced(row, self.left, self.width)]
+
+    def rows(self) -> list[Row]:
+        """Return what is on the screen."""
+        found: list[Row] = []
+        number, part = self.top, self.part
+        while len(found) < self.height and number < len(self.lines):
+            rows = self.rows_of(number)[part:]
+            found += [_reversed(row, self.width) for row in rows] if number in (self.cursor, self.mark) else rows
+            number, part = number + 1, 0
+        return found[: self.height]
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last row is on the screen."""
+        top, part = self._last_place()
+        return (self.top, self.part) >= (top, part)
+
+    def move(self, rows: int) -> None:
+        """Move the cursor, or the rows where there is none."""
+        if self.cursor is not None:
+            self.choose(self.cursor + rows)
+            return
+        step = 1 if rows > 0 else -1
+        for _ in range(abs(rows)):
+            self._step(step)
+        self._keep_inside()
+
+    def page(self, pages: float) -> None:
+        """Move by pages; one row stays on the screen."""
+        self.move(round(pages * max(1, self.height - 1)))
+
+    def to_start(self) -> None:
+        """Move to the first line."""
+        self.top = self.part = 0
+        if self.cursor is not None:
+            self.cursor = 0
+
+    def to_end(self) -> None:
+        """Move to the last line."""
+        self.top, self.part = self._last_place()
+        if self.cursor is not None:
+            self.cursor = max(0, len(self.lines) - 1)
+
+    def sideways(self, columns: int) -> None:
+        """Move to the right, or to the left."""
+        self.left = max(0, self.left + columns)
+
+    def choose(self, number: int) -> None:
+        """Put the cursor on a line, and show it."""
+        self.cursor = max(0, min(number, len(self.lines) - 1))
+        self.reveal(self.cursor, margin=0)
+
+    def reveal(self, number: int, *, margin: int = 3) -> None:
+        """Bring a line on the screen; where it is not yet, with some lines before it."""
+        if self.top <= number and self.is_on_screen(number):
+            return
+        if number < self.top:
+            self.top, self.part = max(0, number - margin), 0
+        else:
+            self.top, self.part = number, 0
+            for _ in range(max(0, self.height - 1 - margin)):
+                self._step(-1)
+        self._keep_inside()
+
+    def is_on_screen(self, number: int) -> bool:
+        """Whether a line that is not before the top is wholly on the screen."""
+        if number < self.top or number - self.top >= self.height:
+            return False
+        return sum(len(self.rows_of(each)) for each in range(self.top, number + 1)) - self.part <= self.height
+
+    def share(self) -> str:
+        """Return the place as ``top``, ``end`` or ``37%``."""
+        if self.top == 0 and self.part == 0:
+            return "all" if self.is_at_end else "top"
+        return "end" if self.is_at_end else f"{100 * self.top // max(1, len(self.lines))}%"
+
+    def _step(self, step: int) -> None:
+        if step > 0:
+            if self.part + 1 < len(self.rows_of(self.top) if self.lines else ()):
+                self.part += 1
+            elif self.top + 1 < len(self.lines):
+                self.top, self.part = self.top + 1, 0
+        elif self.part:
+            self.part -= 1
+        elif self.top:
+            self.top -= 1
+            self.part = len(self.rows_of(self.top)) - 1
+
+    def _last_place(self) -> tuple[int, int]:
+        """Return the top with which the last row is at the bottom of the screen."""
+        left, number = self.height, len(self.lines)
+        while number > 0 and left > 0:
+            number -= 1
+            left -= len(self.rows_of(number))
+        return (number, max(0, -left)) if self.lines else (0, 0)
+
+    def _keep_inside(self) -> None:
+        last = self._last_place()
+        if (self.top, self.part) > last:
+            self.top, self.part = last
+        if self.cursor is not None:
+            self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
+
+
+def wrapped(row: Iterable[Piece], width: int, indent: int = 0) -> list[Row]:
+    """Return a line in rows of so many cells, all but the first one indented."""
+    margin: Row = [(" " * indent, PLAIN)] if 0 < indent < width // 2 else []
+    rows: list[Row] = [[]]
+    left = width = max(2, width)
+    for text, style in row:
+        while text:
+            kept, text = _first_cells_of(text, left)
+            if kept:
+                rows[-1].append((kept, style))
+                left -= cell_len(kept)
+            if text:
+                rows.append([*margin])
+                left = width - (indent if margin else 0)
+    return rows
+
+
+def _first_cells_of(text: str, width: int) -> tuple[str, str]:
+    """Return what of a text fits into so many cells, and the rest."""
+    if text.isascii():
+        return text[:width], text[width:]
+    for number, char in enumerate(text):
+        width -= get_character_cell_size(char)
+        if width < 0:
+            return text[:number], text[number:]
+    return text, ""
+
+
+def sliced(row: Iterable[Piece], left: int, width: int) -> Row:
+    """Return the part of a line from one column on; ``…`` at its end says that it goes on."""
+    found: Row = []
+    at, room = -left, width
+    for text, style in row:
+        if text.isascii():
+            found.append((text[max(0, -at) : max(0, room - at)], style))
+            at += len(text)
+            continue
+        kept = []
+        for char in text:
+            if 0 <= at < room:
+                kept.append(char)
+            at += get_character_cell_size(char)
+        found.append(("".join(kept), style))
+    if at <= room:
+        return [piece for piece in found if piece[0]]
+    return [*_first_cells(found, width - 1), ("…", PLAIN)]
+
+
+def _first_cells(row: Row, width: int) -> Row:
+    kept: Row = []
+    for text, style in row:
+        part, rest = _first_cells_of(text, width)
+        kept.append((part, style))
+        width -= cell_len(part)
+        if rest:
+            break
+    return [piece for piece in kept if piece[0]]
+
+
+def _reversed(row: Row, width: int) -> Row:
+    room = width - sum(cell_len(text) for text, _ in row)
+    # without its colours: they would become its background
+    return [*((text, REVERSED) for text, _ in row), (" " * max(0, room), REVERSED)]
+
+
+class Pager(TextLines, Generic[Line]):
+    """Shows lines of any number; only those on the screen are drawn."""
+
+    DEFAULT_CSS = "Pager { height: 1fr; }"
+
+    def __init__(self, draw: Callable[[Line], Row], *, id: str | None = None) -> None:
+        super().__init__(lambda y, _: self._rows[y] if y < len(self._rows) else (), id=id)
+        self.pages: Pages[Line] = Pages(draw)
+        self._rows: list[Row] = []
+
+    def update(self) -> None:
+        """Draw what has changed since the last call."""
+        self.pages.width, self.pages.height = self.size
+        self._rows = self.pages.rows()
+        super().update()
+
+    def on_resize(self) -> None:
+        """Fit the lines into the new size."""
+        self.pages.width, self.pages.height = self.size
+        self.pages._keep_inside()
+        self._rows = self.pages.rows()
+        self.refresh()
+
+
+class PagerScreen(TopScreen):
+    """A screen with a pager, ``#body``, and a search in its lines."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", show=False),
+        Binding("k,up", "move(-1)", "up", show=False),
+        Binding("pagedown,ctrl+f,space", "page(1)", "one screen down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "one screen up", show=False),
+        Binding("l,right", f"sideways({SIDE_STEP})", "to the right", show=False),
+        Binding("h,left", f"sideways(-{SIDE_STEP})", "to the left", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search = ""
+
+    @property
+    def _pager(self) -> Pager[Any]:
+        return self.query_one("#body", Pager)
+
+    def moved(self, *, up: bool) -> None:
+        """Draw what has moved; each screen does so in its own way."""
+        raise NotImplementedError
+
+    def search(self) -> None:
+        """Go to the first line with what is searched for; each screen does so in its own way."""
+        raise NotImplementedError
+
+    def action_move(self, rows: int) -> None:
+        """Move up or down."""
+        self._pager.pages.move(rows)
+        self.moved(up=rows < 0)
+
+    def action_page(self, pages: int) -> None:
+        """Move by a screen."""
+        self._pager.pages.page(pages)
+        self.moved(up=pages < 0)
+
+    def action_search(self) -> None:
+        """Type what to search for."""
+        self.type_line("", lambda _: None, self._begin_search)
+
+    def _begin_search(self, words: str | None) -> None:
+        self._search = words or ""
+        if self._search:
+            self.search()
+
+
+def pieces_of(text: Text) -> Row:
+    """Return the parts of a text that look the same."""
+    return [
+        (segment.text, segment.style or PLAIN) for segment in text.render(_CONSOLE) if segment.text not in ("", "\n")
+    ]
+
+
+def search_pattern(words: str) -> tuple[Pattern, str]:
+    """Return the regular expression that a person searches for; without capital letters, case does not matter.
+
+    What is no regular expression is searched for as it is; the second text says so, with a comma behind it.
+    """
+    flags = "(?i)" if words == words.lower() else ""
+    try:
+        return compile_pattern(flags + words), ""
+    except PatternError:
+        return compile_pattern(flags + re.escape(words)), "searched as plain text (no regular expression), "

@@ -1,0 +1,282 @@
+"""What ``hpcrun top`` knows of the runs, and the threads that learn it: no screen waits for a file or for Slurm.
+
+It does not import textual. The threads are daemons: a thread that waits for a file system that hangs does not delay the
+end of the program, as a pool of threads would.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.silent_runs import with_silence
+from hpcrun.actions.status.status import get_status, last_known
+from hpcrun.actions.status.wait import Changes
+from hpcrun.errors import HpcrunError, NotFoundError
+from hpcrun.explain.first_line import Rules, lacks_line, with_first_lines
+from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.features.top.commands import Done
+from hpcrun.features.top.rows import TopRow, run_rows
+from hpcrun.job.layout import RunsFolder
+from hpcrun.job.state import JobInfo
+from hpcrun.schedulers.protocol import JobRef, Scheduler
+
+INTERVAL_S = 15
+"""Seconds between two questions, as with ``status --watch``; after a minute, half a minute."""
+LATE_S = 3.0
+"""After this time the title names what does not respond."""
+_FIRST = 40
+"""How many runs are on the first frame: as many as a terminal is high."""
+Post = Callable[..., object]
+"""Calls a function with arguments in the thread of the screens, later."""
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of all runs at one time.
+
+    Attributes:
+        runs: oldest first.
+        damaged: run id → what is wrong, of the runs that cannot be read.
+        away: why the scheduler did not respond; empty if it did, or was not asked yet.
+        answered_s: when it last responded, in seconds since the epoch; None before its first answer.
+        rows: the rows of the table.
+        studies: run id → the study that it belongs to.
+    """
+
+    runs: tuple[RunStatus, ...] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    away: str = ""
+    answered_s: float | None = None
+    rows: tuple[TopRow, ...] = ()
+    studies: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Learns the state of all runs, again and again, in a thread of its own.
+
+    Attributes:
+        ports: the runs, the schedulers, the clock.
+        env: the environment of hpcrun.
+        rules: returns the rules of ``explain``.
+        metric_patterns: profile → metric → the regular expression that finds it in a log.
+        reading: what was learned last.
+        done: what a person has done to runs since the start.
+    """
+
+    ports: Ports
+    env: Mapping[str, str]
+    rules: Rules
+    metric_patterns: Callable[[str], Mapping[str, str]]
+    reading: Reading = field(default_factory=Reading)
+    done: list[Done] = field(default_factory=list)
+    _post: Post | None = None
+    _publish: Callable[[], object] = lambda: None
+    _over: dict[str, RunStatus] = field(default_factory=dict)
+    _known_studies: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    _first_shown: threading.Event = field(default_factory=threading.Event)
+    _woken: threading.Event = field(default_factory=threading.Event)
+    _waits_for: tuple[str, float] | None = None
+
+    def start(self) -> None:
+        """Begin to read, at best while the screens are still being imported."""
+        threading.Thread(target=self._read_again_and_again, daemon=True).start()
+
+    def go_on(self) -> None:
+        """Read the rest: the first frame is on the screen, and reading cannot delay it any more."""
+        self._first_shown.set()
+
+    def tell(self, post: Post, publish: Callable[[], object]) -> None:
+        """From now on tell the screens.
+
+        Args:
+            post: calls a function in the thread of the screens.
+            publish: is called there when there is a new reading.
+        """
+        self._post, self._publish = post, publish
+
+    def refresh(self) -> None:
+        """Ask the scheduler now, use no cached answer."""
+        self._woken.set()
+
+    def item(self, run_id: str) -> RunStatus | None:
+        """Return what is known of one run, None if it is not known or cannot be read."""
+        return next((item for item in self.reading.runs if item.run.run_id == run_id), None)
+
+    def run_status(self, run_id: str) -> RunStatus:
+        """Return what is known of a run, or of an element, ``run id/3``.
+
+        Raises:
+            NotFoundError: its folder is gone, or its record cannot be read.
+        """
+        run_id, _, index = run_id.partition("/")
+        item = self.item(run_id)
+        if item is None:
+            words = self.reading.damaged.get(run_id, f"there is no run {run_id!r} any more")
+            raise NotFoundError(words, hint="hpcrun status --all lists the runs")
+        if not index:
+            return item
+        for each in item.elements:
+            if each.index == int(index):
+                return element_row(item, each)
+        raise NotFoundError(f"{run_id}: element {index} is not read yet, or there is none")
+
+    def now_s(self) -> float:
+        """Return the time, in seconds since the epoch."""
+        return self.ports.now_s()
+
+    def late(self) -> str | None:
+        """Return what the reader has been waiting for, if that takes long: ``Slurm``, or the runs folder."""
+        waits = self._waits_for
+        return waits[0] if waits and time.monotonic() - waits[1] > LATE_S else None
+
+    def in_background(
+        self,
+        call: Callable[[], Answer],
+        then: Callable[[Answer], object],
+        failed: Callable[[HpcrunError | OSError], object],
+    ) -> None:
+        """Call something that reads files or asks Slurm in a thread of its own.
+
+        Args:
+            then: is called with the answer, in the thread of the screens.
+            failed: is called there with what went wrong.
+        """
+
+        def run() -> None:
+            try:
+                answer = call()
+            except (HpcrunError, OSError) as error:
+                self._tell(failed, error)
+            except Exception as error:
+                self._tell(failed, _bug(error))
+            else:
+                self._tell(then, answer)
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _pause(self, seconds: float) -> bool:
+        woken = self._woken.wait(seconds)
+        self._woken.clear()
+        return woken
+
+    def _tell(self, call: Callable[..., object], *args: Any) -> None:
+        with suppress(RuntimeError):  # the program has ended meanwhile, and its event loop is closed
+            if self._post:
+                self._post(call, *args)
+
+    def _read_again_and_again(self) -> None:
+        changes = Changes(self.ports.store, INTERVAL_S, pause=self._pause)
+        # first the folders of the newest runs, then those of all: they respond sooner than Slurm
+        self._learn(self._glimpse)
+        self._first_shown.wait()
+        self._learn(self._last_known)
+        ports = self.ports.for_polling()
+        while True:
+            self._learn(partial(self._ask, ports))
+            ports = self.ports if changes.wait() else self.ports.for_polling()
+
+    def _learn(self, read: Callable[[], Reading]) -> None:
+        try:
+            self.reading = read()
+        except HpcrunError as error:
+            self.reading = replace(self.reading, away=error.message)
+        except Exception as error:  # the next reading may succeed, for a person who watches for days
+            words = str(error) if isinstance(error, OSError) else _bug(error).message
+            self.reading = replace(self.reading, away=words)
+        self._tell(self._publish)
+
+    def _glimpse(self) -> Reading:
+        """Return the newest runs as they were last known, sweeps without their elements."""
+        store, items = self.ports.store, []
+        with self._waiting(str(store.root)):
+            for run_id in store.run_ids()[-_FIRST:]:
+                with suppress(HpcrunError):
+                    if status := store.last_status(run_id):
+                        run = store.load(run_id)
+                        items.append(RunStatus(run, store.folder(run_id), status, stale=not status.final))
+        return Reading(tuple(items), rows=run_rows(items, {}))
+
+    def _last_known(self) -> Reading:
+        store = self.ports.store
+        with self._waiting(str(store.root)):
+            ids = store.run_ids()
+            return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
+
+    def _ask(self, ports: Ports) -> Reading:
+        """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
+        store, now_s = self.ports.store, self.ports.now_s()
+        with self._waiting(str(store.root)):
+            ids = store.run_ids()
+            wanted = [run_id for run_id in ids if run_id not in self._over]
+            noted = replace(ports, schedulers=lambda name: cast(Scheduler, _Noted(ports.schedulers(name), self)))
+            result = with_silence(get_status(wanted, noted), now_s)
+            result = with_first_lines(result, store, self.rules)
+            reading = self._with(ids, wanted, result)
+        return reading if reading.away else replace(reading, answered_s=now_s)
+
+    def _with(self, ids: Collection[str], wanted: Sequence[str], result: StatusResult) -> Reading:
+        """Return what is known of all runs, of which some were read now."""
+        listed = set(ids)
+        self._over = {run_id: item for run_id, item in self._over.items() if run_id in listed}
+        self._over |= {item.run.run_id: item for item in result.runs if item.status.final and not lacks_line(item)}
+        known = {**self._over, **{item.run.run_id: item for item in result.runs}}
+        runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))
+        damaged, away = _damaged(wanted, result.damaged), result.away.message if result.away else ""
+        rows = run_rows(runs, damaged, self.reading.rows)
+        return Reading(runs, damaged, away, self.reading.answered_s, rows, self._studies())
+
+    def _studies(self) -> dict[str, str]:
+        """Return run id → study; one that cannot be read is left out."""
+        store = StudyStore(self.ports.store.root)
+        with self._waiting(str(store.runs)), suppress(HpcrunError):
+            for study_id in store.study_ids():
+                with suppress(HpcrunError, OSError):
+                    changed = RunsFolder(store.runs).study(study_id).record.stat().st_mtime_ns
+                    if self._known_studies.get(study_id, (0, frozenset()))[0] != changed:
+                        points = store.load(study_id).points
+                        self._known_studies[study_id] = (changed, frozenset(point.run_id for point in points))
+        return {run_id: study_id for study_id, (_, run_ids) in self._known_studies.items() for run_id in run_ids}
+
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        before, self._waits_for = self._waits_for, (what, time.monotonic())
+        try:
+            yield
+        finally:
+            self._waits_for = before and (before[0], time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A scheduler of which it is noted while it is asked."""
+
+    scheduler: Scheduler
+    reader: Reader
+
+    def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        name = "Slurm" if self.scheduler.name == "slurm" else "this machine"
+        with self.reader._waiting(name):
+            return self.scheduler.poll(jobs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.scheduler, name)
+
+
+def _bug(error: Exception) -> HpcrunError:
+    return HpcrunError(f"this is a bug in hpcrun: {type(error).__name__}: {error}")
+
+
+def _damaged(wanted: Sequence[str], messages: Sequence[str]) -> dict[str, str]:
+    """Return the messages about runs that cannot be read, by run id."""
+    return {run_id: words for words in messages for run_id in wanted if run_id in words.split()}

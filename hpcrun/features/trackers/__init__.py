@@ -1,0 +1,1 @@
+"""wandb, MLflow, Aim, TensorBoard."""

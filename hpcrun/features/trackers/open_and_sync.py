@@ -1,0 +1,257 @@
+"""open and sync: the pages of a run's trackers, and uploading its offline wandb runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.features.trackers.event_files import EventFiles, event_files
+from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, page_url, tracker_runs
+from hpcrun.job.layout import RunFolder
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.elements import all_elements
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.environment import user_name
+from hpcrun.schedulers.process import Completed, open_in_browser, run_command, start_and_leave
+from hpcrun.writing import flocked, for_oneself
+
+SYNC_S = 6 * 3600.0
+"""The longest time for one upload: of the media of a long training there may be many gigabytes."""
+_ASKS_S = 30.0
+_MOST_AT_ONCE = 200
+_LONGEST_ERROR = 300
+_ERROR = re.compile(r"(Error|panic|wandb: ERROR): |wandb: ERROR (?!Find )")
+# Before any other import, that of json too: a file of the current folder would be imported in the module's place.
+NOT_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path); "
+_HAS_MODULE = f"{NOT_FROM_HERE}import importlib.util; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+# runpy and not -m, which would search the current folder
+RUN_MODULE = (
+    f"{NOT_FROM_HERE}import runpy; del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+_OF_A_JOB = frozenset(["WANDB_MODE", "WANDB_DISABLED", "WANDB_SILENT", "WANDB_QUIET", "WANDB_RUN_ID", "WANDB_RESUME"])
+"""wandb's variables that are meant for a job, and would keep ``wandb sync`` from uploading what it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What the trackers of an element have: their runs, and the event files for TensorBoard.
+
+    Attributes:
+        server: the MLflow server of the job, where no page of a run of it is known.
+    """
+
+    run: Run
+    element: int | None
+    runs: tuple[TrackerRun, ...]
+    events: EventFiles
+    server: str | None = None
+
+    @property
+    def page(self) -> str | None:
+        """The page to open: of the newest attempt and the lowest rank, else the server's."""
+        return next((each.url for each in self.runs if each.url), self.server)
+
+
+def tracked(run: Run, folder: Path, element: int | None) -> Tracked:
+    """Return the trackers' runs of a run or an element.
+
+    Raises:
+        NotFoundError: the run is a sweep and no element was named, or it has not started.
+    """
+    if element is None and len(each := all_elements(run).parameters) > 1:
+        raise NotFoundError(
+            f"{run.name} is a sweep of {len(each)} elements, each with its own pages",
+            hint=f"name one: hpcrun open {run.job_id or run.run_id}/{min(each)}",
+        )
+    index = element if element is not None else min(all_elements(run).parameters)
+    if last_attempt(folder, index) is None:
+        raise NotFoundError(f"{run.name} has not started yet", hint="hpcrun status shows when it starts")
+    runs = tuple(tracker_runs(run, folder, index))
+    has_page = any(each.url for each in runs if each.tracker == "MLflow")
+    return Tracked(run, element, runs, event_files(run, folder, index), None if has_page else _server(run))
+
+
+def _server(run: Run) -> str | None:
+    said = dict(_env_of(run)).get("MLFLOW_TRACKING_URI")
+    return page_url(said) if said else None
+
+
+def _env_of(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the variables of a run's plan; secrets have no value there."""
+    for pair in run.plan.get("env") or ():
+        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
+            yield pair[0], pair[1]
+
+
+# --- showing a page -----------------------------------------------------------------------------------------------
+
+
+def has_display(env: Mapping[str, str]) -> bool:
+    """Whether a browser on this machine can show a window."""
+    return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+
+
+def show_page(url: str, env: Mapping[str, str]) -> bool:
+    """Open a page in a browser if there is a display; return whether it was opened."""
+    return has_display(env) and open_in_browser(url)
+
+
+def tunnel_to(url: str, host: str) -> str | None:
+    """Return the ssh command for one's own computer that makes a page of this machine visible there."""
+    from urllib.parse import urlsplit
+
+    if not is_local(url):
+        return None
+    port = urlsplit(url).port or (443 if url.startswith("https") else 80)
+    return tunnel(port, host)
+
+
+def tunnel(port: int, host: str) -> str:
+    """Return the ssh command that forwards a port of this machine's own address.
+
+    Not of ``localhost``: as that is often ``[::1]`` first, where another user may listen on the same port.
+    """
+    return f"ssh -N -L {port}:127.0.0.1:{port} {user_name()}@{host}"
+
+
+# --- wandb sync ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """What became of the offline wandb runs of a run.
+
+    Attributes:
+        uploaded, before: folders of those that were uploaded now, and before.
+        running: elements that were left out because they have not ended.
+        pages: pages of what was uploaded.
+        failure: what ``wandb sync`` said where it failed.
+    """
+
+    run: Run
+    uploaded: tuple[Path, ...] = ()
+    before: tuple[Path, ...] = ()
+    running: tuple[int, ...] = ()
+    pages: tuple[str, ...] = ()
+    failure: str | None = None
+
+
+def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str, str]) -> SyncResult:
+    """Upload the offline wandb runs of a run that are not yet uploaded, with the user's own credentials.
+
+    Elements that have not ended are left out: wandb takes a run that it has uploaded once for complete.
+
+    Raises:
+        PlanError: no Python here has wandb, or another ``hpcrun sync`` uploads them now.
+    """
+    folder = store.folder(run.run_id)
+    with flocked(RunFolder(folder).tracker_sync("lock")) as is_ours:
+        if not is_ours:
+            raise PlanError(f"the wandb runs of {run.name} are being uploaded by another hpcrun sync")
+        elements = list(all_elements(run).parameters) if element is None else [element]
+        last = store.last_status(run.run_id)
+        is_final = last is not None and last.final
+        ended = [index for index in elements if is_final or _has_ended(folder, index)]
+        known = [each for index in ended for each in tracker_runs(run, folder, index)]
+        offline = [each for each in known if each.offline and each.folder and _is_own(each.folder)]
+        before = tuple(each.folder for each in offline if each.folder and each.synced)
+        # the oldest first: a continued run is several folders
+        todo = sorted({each.folder for each in offline if each.folder and not each.synced}, key=lambda path: path.name)
+        running = tuple(index for index in elements if index not in ended and last_attempt(folder, index))
+        if not todo:
+            return SyncResult(run, before=before, running=running)
+        python = python_with("wandb", run, env)
+        failure = None
+        for first in range(0, len(todo), _MOST_AT_ONCE):
+            # WANDB_DIR: for its own logs, which it would otherwise put into the current folder
+            some = todo[first : first + _MOST_AT_ONCE]
+            done = _sync(python, some, run, folder, {**env, "WANDB_DIR": str(folder)})
+            _note(RunFolder(folder).tracker_sync("log"), done)
+            failure = failure or (None if done.ok else _why(done, RunFolder(folder).tracker_sync("log")))
+        uploaded = tuple(path for path in todo if any(path.glob("run-*.wandb.synced")))
+        names = {each.id for each in offline if each.folder in uploaded}
+        runs = [each for index in ended for each in tracker_runs(run, folder, index)]
+        pages = tuple(dict.fromkeys(each.url for each in runs if each.url and each.id in names))
+        if failure is None and len(uploaded) < len(todo):
+            failure = f"wandb sync did not upload {len(todo) - len(uploaded)} of {len(todo)} runs"
+        return SyncResult(run, uploaded, before, running, pages, failure)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a folder is this user's: a log may name any, and its owner chooses what is uploaded, and where to."""
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _has_ended(folder: Path, element: int) -> bool:
+    attempt = last_attempt(folder, element)
+    return attempt is not None and attempt.exit is not None and not attempt.exit.again
+
+
+def _sync(python: str, paths: Sequence[Path], run: Run, folder: Path, env: Mapping[str, str]) -> Completed:
+    base = {name: value for name, value in _env_of(run) if name == "WANDB_BASE_URL"}
+    own = {name: value for name, value in env.items() if name not in _OF_A_JOB}
+    argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, paths)]
+    # not in the current folder: wandb takes the server, to which it sends the key, from ./wandb/settings
+    return run_command(argv, timeout_s=SYNC_S, env={**base, **own}, cwd=folder)
+
+
+def _why(done: Completed, log: Path) -> str:
+    """Return the line that says why ``wandb sync`` failed: behind it there may be pages of traceback."""
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    line = next(filter(_ERROR.match, lines), lines[-1] if lines else "it did not end in time")
+    return f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its output: {log}"
+
+
+def _note(log: Path, done: Completed) -> None:
+    with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
+        file.write(done.stdout + done.stderr)
+
+
+def start_sync(run: Run, folder: Path, env: Mapping[str, str], hpcrun: Sequence[str]) -> None:
+    """Start ``hpcrun sync`` for a run in the background; its output goes into the run's folder.
+
+    Args:
+        hpcrun: the command that runs hpcrun.
+    """
+    start_and_leave([*hpcrun, "sync", run.run_id], cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
+
+
+def python_with(module: str, run: Run | None, env: Mapping[str, str]) -> str:
+    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH.
+
+    Raises:
+        PlanError: none of them has it.
+    """
+    tried = list(dict.fromkeys(_pythons(run.plan if run else {}, env)))
+    for python in tried:
+        if run_command([python, "-c", _HAS_MODULE, module], timeout_s=_ASKS_S, env=env).ok:
+            return python
+    raise PlanError(
+        f"no {module} in {', '.join(tried)}",
+        hint=f"activate an environment with {module}, or install it in one of these: pip install {module}",
+    )
+
+
+def _pythons(plan: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
+    python = plan.get("python") or {}
+    named = python.get("executable")
+    # that of a container is its image's; that of a project's folder, which nobody has activated, only jobs run
+    if isinstance(named, str) and os.path.isabs(named) and not (plan.get("container") or python.get("of_project")):
+        yield named
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if os.path.isabs(env.get(name, "")):
+            yield os.path.join(env[name], "bin", "python")
+    yield sys.executable
+    folders = os.pathsep.join(filter(os.path.isabs, env.get("PATH", "").split(os.pathsep)))
+    yield from filter(None, [shutil.which("python3", path=folders)])

@@ -1,0 +1,1 @@
+"""Which partition starts a job first."""

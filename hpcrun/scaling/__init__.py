@@ -1,1 +1,0 @@
-"""The effect of more GPUs: forecast by arithmetic, and measured in studies."""

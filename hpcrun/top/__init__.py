@@ -1,1 +1,0 @@
-"""The screens of ``hpcrun top``; the only folder that imports textual."""

@@ -1,1 +1,0 @@
-"""The forms of a scaling report: text, Markdown, CSV, LaTeX, HTML, JSON and figures, from the same cells and words."""
