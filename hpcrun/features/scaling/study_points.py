@@ -167,6 +167,7 @@ def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Po
     if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, patterns):
         return {}
     try:
-        return TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
+        points = TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
     except ValidationError:
         return {}
+    return points if all(point.gpus > 0 and point.nodes > 0 for point in points.values()) else {}

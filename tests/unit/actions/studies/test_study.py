@@ -255,6 +255,7 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore, studie
         '{"schema": 1, "patterns": {}, "points": [3]}',
         '{"schema": 1, "patterns": {}, "points": {"RUN": {"run": "RUN"}}}',
         '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": [2], "run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 0, "run": "RUN"}}}',
         '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}}',
     ],
 )
