@@ -27,7 +27,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick trackers slow fresh matrix check fuzz mutants golden pictures site bench faults cluster cluster-down clean
+.PHONY: help demo test quick trackers slow fresh matrix check apart fuzz mutants golden pictures site bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/many_ranks.py
 	$(BIN)/python benchmarks/sampler.py
+
+apart: $(VENV)/installed-dev ## whether each feature can be taken away: the rest passes its tests; ARGS names some
+	$(BIN)/python -m dev.apart $(ARGS)
 
 fuzz: $(VENV)/installed-dev ## 2,000 hostile command lines and 2,000 damaged run folders; SEED=7 others
 	$(BIN)/python -m dev.fuzz_commands --count 2000 --seed $(SEED)

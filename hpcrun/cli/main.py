@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
-from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.main import get_command
 
+from hpcrun.cli.commands import COMMANDS, Command, commands_of_others, help_of
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
@@ -22,74 +23,37 @@ from hpcrun.errors import HpcrunError, NotFoundError, PlanError, UsageError
 from hpcrun.journal import tell_on_stderr
 from hpcrun.version import __version__
 
-# everything behind SCRIPT is the script's own, as with sbatch, srun and torchrun
-_SCRIPT_LAST = {"allow_interspersed_args": False}
-_COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "submit": ("hpcrun.cli.submit", _SCRIPT_LAST),
-    "render": ("hpcrun.cli.submit", _SCRIPT_LAST),
-    "scale": ("hpcrun.features.scaling.scale_command", _SCRIPT_LAST),
-    "import": ("hpcrun.features.importing.command", {}),
-    "where": ("hpcrun.features.where.command", {}),
-    "plan": ("hpcrun.features.scaling.plan_command", {}),
-    "status": ("hpcrun.cli.status", {}),
-    "top": ("hpcrun.features.top.command", {}),
-    "logs": ("hpcrun.cli.logs", {}),
-    "explain": ("hpcrun.cli.explain", {}),
-    "metrics": ("hpcrun.cli.metrics", {}),
-    "sweep": ("hpcrun.features.sweep.command", {}),
-    "report": ("hpcrun.features.scaling.report_command", {}),
-    "history": ("hpcrun.features.history.command", {}),
-    "share": ("hpcrun.features.share.command", {}),
-    "open": ("hpcrun.features.trackers.open_command", {}),
-    "tensorboard": ("hpcrun.features.trackers.tensorboard_command", {}),
-    "sync": ("hpcrun.features.trackers.sync_command", {}),
-    "gpu": ("hpcrun.cli.gpu", {}),
-    "shell": ("hpcrun.cli.shell", {}),
-    "cancel": ("hpcrun.cli.cancel", {}),
-    "hold": ("hpcrun.cli.hold", {}),
-    "release": ("hpcrun.cli.hold", {}),
-    "resubmit": ("hpcrun.cli.resubmit", {}),
-    "notify": ("hpcrun.features.notify.command", {}),
-    "init": ("hpcrun.cli.init", {}),
-    "doctor": ("hpcrun.features.doctor.command", {}),
-    "preflight": ("hpcrun.features.preflight.command", {}),
-    "nodes": ("hpcrun.features.preflight.nodes_command", {}),
-    "clean": ("hpcrun.cli.clean", {}),
-    "trust": ("hpcrun.cli.trust", {}),
-}
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_FUNCTIONS = {"plan": "forecast", "import": "import_", "open": "open_"}
-"""Of commands whose function has another name: a plan is what is decided about one job; import is a word of Python, and
-open a function."""
-_GROUPS = {"profile": ("hpcrun.cli.profile", "Show, write and check cluster profiles.")}
-"""Groups of commands: the module, and the help."""
 
 
 def command_names() -> tuple[str, ...]:
     """Return the names of all commands and groups of commands."""
-    return (*_COMMANDS, *_GROUPS)
+    return tuple(COMMANDS)
 
 
-def build_app(names: Collection[str]) -> typer.Typer:
-    """Return the program with these commands; the options of submit alone take as long to build as all of status."""
+def build_app(names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})) -> typer.Typer:
+    """Return the program with these commands; the options of submit alone take as long to build as all of status.
+
+    Args:
+        others: commands of other packages.
+    """
     app = _empty_app(CliGroup)
-    for name, (module, settings) in _COMMANDS.items():
+    for name, command in {**others, **COMMANDS}.items():
         if name in names:
-            function = getattr(import_module(module), _FUNCTIONS.get(name, name))
-            app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
-    for name, (module, help_) in _GROUPS.items():
-        if name in names:
-            app.add_typer(import_module(module).app, name=name, help=help_, epilog=epilog(name))
+            function = getattr(import_module(command.module), command.function or name)
+            if isinstance(function, typer.Typer):
+                app.add_typer(function, name=name, help=help_of(name, command), epilog=epilog(name))
+            else:
+                settings = dict(command.settings)
+                app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
     return app
 
 
 def list_app() -> typer.Typer:
     """Return the program as its help and the completion of names show it: a command is built when a line names it."""
     app = _empty_app(_ListOfCommands)
-    for name, (module, _) in _COMMANDS.items():
-        app.command(name, help=_docstring(module, _FUNCTIONS.get(name, name)))(_listed)
-    for name, (_, help_) in _GROUPS.items():
-        app.command(name, help=help_)(_listed)
+    for name, command in {**COMMANDS, **commands_of_others()}.items():
+        app.command(name, help=help_of(name, command), rich_help_panel=command.panel)(_listed)
     return app
 
 
@@ -100,19 +64,13 @@ class _ListOfCommands(CliGroup):
         """Return the command that the arguments name, with its options, and the arguments behind it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
-            command = cast(Any, get_command(build_app([name]))).commands[name]
+            others = {} if name in COMMANDS else commands_of_others()
+            command = cast(Any, get_command(build_app([name], others))).commands[name]
         return name, command, rest
 
 
 def _listed() -> None:
     """Stand for a command that is listed."""
-
-
-def _docstring(module: str, function: str) -> str:
-    """Return a function's docstring out of its module's bytecode: importing all commands takes longer than the help."""
-    code = cast(Any, find_spec(module)).loader.get_code(module)
-    of_function = next(const for const in code.co_consts if getattr(const, "co_name", None) == function)
-    return str(of_function.co_consts[0] or "")
 
 
 def _empty_app(cls: type[CliGroup]) -> typer.Typer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,17 @@ def test_the_wheel_carries_the_programs_of_a_preflight(installed: Path, tmp_path
 def test_it_brings_no_torch(installed: Path) -> None:
     done = subprocess.run([f"{installed}/bin/python", "-c", "import torch"], capture_output=True, text=True)
     assert "No module named 'torch'" in done.stderr
+
+
+def test_another_package_adds_a_command(installed: Path, tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "--python", f"{installed}/bin/python", "install", "--quiet", "--no-compile"]
+    plugin = tmp_path / "plugin"
+    shutil.copytree(REPO / "tests/data/plugin", plugin)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(plugin)]
+    subprocess.run(build, check=True, capture_output=True)
+    subprocess.run([*install, "--no-deps", str(next(tmp_path.glob("hpcrun_greeting-*.whl")))], check=True)
+    person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
+    program = f"{installed}/bin/hpcrun"
+    assert person.run(program, "greet", "Ann").stdout == f"Hello Ann, your runs are in {person.runs}.\n"
+    assert "Greet somebody from the folder of the runs." in person.run(program, "--help").stdout
+    assert "Who is greeted." in person.run(program, "greet", "--help").stdout
