@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
-STAY = frozenset({"doctor", "notify", "sweep", "trackers"})
-"""Features that the core still imports by name (pyproject.toml lists where)."""
+STAY = frozenset({"doctor"})
+"""Features that the core still imports by name: init ends with doctor's checks."""
 _IMPORT_ALL = (
     "import importlib, pkgutil, hpcrun\n"
     "for module in pkgutil.walk_packages(hpcrun.__path__, 'hpcrun.'):\n"
@@ -70,6 +70,8 @@ def take_away(copy: Path, name: str) -> list[str]:
     """Remove a feature from a copy of the checkout; return the names of its commands."""
     shutil.rmtree(copy / "hpcrun/features" / name)
     table = copy / "hpcrun/cli/commands.py"
+    hooks = copy / "hpcrun/actions/hooks.py"
+    hooks.write_text(re.sub(rf'    "{name}": "hpcrun\.features\..*\n', "", hooks.read_text("utf-8")), "utf-8")
     rows = table.read_text("utf-8").splitlines(keepends=True)
     of_feature = re.compile(rf'    "(?P<command>\w+)": Command\("hpcrun\.features\.{name}\.')
     commands = [match["command"] for row in rows if (match := of_feature.match(row))]

@@ -206,10 +206,10 @@ class Context:
         """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
         if not self.config.wandb_sync:
             return
-        from hpcrun.features.trackers.open_and_sync import start_sync
+        from hpcrun.actions.hooks import hooks_of
 
         with suppress(OSError):  # the status of a run is worth more than its upload
-            start_sync(self.store.load(run_id), self.store.folder(run_id), self.env, [sys.executable, "-m", "hpcrun"])
+            hooks_of("trackers").on_end(self.store.load(run_id), self.store.folder(run_id), self.env)
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
         """Return the scheduler of that name.
@@ -275,9 +275,9 @@ class Context:
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Send the messages that jobs could not send themselves."""
     if with_messages := [item for item in items if item.run.plan.get("notify")]:
-        from hpcrun.features.notify.late import send_late  # few runs have messages
+        from hpcrun.actions.hooks import hooks_of  # few runs have messages
 
-        send_late(with_messages, runs, now_s)
+        hooks_of("notify").on_status(with_messages, runs, now_s)
 
 
 def _tell_why_it_waits() -> Callable[[RunStatus], None]:

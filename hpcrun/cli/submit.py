@@ -104,7 +104,7 @@ def render(
     if prepared.plan.snapshot:
         raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
     if prepared.plan.sweep:
-        from hpcrun.features.sweep.command import only_part
+        from hpcrun.cli.submit_sweep import only_part
 
         prepared = only_part(prepared, context)
     target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
@@ -178,7 +178,7 @@ def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: 
     if not (done and (follow or wait)):
         return
     if done[0].run.plan.get("sweep"):
-        from hpcrun.features.sweep.command import sweep_end
+        from hpcrun.cli.submit_sweep import sweep_end
 
         yield sweep_end(done, context)
     else:

@@ -130,7 +130,7 @@ def _arrays(prepared: Prepared, context: Context, chain: str | None) -> Generato
         return [prepared]
     if chain is not None:
         raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
-    from hpcrun.features.sweep.command import parts_of
+    from hpcrun.cli.submit_sweep import parts_of
 
     parts = parts_of(prepared, context)
     if len(parts) > 1:

@@ -25,8 +25,7 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     Args:
         more: label and text of further lines, which come first.
     """
-    from hpcrun.features.trackers.display import tracker_rows
-    from hpcrun.features.trackers.tracker_files import tracker_runs
+    from hpcrun.actions.hooks import hooks_of
     from hpcrun.runs.attempt import last_attempt, load_imports
 
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
@@ -39,9 +38,9 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
         *([("checkpoints", checkpoints)] if run.checkpoints_of else []),
         *([("code", code_text(run.code))] if run.code else []),
         *([("code", f"the snapshot of {run.code_of}")] if run.code_of else []),
-        *(tracker_rows(tracker_runs(run, item.folder, item.element or 0, most_attempts=1)) if attempt else []),
+        *(hooks_of("trackers").run_rows(item) if attempt else ()),
         *(_ran(load_imports(attempt.folder)) if attempt else []),
-        *(_messages(item) if run.plan.get("notify") else []),
+        *(hooks_of("notify").run_rows(item) if run.plan.get("notify") else ()),
     ]
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
@@ -70,15 +69,6 @@ def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:
     order = sorted(imports.items(), key=lambda pair: (str(pair[1]).startswith(inside), pair[0]))
     rows += [("import", f"{name} from {path}") for name, path in order[:_SHOWN]]
     return rows + ([("import", f"and {len(order) - _SHOWN} more")] if len(order) > _SHOWN else [])
-
-
-def _messages(item: RunStatus) -> list[tuple[str, str]]:
-    import time
-
-    from hpcrun.features.notify.display import delivery_rows
-    from hpcrun.features.notify.messages import deliveries
-
-    return delivery_rows(deliveries(item.folder, time.time()))
 
 
 _AGAIN = (("requeued", "times"), ("restarted in the allocation", "restarts"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
 from hpcrun.actions.status.run_status import RunStatus
@@ -49,15 +50,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
         "metrics": last_metrics(item.folder, item.element or 0) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
         "use": asdict(use) if (use := _use(item)) else None,
-        "messages": _messages_json(item) if item.run.plan.get("notify") else [],
+        "messages": hooks_of("notify").run_json(item) if item.run.plan.get("notify") else [],
     }
-
-
-def _messages_json(item: RunStatus) -> list[dict[str, Any]]:
-    from hpcrun.features.notify.display import deliveries_json
-    from hpcrun.features.notify.messages import deliveries  # few runs have messages
-
-    return deliveries_json(deliveries(item.folder, time.time()))
 
 
 def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:

@@ -137,12 +137,15 @@ def job_programs() -> dict[str, bytes]:
     return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
 
 
+def sender_folder() -> Path:
+    """Return the folder in which a Python finds this hpcrun."""
+    return Path(LAUNCH).resolve().parents[1]
+
+
 def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
     """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
     import json
     import sys
-
-    from hpcrun.features.notify.late import sender_folder  # few jobs have messages
 
     array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see callables.py
     elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.bad_nodes import leave_out
 from hpcrun.actions.jobs.batch_job import find_batch_script, python_of_job, request_of_script
 from hpcrun.actions.jobs.caller import Surroundings
@@ -194,9 +195,7 @@ def _messages(
                 )
             notes.append(f"no messages to {to}: {missing[0]} is not set")
         elif to in request.notify:
-            from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
-
-            servers_of(to, surroundings.env)
+            hooks_of("notify").check_destination(to, surroundings.env)
     if profile.scheduler != "slurm" and address:
         if any(is_slurms_mail(to) for to in request.notify):
             raise UsageError(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from hpcrun.actions.jobs.new_run import sender_folder
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.notify.due import END_IS_NEWS_S, due_events, notify_of
 from hpcrun.features.notify.messages import unclaimed
@@ -45,11 +46,6 @@ def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     program = [*here, sys.executable, "-m", "hpcrun", "notify", "--known", *(item.run.run_id for item in late)]
     with suppress(OSError):
         leave_running(program, cwd=sender_folder(), log=RunFolder(late[0].folder).messages("log"))
-
-
-def sender_folder() -> Path:
-    """Return the folder in which a Python finds this hpcrun."""
-    return Path(__file__).resolve().parents[3]
 
 
 def _is_worth_a_look(item: RunStatus, now_s: float) -> bool:

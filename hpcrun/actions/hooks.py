@@ -1,0 +1,55 @@
+"""What a feature may hear of the core and add to what it shows: hooks, whose defaults do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.runs.record import Run
+
+
+class Hooks:
+    """The hooks of a feature; one is filled by a class of the same methods in the feature's folder."""
+
+    def check_destination(self, to: str, env: Mapping[str, str]) -> None:
+        """Refuse a destination of messages that cannot be used.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+
+    def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
+        """Hear of the runs whose status was asked for, and where they lie."""
+
+    def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
+        """Hear, once, that a run has ended."""
+
+    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
+        """Return label and text of further details of a run."""
+        del item
+        return ()
+
+    def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
+        """Return the same for programs."""
+        del item
+        return []
+
+
+HOOKS = {
+    "notify": "hpcrun.features.notify.hooks:NotifyHooks",
+    "trackers": "hpcrun.features.trackers.hooks:TrackerHooks",
+}
+"""Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""
+
+
+def hooks_of(feature: str) -> Hooks:
+    """Return the hooks of a feature; those that do nothing where there is no such feature."""
+    module, _, name = HOOKS.get(feature, "").partition(":")
+    if not module:
+        return Hooks()
+    hooks = getattr(import_module(module), name)()
+    assert isinstance(hooks, Hooks)
+    return hooks
