@@ -41,7 +41,9 @@ def build_app(names: Collection[str], others: Mapping[str, Command] = MappingPro
     for name, command in {**others, **COMMANDS}.items():
         if name in names:
             function = getattr(import_module(command.module), command.function or name)
-            if isinstance(function, typer.Typer):
+            if name not in COMMANDS:  # an ordinary command of typer, which prints by itself
+                app.command(name)(function)
+            elif isinstance(function, typer.Typer):
                 app.add_typer(function, name=name, help=help_of(name, command), epilog=epilog(name))
             else:
                 settings = dict(command.settings)
