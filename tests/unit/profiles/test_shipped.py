@@ -76,7 +76,7 @@ def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_card_without_a_profile_has_its_numbers_on_the_common_page(name: str) -> None:
-    rows = (REPO / "docs/gpus/others.md").read_text().splitlines()
+    rows = (REPO / "docs/gpus.md").read_text().splitlines()
     (row,) = (line for line in rows if line.startswith(f"| `gpu/{name}` |"))
     memory, bandwidth, *rates = DATASHEETS[name][:5]
     numbers = (memory, bandwidth, *rates, DATASHEETS[name][6], DATASHEETS[name][7], DATASHEETS[name][9])
@@ -125,13 +125,13 @@ def test_every_card_goes_with_every_fabric(card: str, fabric: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_card_has_a_page_that_names_what_is_set(name: str) -> None:
-    page = (REPO / "docs/gpus" / f"{name.removesuffix('-40gb')}.md").read_text()
+def test_a_card_has_a_section_that_names_what_is_set(name: str) -> None:
+    common = (REPO / "docs/gpus.md").read_text()
+    page = common.partition(f"\n## {name.removesuffix('-40gb').upper()}\n")[2].partition("\n## ")[0]
     card = load(name).card
     for number in (card.memory_gb, card.memory_bandwidth_gb_s, card.power_w, card.tflops.fp32, card.tflops.fp16):
         assert f"{number:g}" in page
-    # what every profile sets stands on the common page
-    common = (REPO / "docs/gpus/README.md").read_text()
+    # what every profile sets stands before the sections of the cards
     assert all(f"`{variable}`" in common for variable in load(name).env)
     assert f"`{name}`" in common
 
