@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
@@ -27,16 +26,10 @@ def cancel(
         list[str] | None,
         RUNS,
     ] = None,
-    states: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Cancel runs in these states: pending,running. With RUN, only among those.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without a question.")] = False,
+    states: list[str] | None = option(
+        "--state", metavar="STATE", help="Cancel runs in these states: pending,running. With RUN, only among those."
+    ),
+    yes: bool = flag("--yes", "-y", help="Cancel without a question."),
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed

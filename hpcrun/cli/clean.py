@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.durations import read_duration
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.status import check_states
@@ -27,40 +26,17 @@ _ANY_AGE = re.compile("0+[dhms]")
 
 
 def clean(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Job ids, run ids, names. Default: all runs.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
-            show_default=False,
-        ),
-    ] = None,
-    states: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Runs in these states: failed,completed.",
-            show_default=False,
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option("--keep", metavar="N", help="Keep the newest N of the chosen runs.", show_default=False),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All runs that have ended, however long ago.")] = False,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Include runs with checkpoints.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
+    runs: list[str] | None = argument("RUN", "Job ids, run ids, names. Default: all runs.", complete=run_name),
+    older_than: str | None = option(
+        "--older-than",
+        metavar="AGE",
+        help="Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
+    ),
+    states: list[str] | None = option("--state", metavar="STATE", help="Runs in these states: failed,completed."),
+    keep: int | None = option("--keep", metavar="N", help="Keep the newest N of the chosen runs."),
+    everything: bool = flag("--all", help="All runs that have ended, however long ago."),
+    checkpoints: bool = flag("--checkpoints", help="Include runs with checkpoints."),
+    yes: bool = flag("--yes", "-y", help="Remove without a question."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Remove the folders of runs that have ended.

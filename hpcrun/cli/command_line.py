@@ -22,9 +22,8 @@ from hpcrun.job.quoting import quote_bash
 # Of the options with one letter those that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
-REPEATABLE = frozenset({"--after", "--env", "--load", "--mount", "--no-sbatch", "--notify", "--sbatch", "--secret",
-                        "--setup", "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
-"""Options of which every value counts."""
+MANY = 2
+"""Of an option that may be repeated: every value counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Misplaced:
     args: tuple[str, ...]
 
 
-def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, bool]) -> Context:
+def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, int]) -> Context:
     """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
 
     Args:
@@ -114,21 +113,22 @@ def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
     return list(args)
 
 
-def option_names(command: Any) -> dict[str, bool]:
-    """Return the options of a command, each with whether a value follows it: the long ones, and a few short ones."""
-    names: dict[str, bool] = {}
+def option_names(command: Any) -> dict[str, int]:
+    """Return the options of a command, the long ones and a few short ones, each with its values: none, one or MANY."""
+    names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
-        type_, *infos = get_args(parameter.annotation) or (None,)
-        for info in infos:
+        type_ = str(parameter.annotation)
+        values = MANY if "list[" in type_ else int(parameter.annotation is not bool and "[bool," not in type_)
+        for info in (parameter.default, *get_args(parameter.annotation)):
             # in an annotation typer takes its first name for the default
-            declared = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
-            for name in (part for text in declared if isinstance(text, str) for part in text.split("/")):
+            texts = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
+            for name in (part for text in texts if isinstance(text, str) for part in text.split("/")):
                 if name.startswith("--") or name in _SHORT:
-                    names[name] = type_ is not bool
+                    names[name] = values
     return names
 
 
-def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplaced:
+def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced:
     """Find hpcrun's options among a script's arguments.
 
     Args:
@@ -155,7 +155,7 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplace
 
 
 def unknown_options(
-    words: Sequence[str], options: Mapping[str, bool], *, script_last: bool
+    words: Sequence[str], options: Mapping[str, int], *, script_last: bool
 ) -> list[tuple[str, str | None]]:
     """Return all options that a command does not have, each with the value behind its ``=``.
 
@@ -182,7 +182,7 @@ def unknown_options(
     return found
 
 
-def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str, ...]:
+def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str, ...]:
     """Return hpcrun's part of a command line with each option once, where it stood last: click takes the later value.
 
     Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
@@ -200,7 +200,7 @@ def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str
     first = [group[0].partition("=")[0] for group in groups]
     names = [_SHORT.get(name, name) for name in first]
     return tuple(word for place, group in enumerate(groups) for word in group
-                 if names[place] not in options or names[place] in REPEATABLE
+                 if names[place] not in options or options[names[place]] == MANY
                  or names[place] not in names[place + 1 :])  # fmt: skip
 
 

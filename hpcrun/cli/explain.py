@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
@@ -22,29 +21,16 @@ if TYPE_CHECKING:
 
 
 def explain(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Job id, run id, name, or 'last', the default; RUN/3 is element 3 of a sweep."
-            " The job may be one that hpcrun did not submit.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--log",
-            metavar="FILE",
-            help="Explain these log files instead of a run; - reads a pipe.",
-            show_default=False,
-        ),
-    ] = None,
-    stacks: Annotated[
-        bool,
-        typer.Option("--stacks", help="Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
-    ] = False,
+    runs: list[str] | None = argument(
+        "RUN",
+        "Job id, run id, name, or 'last', the default; RUN/3 is element 3 of a sweep."
+        " The job may be one that hpcrun did not submit.",
+        complete=run_name,
+    ),
+    log: list[str] | None = option(
+        "--log", metavar="FILE", help="Explain these log files instead of a run; - reads a pipe."
+    ),
+    stacks: bool = flag("--stacks", help="Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.

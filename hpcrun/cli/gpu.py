@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.options import flag
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
@@ -27,9 +26,7 @@ MOST_ELEMENTS = 20
 
 def gpu(
     run: RunArgument = "last",
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C.")
-    ] = False,
+    watch: bool = flag("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the load of a running job's GPUs, by node and rank, and its network traffic.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.durations import read_duration
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.job.layout import WITHIN
@@ -40,44 +39,21 @@ class _LogSource:
 
 def logs(
     run: RunArgument = "last",
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends (tail -f).")
-    ] = False,
-    rank: Annotated[
-        str | None,
-        typer.Option(
-            "--rank",
-            metavar="RANKS",
-            help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first.",
-            show_default=False,
-        ),
-    ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks, each line with its rank.")] = False,
-    node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Show the ranks of one node.", show_default=False)
-    ] = None,
-    batch: Annotated[
-        bool, typer.Option("--batch", help="Show the log of the batch script, with the messages of srun and torchrun.")
-    ] = False,
-    err: Annotated[bool, typer.Option("--err", help="Show only stderr.")] = False,
-    attempt: Annotated[
-        int | None,
-        typer.Option("--attempt", metavar="N", help="Attempt to show, from 1. Default: the last.", show_default=False),
-    ] = None,
-    lines: Annotated[
-        int | None, typer.Option("--lines", "-n", help="Show only the last N lines.", metavar="N", show_default=False)
-    ] = None,
-    grep: Annotated[
-        str | None,
-        typer.Option(
-            "--grep", metavar="RE", help="Show only lines that match a regular expression.", show_default=False
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Show only lines of the last 10m, 2h ...", show_default=False),
-    ] = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Sort the lines of all ranks by their timestamps.")] = False,
+    follow: bool = flag("--follow", "-f", help="Follow the log until the job ends (tail -f)."),
+    rank: str | None = option(
+        "--rank",
+        metavar="RANKS",
+        help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first.",
+    ),
+    all_ranks: bool = flag("--all-ranks", help="Show all ranks, each line with its rank."),
+    node: str | None = option("--node", metavar="NAME", help="Show the ranks of one node."),
+    batch: bool = flag("--batch", help="Show the log of the batch script, with the messages of srun and torchrun."),
+    err: bool = flag("--err", help="Show only stderr."),
+    attempt: int | None = option("--attempt", metavar="N", help="Attempt to show, from 1. Default: the last."),
+    lines: int | None = option("--lines", "-n", metavar="N", help="Show only the last N lines."),
+    grep: str | None = option("--grep", metavar="RE", help="Show only lines that match a regular expression."),
+    since: str | None = option("--since", metavar="TIME", help="Show only lines of the last 10m, 2h ..."),
+    merge: bool = flag("--merge", help="Sort the lines of all ranks by their timestamps."),
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
     from hpcrun.actions.runs.logs import LogChoice, check_choice, chosen_attempt, parse_ranks

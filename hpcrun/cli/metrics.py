@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
+from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
@@ -39,35 +38,17 @@ def how_to_record() -> str:
 
 def metrics(
     run: RunArgument = "last",
-    names: Annotated[
-        list[str] | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable.", show_default=False),
-    ] = None,
-    rank: Annotated[
-        str | None,
-        typer.Option(
-            "--rank",
-            metavar="RANKS",
-            help="Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics.",
-            show_default=False,
-        ),
-    ] = None,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show all ranks.")] = False,
-    lines: Annotated[
-        int | None,
-        typer.Option(
-            "--lines",
-            "-n",
-            metavar="N",
-            help=f"Show only the last N rows. Default: {SHOWN} in a table.",
-            show_default=False,
-        ),
-    ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw the metrics in the terminal.")] = False,
-    png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw the metrics to a PNG file.", show_default=False)
-    ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    names: list[str] | None = option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable."),
+    rank: str | None = option(
+        "--rank", metavar="RANKS", help="Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."
+    ),
+    all_ranks: bool = flag("--all-ranks", help="Show all ranks."),
+    lines: int | None = option(
+        "--lines", "-n", metavar="N", help=f"Show only the last N rows. Default: {SHOWN} in a table."
+    ),
+    plot: bool = flag("--plot", help="Draw the metrics in the terminal."),
+    png: Path | None = option("--png", metavar="FILE", help="Draw the metrics to a PNG file."),
+    as_csv: bool = flag("--csv", help="Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the metrics of a run, such as its loss.

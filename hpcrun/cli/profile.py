@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.examples import epilog
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName, edit, new, set_, unset, use
@@ -52,7 +53,7 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
 @app.command("show", cls=CliCommand, epilog=epilog("profile show"))
 def show_(
     name: NameOrDefault = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
+    origin: bool = flag("--origin", help="Show the file and line of each value."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
@@ -103,12 +104,7 @@ def _remark(folder: Folder) -> str:
 
 
 def env(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME|VARIABLE]", help="Profile or variable. Default: all variables.", show_default=False
-        ),
-    ] = None,
+    name: str | None = argument("[NAME|VARIABLE]", "Profile or variable. Default: all variables."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
@@ -127,11 +123,8 @@ def env(
 
 
 def detect(
-    write: Annotated[
-        str | None,
-        typer.Option("--write", metavar="NAME", help="Save the profile under this name.", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile; needs --write.")] = False,
+    write: str | None = option("--write", metavar="NAME", help="Save the profile under this name."),
+    force: bool = flag("--force", help="Replace an existing profile; needs --write."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Write a profile of this cluster from its Slurm configuration.
@@ -170,15 +163,9 @@ def detect(
 
 
 def validate(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME|FILE]...",
-            help="Profiles to check. Default: all.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
+    names: list[str] | None = argument(
+        "[NAME|FILE]...", "Profiles to check. Default: all.", complete=complete.profile_name
+    ),
     _json: JsonOption = False,
 ) -> Outcome:
     """Check profiles and list all errors, each with its file, line and key.

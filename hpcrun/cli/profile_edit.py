@@ -15,6 +15,7 @@ from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.durations import read_duration
 from hpcrun.cli.editor import edit_again, find_editor, run_editor
+from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
 from hpcrun.errors import UsageError
@@ -41,30 +42,22 @@ NameOrDefault = Annotated[
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
-def _value(name: str, help: str) -> Any:
-    return typer.Option(name, help=help, show_default=False)
-
-
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new profile.", show_default=False)],
-    base: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="PROFILE",
-            help="Profile to extend. Required without a terminal.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
-    description: Annotated[str | None, _value("--description", "Description in `hpcrun profile list`.")] = None,
-    partition: Annotated[str | None, _value("--partition", "Partition (sbatch --partition).")] = None,
-    account: Annotated[str | None, _value("--account", "Account to charge (sbatch --account).")] = None,
-    qos: Annotated[str | None, _value("--qos", "Quality of service (sbatch --qos).")] = None,
-    gpu_type: Annotated[str | None, _value("--gpu-type", "GPU type, as in sinfo -o %G.")] = None,
-    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of each node.")] = None,
-    time: Annotated[str | None, _value("--time", "Default time limit of a job.")] = None,
-    max_time: Annotated[str | None, _value("--max-time", "Longest time limit of a job.")] = None,
+    name: str = argument("NAME", "Name of the new profile.", default=...),
+    base: str | None = option(
+        "--from",
+        metavar="PROFILE",
+        help="Profile to extend. Required without a terminal.",
+        complete=complete.profile_name,
+    ),
+    description: str | None = option("--description", help="Description in `hpcrun profile list`."),
+    partition: str | None = option("--partition", help="Partition (sbatch --partition)."),
+    account: str | None = option("--account", help="Account to charge (sbatch --account)."),
+    qos: str | None = option("--qos", help="Quality of service (sbatch --qos)."),
+    gpu_type: str | None = option("--gpu-type", help="GPU type, as in sinfo -o %G."),
+    gpus_per_node: str | None = option("--gpus-per-node", help="GPUs of each node."),
+    time: str | None = option("--time", help="Default time limit of a job."),
+    max_time: str | None = option("--max-time", help="Longest time limit of a job."),
 ) -> Outcome:
     """Write a profile of your own that extends another.
 
@@ -82,9 +75,9 @@ def new(
         "time.default": time,
         "time.max": max_time,
     }
-    for option, limit in (("--time", time), ("--max-time", max_time)):
+    for name_of, limit in (("--time", time), ("--max-time", max_time)):
         if limit:
-            read_duration(option, limit)
+            read_duration(name_of, limit)
     place = own_place(make_context())
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
@@ -124,15 +117,11 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
 def set_(
     name: NameOrDefault,
-    values: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE...",
-            help="Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
-            show_default=False,
-            autocompletion=complete.assignment,
-        ),
-    ] = None,
+    values: list[str] | None = argument(
+        "KEY=VALUE...",
+        "Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
+        complete=complete.assignment,
+    ),
 ) -> Outcomes:
     """Set values in your copy of a profile.
 
@@ -150,12 +139,7 @@ def set_(
 
 def unset(
     name: OwnName,
-    keys: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="KEY...", help="Keys to remove, such as gpu.type.", show_default=False, autocompletion=complete.key
-        ),
-    ],
+    keys: list[str] = argument("KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key),
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
     from hpcrun.actions.profiles.edit import unset_values

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from typer.main import get_command
@@ -14,16 +14,12 @@ from typer.main import get_command
 from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job_options
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_job_options
+from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcomes, note
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
-    AfterOption,
-    ChainOption,
-    FollowOption,
-    WaitOption,
     check_follow,
     check_start,
     submit_job,
@@ -38,39 +34,17 @@ if TYPE_CHECKING:
 @takes_job_options(without=("module",))
 def resubmit(
     asked: dict[str, Any],
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN", help="Job id, run id, name, or 'last'.", show_default=False, autocompletion=run_name
-        ),
-    ],
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- ARGS", help="New arguments of the script. Default: the same as before.", show_default=False
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start without the checkpoints of the run.", rich_help_panel=SUBMISSION)
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Submit even while the run is pending or running.", rich_help_panel=SUBMISSION),
-    ] = False,
-    edit: Annotated[
-        bool,
-        typer.Option("--edit", help="Edit the command in $VISUAL or $EDITOR first.", rich_help_panel=SUBMISSION),
-    ] = False,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Submit only the failed elements of a sweep.", rich_help_panel=SUBMISSION)
-    ] = False,
-    after: AfterOption = None,
-    chain: ChainOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
-    ] = False,
-    follow: FollowOption = False,
-    wait: WaitOption = False,
+    run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),
+    args: list[str] | None = argument("-- ARGS", "New arguments of the script. Default: the same as before."),
+    fresh: bool = SUBMISSION.flag("--fresh", help="Start without the checkpoints of the run."),
+    force: bool = SUBMISSION.flag("--force", help="Submit even while the run is pending or running."),
+    edit: bool = SUBMISSION.flag("--edit", help="Edit the command in $VISUAL or $EDITOR first."),
+    failed: bool = SUBMISSION.flag("--failed", help="Submit only the failed elements of a sweep."),
+    after: list[str] | None = AFTER,
+    chain: str | None = CHAIN,
+    dry_run: bool = DRY_RUN,
+    follow: bool = FOLLOW,
+    wait: bool = WAIT,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a run again; it continues from its checkpoints.
@@ -171,8 +145,8 @@ def parse_submit(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: an option is unknown, or has no effect here.
     """
+    from hpcrun.cli.job_options import job_fields
     from hpcrun.cli.main import build_app
-    from hpcrun.cli.options import job_fields
 
     fields = job_fields()
     command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
+from hpcrun.cli.options import option
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 
 
 def shell(
     run: RunArgument = "last",
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="NAME", help="Node of the job. Default: the first.", show_default=False),
-    ] = None,
+    node: str | None = option("--node", metavar="NAME", help="Node of the job. Default: the first."),
 ) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 

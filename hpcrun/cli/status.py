@@ -6,13 +6,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
@@ -27,54 +26,29 @@ PATIENCE_S = 3.0
 
 
 def status(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Show all runs. Default: the newest and those that have not ended.")
-    ] = False,
-    states: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Show only runs in these states: failed,pending.",
-            show_default=False,
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            help="Show details: place in the queue, last line of the log, resources used, folder.",
-        ),
-    ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
-    interval: Annotated[
-        int,
-        typer.Option(
-            "--interval",
-            metavar="SECONDS",
-            help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
-        ),
-    ] = 15,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns",
-            metavar="NAMES",
-            help="Columns to show, such as name,job,state,reason.",
-            show_default=False,
-        ),
-    ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    runs: list[str] | None = argument(
+        "RUN",
+        "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
+        complete=run_name,
+    ),
+    everything: bool = flag("--all", "-a", help="Show all runs. Default: the newest and those that have not ended."),
+    states: list[str] | None = option(
+        "--state", metavar="STATE", help="Show only runs in these states: failed,pending."
+    ),
+    verbose: bool = flag(
+        "--verbose", "-v", help="Show details: place in the queue, last line of the log, resources used, folder."
+    ),
+    watch: bool = flag("--watch", "-w", help="Refresh until Ctrl-C."),
+    interval: int = option(
+        "--interval",
+        metavar="SECONDS",
+        help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
+        default=15,
+    ),
+    columns: list[str] | None = option(
+        "--columns", metavar="NAMES", help="Columns to show, such as name,job,state,reason."
+    ),
+    as_csv: bool = flag("--csv", help="Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""

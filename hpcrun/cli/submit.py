@@ -6,23 +6,16 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_job
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
-    AfterOption,
-    ChainOption,
-    FollowOption,
-    WaitOption,
     check_follow,
     check_start,
     submit_job,
@@ -42,23 +35,14 @@ if TYPE_CHECKING:
 @takes_job
 def submit(
     asked: dict[str, Any],
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-dir",
-            metavar="DIR",
-            help="Folder for the run. Default: one per run in the runs folder.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
-        ),
-    ] = None,
-    after: AfterOption = None,
-    chain: ChainOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
-    ] = False,
-    follow: FollowOption = False,
-    wait: WaitOption = False,
+    output_dir: Path | None = SUBMISSION.option(
+        "--output-dir", metavar="DIR", help="Folder for the run. Default: one per run in the runs folder."
+    ),
+    after: list[str] | None = AFTER,
+    chain: str | None = CHAIN,
+    dry_run: bool = DRY_RUN,
+    follow: bool = FOLLOW,
+    wait: bool = WAIT,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
@@ -77,20 +61,8 @@ def submit(
 @takes_job
 def render(
     asked: dict[str, Any],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write. Default: NAME.sh.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file.", rich_help_panel=SUBMISSION)
-    ] = False,
+    out: Path | None = SUBMISSION.option("--out", "-o", metavar="FILE", help="File to write. Default: NAME.sh."),
+    force: bool = SUBMISSION.flag("--force", help="Replace an existing file."),
 ) -> Outcomes:
     """Write the batch script of a job to a file, without submitting it.
 

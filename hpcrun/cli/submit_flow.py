@@ -1,17 +1,13 @@
-"""--after and --chain, and submitting one job or a chain of them: for submit and resubmit alike."""
+"""Submitting one job or a chain of them: for submit and resubmit alike."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context
-from hpcrun.cli.job_options import SUBMISSION
 from hpcrun.cli.lean_imports import import_submitit
 from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
@@ -20,40 +16,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.jobs.lineage import Lineage
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
-
-AfterOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--after",
-        metavar="RUN[:ok|any|fail]",
-        help="Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. "
-        "Repeatable.",
-        rich_help_panel=SUBMISSION,
-        show_default=False,
-        autocompletion=run_name,
-    ),
-]
-ChainOption = Annotated[
-    str | None,
-    typer.Option(
-        "--chain",
-        metavar="N[:any]",
-        help="Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. "
-        "With :any, continue after any end.",
-        rich_help_panel=SUBMISSION,
-        show_default=False,
-    ),
-]
-FollowOption = Annotated[
-    bool,
-    typer.Option("--follow", "-f", help="Follow the log of rank 0 until the job ends.", rich_help_panel=SUBMISSION),
-]
-WaitOption = Annotated[
-    bool,
-    typer.Option(
-        "--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.", rich_help_panel=SUBMISSION
-    ),
-]
 
 
 def check_start(

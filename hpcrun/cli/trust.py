@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import argument, flag
 from hpcrun.cli.outcome import Outcome, Outcomes, printed, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
 
 
 def trust(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="Project, or its .hpcrun folder. Default: this project.", show_default=False
-        ),
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="List the trusted projects.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting FOLDER.")] = False,
-    never: Annotated[bool, typer.Option("--never", help="Never use FOLDER, and do not mention it again.")] = False,
+    folder: Path | None = argument("FOLDER", "Project, or its .hpcrun folder. Default: this project."),
+    list_: bool = flag("--list", "-l", help="List the trusted projects."),
+    revoke: bool = flag("--revoke", help="Stop trusting FOLDER."),
+    never: bool = flag("--never", help="Never use FOLDER, and do not mention it again."),
     as_json: JsonOption = False,
 ) -> Outcome | Outcomes:
     """Trust the profiles, templates, rules and configuration of a project.
