@@ -32,7 +32,6 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "init": Command("hpcrun.cli.init", "Start"),
     "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
-    "render": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
     "resubmit": Command("hpcrun.cli.resubmit", "Start"),
     "import": Command("hpcrun.features.importing.command", "Start", "import_"),
     "where": Command("hpcrun.features.where.command", "Start"),
@@ -42,7 +41,6 @@ COMMANDS: dict[str, Command] = {
     "explain": Command("hpcrun.cli.explain", "Watch"),
     "metrics": Command("hpcrun.cli.metrics", "Watch"),
     "sweep": Command("hpcrun.features.sweep.command", "Watch"),
-    "gpu": Command("hpcrun.cli.gpu", "Watch"),
     "history": Command("hpcrun.features.history.command", "Watch"),
     "share": Command("hpcrun.features.share.command", "Watch"),
     "open": Command("hpcrun.features.trackers.open_command", "Watch", "open_"),
@@ -61,7 +59,6 @@ COMMANDS: dict[str, Command] = {
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
     "nodes": Command("hpcrun.features.preflight.nodes_command", "Cluster"),
     "profile": Command("hpcrun.cli.profile", "Cluster", "app", help="Show, write and check cluster profiles."),
-    "trust": Command("hpcrun.cli.trust", "Cluster"),
 }
 """In the order of the help."""
 

@@ -6,12 +6,8 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "submit": (
         ("4 GPUs on 2 nodes for 2 hours", "hpcrun submit --gpus 4 --nodes 2 --time 2h train.py --lr 1e-3"),
-        ("Show the script that would be submitted", "hpcrun submit --dry-run --gpus 1 train.py"),
+        ("Write the script that would be submitted to a file", "hpcrun submit --dry-run --gpus 1 train.py >train.sh"),
         ("An array of three jobs, each with its own --lr", "hpcrun submit --gpus 1 --sweep lr=0.1,0.01,0.001 train.py"),
-    ),
-    "render": (
-        ("Write train.sh, then submit it by hand: sbatch train.sh", "hpcrun render --gpus 4 --nodes 2 train.py"),
-        ("Replace a script written before", "hpcrun render --gpus 4 --out job.sh --force train.py"),
     ),
     "import": (
         ("Show what submit makes of train.sbatch", "hpcrun import train.sbatch"),
@@ -46,7 +42,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "status": (
         ("The newest runs, refreshed until Ctrl-C", "hpcrun status --watch"),
         ("All about one run", "hpcrun status -v 4711"),
-        ("Failed and pending runs, all of them", "hpcrun status --all --state failed,pending"),
+        ("The load of its GPUs, refreshed until Ctrl-C", "hpcrun status 4711 --gpus --watch"),
     ),
     "top": (
         ("All runs, live; ? shows the keys", "hpcrun top"),
@@ -98,10 +94,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Upload the offline wandb runs of the newest run", "hpcrun sync"),
         ("Of two runs", "hpcrun sync 4711 4712"),
     ),
-    "gpu": (
-        ("The newest run, once", "hpcrun gpu"),
-        ("Job 4711, refreshed until Ctrl-C", "hpcrun gpu 4711 --watch"),
-    ),
     "shell": (
         ("On the first node of the newest run", "hpcrun shell"),
         ("One command on a node of job 4711", "echo nvidia-smi | hpcrun shell 4711 --node a100-2"),
@@ -147,10 +139,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Failed runs that ended more than 2 days ago", "hpcrun clean --state failed --older-than 2d"),
         ("All but the newest 20", "hpcrun clean --keep 20"),
     ),
-    "trust": (
-        ("Review and trust the project of this folder", "hpcrun trust"),
-        ("List the trusted projects", "hpcrun trust --list"),
-        ("Stop trusting this project", "hpcrun trust --revoke"),
+    "profile trust": (
+        ("Review and trust the project of this folder", "hpcrun profile trust"),
+        ("List the trusted projects", "hpcrun profile trust --list"),
+        ("Stop trusting this project", "hpcrun profile trust --revoke"),
     ),
     "profile": (
         ("See the profiles, and the values of one", "hpcrun profile list\n  hpcrun profile show a100"),

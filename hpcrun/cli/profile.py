@@ -16,6 +16,7 @@ from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName, edit, new, set_, unset, use
+from hpcrun.cli.trust import trust
 from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
@@ -228,6 +229,7 @@ _OTHERS: dict[str, Callable[..., Outcome | Outcomes]] = {
     "detect": detect,
     "env": env,
     "schema": schema,
+    "trust": trust,
 }
 for _name, _command in _OTHERS.items():
     app.command(_name, cls=CliCommand, epilog=epilog(f"profile {_name}"))(_command)

@@ -38,6 +38,9 @@ def status(
     verbose: bool = flag(
         "--verbose", "-v", help="Show details: place in the queue, last line of the log, resources used, folder."
     ),
+    gpus: bool = flag(
+        "--gpus", help="Show the load of each GPU of one running job; what it recorded, if it has ended."
+    ),
     watch: bool = flag("--watch", "-w", help="Refresh until Ctrl-C."),
     interval: int = option(
         "--interval",
@@ -57,8 +60,15 @@ def status(
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
     context = make_context()
+
+    def show() -> Outcomes:
+        if gpus:
+            yield from _gpus(runs or ["last"], context, watch=watch, as_json=as_json)
+        else:
+            yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+
     if not watch:
-        yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+        yield from show()
         return
     from hpcrun.actions.status.wait import Changes
 
@@ -68,10 +78,26 @@ def status(
             yield Outcome(lambda: [cleared()])
             yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
-                yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+                yield from show()
             except SchedulerError as error:  # a controller that is away may come back
                 yield note([f"hpcrun: {error.message}"])
             changes.wait()
+
+
+def _gpus(words: list[str], context: Context, *, watch: bool, as_json: bool) -> Outcomes:
+    from hpcrun.actions.runs.allocation import one_element
+    from hpcrun.actions.runs.find import find_element
+    from hpcrun.actions.status.status import one_status
+    from hpcrun.cli.gpu import gpu_load
+
+    if len(words) > 1:
+        raise UsageError(f"--gpus shows one run; unexpected: {words[1]!r}")
+    named = find_element(words[0], context.store)
+    yield note([named.note])
+    ports = context.ports.for_polling() if watch else context.ports
+    item, remark = one_element(one_status(named.run.run_id, ports).runs[0], named.element)
+    yield note([remark])
+    yield from gpu_load(item, context, watched=watch, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

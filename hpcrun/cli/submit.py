@@ -1,8 +1,7 @@
-"""hpcrun submit and hpcrun render."""
+"""hpcrun submit."""
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
     check_follow,
@@ -56,48 +55,6 @@ def submit(
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
     done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
     yield from stay(done, context, follow=follow, wait=wait)
-
-
-@takes_job
-def render(
-    asked: dict[str, Any],
-    out: Path | None = SUBMISSION.option("--out", "-o", metavar="FILE", help="File to write. Default: NAME.sh."),
-    force: bool = SUBMISSION.flag("--force", help="Replace an existing file."),
-) -> Outcomes:
-    """Write the batch script of a job to a file, without submitting it.
-
-    sbatch FILE then submits the same job as hpcrun submit.
-    With the local profile, bash FILE runs it.
-    """
-    context = with_typed(make_context(), asked, option_names(submit))
-    prepared = prepare_job(asked, context)
-    from hpcrun.views.plan import plan_lines
-
-    if prepared.plan.snapshot:
-        raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
-    if prepared.plan.sweep:
-        from hpcrun.cli.submit_sweep import only_part
-
-        prepared = only_part(prepared, context)
-    target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
-    yield note(plan_lines(prepared.plan))
-    try:
-        # whatever the umask; a pipe that nobody reads is an error, and not waited for: fifo(7)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | (os.O_TRUNC if force else os.O_EXCL)
-        descriptor = os.open(target, flags, 0o644)
-        os.set_blocking(descriptor, True)
-        with open(descriptor, "w", encoding="ascii", newline="") as file:
-            file.write(prepared.script.text)
-    except FileExistsError:
-        raise UsageError(
-            f"{target} already exists", hint="replace it with --force, or choose another with --out"
-        ) from None
-    except OSError as error:
-        reason = "no program reads this pipe" if error.errno == errno.ENXIO else error.strerror
-        raise UsageError(f"cannot write {target}: {reason}") from None
-    by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
-    program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
-    yield note([f"written    {target}", f"submit     {program} {target.name}"])
 
 
 def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, TextPart, stderr
-from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError
+from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.job.state import COMPLETED
 
 if TYPE_CHECKING:
@@ -29,24 +29,6 @@ def parts_of(prepared: Prepared, context: Context) -> list[Prepared]:
     if scheduler.unavailable():
         return [prepared]
     return sweep_parts(prepared, scheduler, context.surroundings)
-
-
-def only_part(prepared: Prepared, context: Context) -> Prepared:
-    """Return a sweep as the one script that it is.
-
-    Raises:
-        PlanError: the cluster takes it in several arrays.
-    """
-    from hpcrun.job.parameters import index_ranges
-
-    parts = parts_of(prepared, context)
-    if len(parts) > 1:
-        pieces = ", ".join(index_ranges(part.request.elements) for part in parts)
-        raise PlanError(
-            f"the cluster's MaxArraySize requires {len(parts)} scripts for this sweep, but render writes one",
-            hint=f"render it in pieces: --elements {pieces}",
-        )
-    return parts[0]
 
 
 def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:

@@ -1,4 +1,4 @@
-"""hpcrun trust."""
+"""hpcrun profile trust."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def trust(
     from hpcrun.views import trust as view
 
     if list_ + revoke + never > 1:
-        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun trust --help")
+        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun profile trust --help")
     context = make_context(announce=None)
     if list_:
         rows = action.list_trust(context.trust)
         none = stdout(["nothing is trusted"])
         return Outcome(lambda: [table(view.trust_table(rows)) if rows else none], lambda: view.trust_json(rows))
     if as_json:
-        raise UsageError("--json goes with --list", hint="hpcrun trust --list --json")
+        raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
     path = action.folder_to_trust(folder, [] if folder else list(context.judged_layers.values())).absolute()
     if not (revoke or never):
         return _ask(path, context)
@@ -45,7 +45,7 @@ def trust(
         line = f"forgotten  {path}"
     else:
         action.never_use(path, context.trust)
-        line = f"never used  {path}; to undo: hpcrun trust --revoke"
+        line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
     return printed([line])
 
 
@@ -62,7 +62,7 @@ def _ask(path: Path, context: Context) -> Outcomes:
     if not can_ask():
         raise UsageError(
             "cannot ask without a terminal; nothing was trusted",
-            hint=f"run `hpcrun trust {path}` in a terminal; in a job, use --profile FILE",
+            hint=f"run `hpcrun profile trust {path}` in a terminal; in a job, use --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)

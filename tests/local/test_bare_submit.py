@@ -64,7 +64,10 @@ def test_the_cluster_is_detected_once_and_again_when_its_configuration_changes(b
 
 def test_commands_take_the_same_default(bare: Bare) -> None:
     person, env = bare.person, bare.env
-    assert "(profile detected)" in person("render", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
+    assert (
+        "(profile detected)"
+        in person("submit", "--dry-run", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
+    )
     assert "(profile detected)" in person("preflight", "--gpus", "h100:2", "--dry-run", env=env, check=True).stderr
     forecast = ("plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
     plan = person(*forecast, "h100:1,2,4", env=env, check=True).stdout

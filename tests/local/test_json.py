@@ -60,7 +60,7 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         (0, "explain", "last", "--json"),
         (0, "metrics", "--json"),
         (2, "metrics", "--json", "--csv"),
-        (4, "gpu", "--json"),
+        (4, "status", "--gpus", "--json"),
         (2, "where", "--json"),
         (3, "profile", "validate", "bad", "--json"),
         (0, "profile", "show", "local", "--json"),

@@ -63,7 +63,7 @@ def test_an_option_behind_the_script_that_only_hpcrun_has_is_refused(hpcrun: Hpc
         as_meant = f"hpcrun {command} -P local --gpus 1 --dry-run train.py --lr 1"
         given = " ".join((command, "-P", "local", *options))
         assert f"hint: {as_meant}; for the script: hpcrun {given} -- train.py --gpus 1" in done.stderr
-    for words in (("render", "train.py"), ("submit", "bash", "-c", "true"), ("submit", "-m", "train")):
+    for words in (("submit", "bash", "-c", "true"), ("submit", "-m", "train")):
         done = hpcrun(words[0], "-P", "local", *words[1:], "--nodes=2")
         assert done.returncode == 2
         assert "--nodes after " in done.stderr
@@ -112,8 +112,6 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     document = json.loads(hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout)
     assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
     assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
-    rendered = hpcrun("render", "-P", "local", "--gpus", "0", "train.py", "--nodes", "2", check=True)
-    assert "--nodes after train.py" in rendered.stderr
 
 
 def test_a_sweep_s_command_is_that_of_its_first_element(hpcrun: Hpcrun) -> None:

@@ -25,8 +25,6 @@ NAMED: dict[str, tuple[Sequence[str], int]] = {
     "profiles compared": (("profile", "diff", "local", "./ODD"), 3),
 }
 WRITTEN: dict[str, tuple[Sequence[str], int]] = {
-    "rendered": (("render", "-P", "local", "-o", "ODD", "true"), 2),
-    "rendered over": (("render", "-P", "local", "--force", "-o", "ODD", "true"), 2),
     "report": (("report", "--from-csv", "table.csv", "-o", "ODD"), 4),
 }
 # file in ~/.config/hpcrun, command, exit status

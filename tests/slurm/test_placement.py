@@ -91,7 +91,7 @@ def test_a_job_whose_folder_is_gone_says_so_and_a_script_by_hand_uses_the_caller
     gone = make_folder(as_researcher, "gone", "wrong")
     here = make_folder(as_researcher, "here", "right")
     as_researcher("submit", *SMALL, "--sbatch", "hold", "go.py", cwd=gone, check=True)
-    as_researcher("render", *SMALL, "-o", "../job.sh", "go.py", cwd=gone, check=True)
+    as_researcher.write_script("job.sh", *SMALL, "go.py", cwd=gone)
     as_researcher.run("rm", "-r", str(gone))
     (waiting,) = runs(as_researcher)
     cluster.slurm("scontrol", "release", waiting["job_id"])
