@@ -1,4 +1,4 @@
-"""How long ``hpcrun report STUDY`` takes for a study of 10,000 ended runs, in a runs folder with 10,000 others.
+"""How long ``hpcrun scale report STUDY`` takes for a study of 10,000 ended runs, in a runs folder with 10,000 others.
 
 `python benchmarks/study.py`; it needs no Slurm. It exits with 1 where a demand is not met.
 """
@@ -46,7 +46,7 @@ def main() -> int:
             print(error, file=sys.stderr)
             return 2
     met = look.median < WITHIN_S
-    print(f"hpcrun report, {len(study.points):,} runs of a study among {OTHERS:,} others")
+    print(f"hpcrun scale report, {len(study.points):,} runs of a study among {OTHERS:,} others")
     print(f"  the first time, every run is read: {first_s:5.1f} s")
     print(f"  the next times, median of {ROUNDS}:       {statistics.median(look.seconds):5.1f} s")
     print(f"  demanded: less than {WITHIN_S:g} s, {'met' if met else 'NOT MET'}")

@@ -47,7 +47,7 @@ COMMANDS = (
     ("share", PLAIN, "--out", "-"), ("share", SWEEP, "--out", "-"), ("share", f"{SWEEP}/1", "--out", "-"),
     ("clean",), ("clean", "--older-than", "1d", "--json"),
     ("resubmit", PLAIN, "--dry-run"), ("resubmit", SWEEP, "--failed", "--dry-run"), ("cancel", PLAIN),
-    ("cancel", f"{SWEEP}/1"), ("cancel", CHAINED), ("scale", "--list"), ("scale", "--show", STUDY),
+    ("cancel", f"{SWEEP}/1"), ("cancel", CHAINED), ("scale", "run", "--list"), ("scale", "run", "--show", STUDY),
     ("open", PLAIN), ("open", f"{SWEEP}/1", "--json"), ("sync", PLAIN), ("notify", PLAIN), ("gpu", PLAIN),
     ("history",), ("history", "--by", "project", "--csv"), ("sweep", SWEEP),
 )  # fmt: skip
@@ -193,7 +193,7 @@ def fuzz(count: int, folder: Path, *, seed: int | None = None) -> Tally:
     make_runs(base)
     with _surroundings(folder):
         # the first imports modules, which is not timed
-        try_folder(([], [("status", "-v"), ("scale", "--show", STUDY), ("explain", PLAIN)]), base, Tally())
+        try_folder(([], [("status", "-v"), ("scale", "run", "--show", STUDY), ("explain", PLAIN)]), base, Tally())
 
         @settings(max_examples=count, database=None, deadline=None, derandomize=False, phases=[Phase.generate],
                   verbosity=Verbosity.quiet, suppress_health_check=list(HealthCheck))  # fmt: skip

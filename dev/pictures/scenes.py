@@ -285,10 +285,14 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("gpu", "hpcrun status --gpus train"),
     picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
     picture("where", "hpcrun where --gpus 8 --time 4h"),
-    picture("plan", "hpcrun plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"),
+    picture(
+        "plan", "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+    ),
     bring_table,
     picture(
-        "report", "hpcrun report --from-csv guide.csv 2>&1 | head -24", drawn="report-guide/speedup_efficiency.png"
+        "report",
+        "hpcrun scale report --from-csv guide.csv 2>&1 | head -24",
+        drawn="report-guide/speedup_efficiency.png",
     ),
     picture("doctor", "hpcrun doctor -P a100"),
     picture("profile-list", "hpcrun profile list"),
@@ -304,7 +308,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("sweep-table", "hpcrun sweep lr", "hpcrun sweep lr --best loss"),
     picture("sweep-plot", "hpcrun sweep lr --plot"),
     picture("sweep-png", "hpcrun sweep lr --png sweep.png", drawn="sweep.png"),
-    picture("scale", "hpcrun scale --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
+    picture("scale", "hpcrun scale run --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
     picture(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, cast
@@ -18,15 +18,13 @@ class Command:
     """Where a command is.
 
     Attributes:
-        function: its function, or the typer app of a group of commands; empty for the command's own name.
-        help: of a group; the docstring of a command's function is its help.
+        function: its function; empty for the last word of its name.
     """
 
     module: str
     panel: str
     function: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    help: str = ""
 
 
 COMMANDS: dict[str, Command] = {
@@ -52,15 +50,38 @@ COMMANDS: dict[str, Command] = {
     "shell": Command("hpcrun.cli.shell", "Control"),
     "notify": Command("hpcrun.features.notify.command", "Control"),
     "clean": Command("hpcrun.cli.clean", "Control"),
-    "plan": Command("hpcrun.features.scaling.plan_command", "Scale", "forecast"),
-    "scale": Command("hpcrun.features.scaling.scale_command", "Scale", settings=_SCRIPT_LAST),
-    "report": Command("hpcrun.features.scaling.report_command", "Scale"),
+    "scale plan": Command("hpcrun.features.scaling.plan_command", "Scale", "forecast"),
+    "scale run": Command("hpcrun.features.scaling.scale_command", "Scale", "scale", settings=_SCRIPT_LAST),
+    "scale report": Command("hpcrun.features.scaling.report_command", "Scale"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
     "nodes": Command("hpcrun.features.preflight.nodes_command", "Cluster"),
-    "profile": Command("hpcrun.cli.profile", "Cluster", "app", help="Show, write and check cluster profiles."),
+    "profile list": Command("hpcrun.cli.profile", "Cluster", "list_"),
+    "profile show": Command("hpcrun.cli.profile", "Cluster"),
+    "profile path": Command("hpcrun.cli.profile", "Cluster"),
+    "profile new": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile set": Command("hpcrun.cli.profile_edit", "Cluster", "set_"),
+    "profile unset": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile edit": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile use": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile validate": Command("hpcrun.cli.profile", "Cluster"),
+    "profile diff": Command("hpcrun.cli.profile", "Cluster"),
+    "profile detect": Command("hpcrun.cli.profile", "Cluster"),
+    "profile env": Command("hpcrun.cli.profile", "Cluster"),
+    "profile schema": Command("hpcrun.cli.profile", "Cluster"),
+    "profile trust": Command("hpcrun.cli.trust", "Cluster"),
 }
-"""In the order of the help."""
+"""In the order of the help; a name of two words is a command of a group."""
+GROUPS = {
+    "scale": "Forecast, measure and report how a training scales.",
+    "profile": "Show, write and check cluster profiles.",
+}
+"""The help of each group of commands."""
+
+
+def first_words(names: Iterable[str]) -> list[str]:
+    """Return what is typed first for these commands: their names, or those of their groups."""
+    return list(dict.fromkeys(name.split()[0] for name in names))
 
 
 def commands_of_others() -> dict[str, Command]:
@@ -73,11 +94,9 @@ def commands_of_others() -> dict[str, Command]:
 
 def help_of(name: str, command: Command) -> str:
     """Return the help of a command out of its module's bytecode: importing all commands takes longer than the help."""
-    if command.help:
-        return command.help
     spec = find_spec(command.module)
     code = cast(Any, spec).loader.get_code(command.module) if spec else None
-    names = (command.function or name, name)
-    functions = (const for const in code.co_consts if getattr(const, "co_name", None) in names) if code else ()
+    own = command.function or name
+    functions = (const for const in code.co_consts if getattr(const, "co_name", None) == own) if code else ()
     function = next(iter(functions), None)
     return str(function.co_consts[0] or "") if function else ""

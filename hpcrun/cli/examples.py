@@ -14,30 +14,35 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Show it for a script with an argument", "hpcrun import train.sbatch config.yaml"),
     ),
     "scale": (
+        ("Measure an epoch on 1, 2 and 4 GPUs", "hpcrun scale run --gpus 1,2,4 train.py --bs {batch_size}"),
+        ("Report how many GPUs are worth it", "hpcrun scale report last"),
+    ),
+    "scale run": (
         (
             "Run on 1, 2 and 4 GPUs, global batch 256",
-            "hpcrun scale --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}",
+            "hpcrun scale run --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}",
         ),
         (
             "Batch 64 for each GPU (weak scaling)",
-            "hpcrun scale --gpus 1,2,4 --weak --batch-size 64 train.py --bs {batch_size}",
+            "hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py --bs {batch_size}",
         ),
-        ("Show how far the newest study is", "hpcrun scale --show last"),
+        ("Show how far the newest study is", "hpcrun scale run --show last"),
     ),
     "where": (
         ("Compare all profiles for a job of 8 GPUs", "hpcrun where --gpus 8 --time 4h"),
         ("Compare two of them", "hpcrun where --gpus 8 --time 4h -P a100 -P h100"),
     ),
-    "plan": (
+    "scale plan": (
         (
             "One epoch took 36 minutes on 1 GPU: forecast 2, 4 and 8",
-            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m --gpus 2,4,8",
+            "hpcrun scale plan --samples 1.2M --batch-size 256 --epoch-time 36m --gpus 2,4,8",
         ),
         (
             "A second measurement, 0.27 s a step on 2 GPUs, narrows the range",
-            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n    --also 2:256=0.27s/step --gpus 2,4,8",
+            "hpcrun scale plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n"
+            "    --also 2:256=0.27s/step --gpus 2,4,8",
         ),
-        ("From the newest scaling study", "hpcrun plan --from last"),
+        ("From the newest scaling study", "hpcrun scale plan --from last"),
     ),
     "status": (
         ("The newest runs, refreshed until Ctrl-C", "hpcrun status --watch"),
@@ -67,9 +72,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("By accuracy, largest first, as CSV", "hpcrun sweep 4711 --sort accuracy:max --csv"),
         ("The command of the element with the smallest loss", "hpcrun sweep 4711 --best loss"),
     ),
-    "report": (
-        ("Report the newest study into report-NAME", "hpcrun report last"),
-        ("Report measurements from a table", "hpcrun report --from-csv times.csv --out report"),
+    "scale report": (
+        ("Report the newest study into report-NAME", "hpcrun scale report last"),
+        ("Report measurements from a table", "hpcrun scale report --from-csv times.csv --out report"),
     ),
     "history": (
         ("GPU-hours, success and waits, week by week", "hpcrun history"),

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.examples import epilog
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.profile_edit import NameOrDefault, OwnName, edit, new, set_, unset, use
-from hpcrun.cli.trust import trust
-from hpcrun.cli.typer_command import CliCommand, CliGroup
+from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
 
@@ -25,10 +20,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
     from hpcrun.profiles.load import LoadedProfile
 
-app = typer.Typer(cls=CliGroup, no_args_is_help=True)
 
-
-@app.command("list", cls=CliCommand, epilog=epilog("profile list"))
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default profile."""
     from hpcrun.actions.profiles.profiles import list_profiles
@@ -51,8 +43,7 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show", cls=CliCommand, epilog=epilog("profile show"))
-def show_(
+def show(
     name: NameOrDefault = None,
     origin: bool = flag("--origin", help="Show the file and line of each value."),
     _json: JsonOption = False,
@@ -89,7 +80,6 @@ def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[Text
     yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
-@app.command("path", cls=CliCommand, epilog=epilog("profile path"))
 def path() -> Outcome:
     """List the folders of profiles and templates, in order of precedence."""
     surroundings = make_context().surroundings
@@ -216,20 +206,3 @@ def schema() -> Outcome:
     from hpcrun.profiles.schema import profile_schema
 
     return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])
-
-
-_OTHERS: dict[str, Callable[..., Outcome | Outcomes]] = {
-    "new": new,
-    "set": set_,
-    "unset": unset,
-    "edit": edit,
-    "use": use,
-    "validate": validate,
-    "diff": diff,
-    "detect": detect,
-    "env": env,
-    "schema": schema,
-    "trust": trust,
-}
-for _name, _command in _OTHERS.items():
-    app.command(_name, cls=CliCommand, epilog=epilog(f"profile {_name}"))(_command)

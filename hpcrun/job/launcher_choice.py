@@ -69,7 +69,7 @@ def _taken_over(
     """Return the request for what torchrun or srun was to start; None if that would not be the same."""
     from hpcrun.job.typed_launcher import taken_over
 
-    if typed[:1] == ("scale",):  # a study has its own sizes
+    if typed[:2] == ("scale", "run"):  # a study has its own sizes
         return None
     started = taken_over(call, request, has_gpus=_has_gpus(profile))
     if (

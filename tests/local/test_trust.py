@@ -183,7 +183,7 @@ def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -
     loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
     loose("profile", "trust", "--never", str(clone))
     loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
-    loose("report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
+    loose("scale", "report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
     made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
     made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts
     made += hpcrun.runs.glob("2*")

@@ -126,9 +126,24 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
     project_runs("submit", *SMALL, "-J", "sweep", "--sweep", "n=1,2", "go.py")
     elsewhere_runs("resubmit", "sweep", "--force", "-J", "sweep-again")
     path = f"{no_sbatch}:{as_researcher.environ['PATH']}"
-    study = ("scale", "-P", "cpu", "--cpus", "1", "--time", "5m", "--ranks", "1", "-J", "study", "--launcher", "srun")
+    study = (
+        "scale",
+        "run",
+        "-P",
+        "cpu",
+        "--cpus",
+        "1",
+        "--time",
+        "5m",
+        "--ranks",
+        "1",
+        "-J",
+        "study",
+        "--launcher",
+        "srun",
+    )
     assert as_researcher(*study, "go.py", cwd=project, env={"PATH": path}).returncode == 5
-    elsewhere_runs("scale", "--resume", "study")
+    elsewhere_runs("scale", "run", "--resume", "study")
     as_researcher.run(f"{as_researcher.venv}/bin/python", "-c", EXECUTOR, cwd=project)
     project_runs("preflight", *SMALL, "--setup", "printf 'in %s\\n' \"$PWD\"", "-J", "nodes")
 

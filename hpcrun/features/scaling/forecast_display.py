@@ -181,7 +181,7 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
     width = min(width, _PROSE)
     measure = measure_command(result)
-    lines = [f"measure  {measure}", "         and forecast again: hpcrun plan --from STUDY"] if measure else []
+    lines = [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"] if measure else []
     lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
     for remedy in result.remedies:
         lines += [

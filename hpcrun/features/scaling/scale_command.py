@@ -1,4 +1,4 @@
-"""hpcrun scale."""
+"""hpcrun scale run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def scale(
 ) -> Outcomes:
     """Measure how a training scales: run it on several numbers of GPUs.
 
-    hpcrun report shows the result.
+    hpcrun scale report shows the result.
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     context = make_context()
@@ -88,14 +88,16 @@ def scale(
         return
     if resume is not None or shown is not None:
         if script is not None or gpus or ranks or (resume and shown):
-            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale --list")
+            raise UsageError(
+                "--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale run --list"
+            )
         if resume is not None:
             yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         else:
             yield from show_study(shown or "", context, wait=wait)
         return
     if script is None:
-        raise UsageError("SCRIPT is missing", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
+        raise UsageError("SCRIPT is missing", hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list")
     from hpcrun.features.scaling.sizes import Workload, read_design
 
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
