@@ -48,7 +48,8 @@ COMMANDS = (
     ("clean",), ("clean", "--older-than", "1d", "--json"),
     ("resubmit", PLAIN, "--dry-run"), ("resubmit", SWEEP, "--failed", "--dry-run"), ("cancel", PLAIN),
     ("cancel", f"{SWEEP}/1"), ("cancel", CHAINED), ("scale", "run", "--list"), ("scale", "run", "--show", STUDY),
-    ("open", PLAIN), ("open", f"{SWEEP}/1", "--json"), ("sync", PLAIN), ("notify", PLAIN), ("gpu", PLAIN),
+    ("open", PLAIN), ("open", f"{SWEEP}/1", "--json"), ("open", "--upload", PLAIN),
+    ("notify", PLAIN), ("status", "--gpus", PLAIN),
     ("history",), ("history", "--by", "project", "--csv"), ("sweep", SWEEP),
 )  # fmt: skip
 

@@ -238,8 +238,8 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     bring_history,
     picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),
     track,
-    picture("open", "hpcrun open large", "hpcrun sync large", "hpcrun open large --url", host="login1"),
-    picture("tensorboard", look_on("hpcrun tensorboard small large", "CTRL", 1), host="login1"),
+    picture("open", "hpcrun open large", "hpcrun open --upload large", "hpcrun open large --url", host="login1"),
+    picture("tensorboard", look_on("hpcrun open --tensorboard small large", "CTRL", 1), host="login1"),
     forget_first_hour,
     bring_example,
     picture(

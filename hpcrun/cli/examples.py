@@ -24,7 +24,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             "Batch 64 for each GPU (weak scaling)",
-            "hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py --bs {batch_size}",
+            "hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py {batch_size}",
         ),
         ("Show how far the newest study is", "hpcrun scale run --show last"),
     ),
@@ -35,11 +35,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "scale plan": (
         (
             "One epoch took 36 minutes on 1 GPU: forecast 2, 4 and 8",
-            "hpcrun scale plan --samples 1.2M --batch-size 256 --epoch-time 36m --gpus 2,4,8",
+            "hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8",
         ),
         (
             "A second measurement, 0.27 s a step on 2 GPUs, narrows the range",
-            "hpcrun scale plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n"
+            "hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m \\\n"
             "    --also 2:256=0.27s/step --gpus 2,4,8",
         ),
         ("From the newest scaling study", "hpcrun scale plan --from last"),
@@ -88,16 +88,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "open": (
         ("The page of the newest run in wandb or MLflow", "hpcrun open"),
-        ("Only its address, such as for a script", "hpcrun open 4711 --url"),
-    ),
-    "tensorboard": (
-        ("Two runs beside each other", "hpcrun tensorboard 4711 4712"),
-        ("All elements of the sweep lr", "hpcrun tensorboard lr"),
-        ("The program writes its event files to /scratch/tb", "hpcrun tensorboard 4711 --logdir /scratch/tb"),
-    ),
-    "sync": (
-        ("Upload the offline wandb runs of the newest run", "hpcrun sync"),
-        ("Of two runs", "hpcrun sync 4711 4712"),
+        ("TensorBoard over two runs", "hpcrun open --tensorboard 4711 4712"),
+        ("Upload the offline wandb runs of the newest run", "hpcrun open --upload"),
     ),
     "shell": (
         ("On the first node of the newest run", "hpcrun shell"),

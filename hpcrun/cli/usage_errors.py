@@ -15,22 +15,40 @@ from hpcrun.job.other_options import instead_of
 from hpcrun.job.value_errors import error_words
 
 _SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
-# Names of commands in other programs: Slurm's, torchx's, sky's, docker's.
+# Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's own had before.
 _COMMANDS = {
-    **dict.fromkeys(("run", "sbatch", "launch", "start", "exec-job"), "submit"),
-    **dict.fromkeys(("squeue", "sacct", "queue", "list", "ls", "ps", "show", "info", "jobs"), "status"),
-    **dict.fromkeys(("scancel", "kill", "stop", "abort"), "cancel"),
-    **dict.fromkeys(("log", "tail", "output", "attach"), "logs"),
-    **dict.fromkeys(("why", "debug", "diagnose"), "explain"),
-    **dict.fromkeys(("rm", "remove", "delete", "prune", "purge"), "clean"),
-    **dict.fromkeys(("retry", "rerun", "restart", "requeue", "resume"), "resubmit"),
-    **dict.fromkeys(("ssh", "exec", "bash", "srun", "connect"), "shell"),
-    **dict.fromkeys(("nvidia-smi", "gpus", "smi"), "gpu"),
-    **dict.fromkeys(("profiles", "config", "cluster"), "profile"),
-    **dict.fromkeys(("forecast", "estimate", "cost"), "plan"),
-    **dict.fromkeys(("script", "dryrun", "dry-run"), "render"),
-    **dict.fromkeys(("sinfo", "check"), "doctor"),
-    **dict.fromkeys(("sweeps", "best"), "sweep"),
+    name: command
+    for command, names in {
+        "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
+        "submit --dry-run": "render script dryrun dry-run template",
+        "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat bjobs sstat st",
+        "status --gpus": "gpu nvidia-smi gpus smi stats nvtop",
+        "cancel": "scancel kill stop abort qdel bkill down terminate",
+        "logs": "log tail output attach cat stdout stderr",
+        "explain": "why debug diagnose events",
+        "clean": "rm remove delete prune purge cleanup",
+        "resubmit": "retry rerun restart requeue resume",
+        "hold": "pause suspend",
+        "release": "unpause unhold continue",
+        "shell": "ssh exec bash srun connect login sh",
+        "metrics": "metric plot loss",
+        "sweep": "sweeps best",
+        "profile": "profiles config cluster clusters",
+        "profile trust": "trust allow",
+        "where": "sprio queue-time eta",
+        "scale plan": "plan forecast estimate cost",
+        "scale run": "benchmark scaling study",
+        "scale report": "report",
+        "doctor": "sinfo check verify health",
+        "preflight": "nccl-test nccl-tests nodecheck",
+        "history": "sreport usage efficiency seff sshare",
+        "open": "wandb mlflow aim",
+        "open --tensorboard": "tensorboard tb",
+        "open --upload": "sync upload",
+        "init": "setup configure install",
+        "top": "htop watch dashboard ui",
+    }.items()
+    for name in names.split()
 }
 
 
