@@ -4,10 +4,15 @@ import inspect
 from collections.abc import Callable, Collection
 
 from hpcrun.cli import complete
-from hpcrun.cli.options import Command, Panel, argument, declared_in, with_parameters
+from hpcrun.cli.options import Command, HelpPanel, argument, declared_in, with_parameters
 
-RESOURCES, PLACEMENT, LAUNCH = Panel("Resources"), Panel("Placement"), Panel("Launch")
-SWEEPS, REQUEUE, SNAPSHOT, SUBMISSION = Panel("Sweeps"), Panel("Requeue"), Panel("Snapshot"), Panel("Submission")
+RESOURCES, PLACEMENT, LAUNCH = HelpPanel("Resources"), HelpPanel("Placement"), HelpPanel("Launch")
+SWEEPS, REQUEUE, SNAPSHOT, SUBMISSION = (
+    HelpPanel("Sweeps"),
+    HelpPanel("Requeue"),
+    HelpPanel("Snapshot"),
+    HelpPanel("Submission"),
+)
 
 
 class JobOptions:

@@ -13,7 +13,7 @@ from typer.models import ParameterInfo
 Command = Callable[..., Any]
 
 
-class Panel:
+class HelpPanel:
     """A panel of ``--help``, and how an option in it is declared."""
 
     def __init__(self, title: str | None) -> None:
@@ -47,7 +47,7 @@ class Panel:
         return self.option(*names, help=help, default=False)
 
 
-option, flag = Panel(None).option, Panel(None).flag
+option, flag = HelpPanel(None).option, HelpPanel(None).flag
 """Options outside of all panels."""
 
 

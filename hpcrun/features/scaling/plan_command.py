@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import Panel, flag, takes_options
+from hpcrun.cli.options import HelpPanel, flag, takes_options
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
@@ -18,7 +18,7 @@ from hpcrun.features.scaling.study_names import study_or_run_name
 if TYPE_CHECKING:
     from hpcrun.features.scaling.plan import ForecastResult
 
-_MEASUREMENT, _FORECAST, _TRAINING = Panel("Measurement"), Panel("Forecast"), Panel("Training")
+_MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
 
 
 class ForecastOptions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import SUBMISSION, takes_job_options
-from hpcrun.cli.options import Panel, argument
+from hpcrun.cli.options import HelpPanel, argument
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hpcrun.features.scaling.sizes import Design
     from hpcrun.features.scaling.studies import Study
 
-_STUDY = Panel("Study")
+_STUDY = HelpPanel("Study")
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 
