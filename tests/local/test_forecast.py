@@ -60,7 +60,9 @@ def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> 
 
 
 def test_slower_than_one_gpu(hpcrun: Hpcrun) -> None:
-    asked = "plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
+    asked = (
+        "scale plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
+    )
     measured = hpcrun(*asked.split(), "--also", "2:32=32s", "--mode", "fixed", check=True).stdout
     assert measured.startswith("If the global batch stays 32: ask for 1 GPU; 2 would be slower, 0.61×")
 
@@ -79,7 +81,7 @@ def test_the_command_names_a_profile_s_file(hpcrun: Hpcrun) -> None:
 
 
 def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
-    line = "plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+    line = "scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
     shown = hpcrun(*line.split(), check=True).stdout
     assert "4 GPUs (per-GPU batch 256)" in shown
     assert "the last step of an epoch has only 896 samples" in shown

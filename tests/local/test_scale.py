@@ -186,7 +186,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
 def test_studies_are_completed_as_a_person_types(hpcrun: Hpcrun) -> None:
     folder = hpcrun.runs / "studies" / "20260101-000000-trial-aaaa"
     folder.mkdir(parents=True)
-    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale run --resume tri", "COMP_CWORD": "3"}
+    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale run --resume tri", "COMP_CWORD": "4"}
     start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
     done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", start, env=env, check=False)
     assert done.stdout.split() == ["trial"]
