@@ -65,7 +65,7 @@ def main() -> int:
             make(suite)
         return 0
     failed, seen = False, read()
-    whole = not any(word in ("-m", "-k") or "::" in word for word in arguments)
+    whole = not any(argument in ("-m", "-k") or "::" in argument for argument in arguments)
     for suite in suites:
         failed |= not note(seen, suite, *run(suite, arguments), whole=whole)
         write(seen)
@@ -95,7 +95,7 @@ def make(suite: str) -> None:
 
 def run(suite: str, arguments: list[str]) -> tuple[str, str]:
     """Run the tests of one suite; returns its versions, and pytest's report."""
-    some = any(word.startswith("tests/") for word in arguments)
+    some = any(argument.startswith("tests/") for argument in arguments)
     wanted = shlex.join(arguments if some else ["tests/slurm", *arguments])
     test = ["make", "test", f"ARGS={wanted} --junitxml={REPORT}"]
     prefix: list[str] = []
@@ -121,12 +121,12 @@ def note(seen: Seen, suite: str, versions: str, report: str, *, whole: bool) -> 
     _, slurm, python, torch = versions.split()
     key = slurm.rpartition(".")[0]
     before = seen.get(key, {}).get("modules", {})
-    found = results(report)
+    outcomes = results(report)
     before = {module: kept for module, tests in before.items() if (kept := _still_there(module, tests))}
     about = {"slurm": slurm, "python": python, "torch": torch, "debian": SUITES.get(suite, "this machine")}
-    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in found.items()}
+    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in outcomes.items()}
     seen[key] = {**about, "modules": {**before, **modules}}
-    return not any("failed" in tests.values() for tests in found.values())
+    return not any("failed" in tests.values() for tests in outcomes.values())
 
 
 def _still_there(module: str, tests: dict[str, str]) -> dict[str, str]:
@@ -138,14 +138,14 @@ def _still_there(module: str, tests: dict[str, str]) -> dict[str, str]:
 
 def results(report: str) -> Modules:
     """Return how each test of each module ended, from pytest's report."""
-    found: Modules = {}
+    missing: Modules = {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         kinds = {child.tag for child in case}
         ended = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        tests = found.setdefault(case.get("classname", "").split(".")[2], {})
+        tests = missing.setdefault(case.get("classname", "").split(".")[2], {})
         if tests.get(case.get("name", "")) != "failed":  # an error after the test is a case of its own
             tests[case.get("name", "")] = ended
-    return found
+    return missing
 
 
 # --- telling ----------------------------------------------------------------------------------------------------

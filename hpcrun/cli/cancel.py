@@ -41,9 +41,9 @@ def cancel(
     if not runs and not wanted:
         raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
-    found = [find_element(word, context.store) for word in runs or []]
-    yield note(item.note for item in found)
-    named, elements = _statuses(context, found)
+    named_runs = [find_element(name, context.store) for name in runs or []]
+    yield note(item.note for item in named_runs)
+    named, elements = _statuses(context, named_runs)
     items = named
     if wanted:
         items = [item for item in named if item.status.state in wanted]
@@ -90,7 +90,7 @@ def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterat
 
 
 def _statuses(
-    context: Context, found: Sequence[FoundElement]
+    context: Context, named: Sequence[FoundElement]
 ) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
     """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named.
 
@@ -99,13 +99,13 @@ def _statuses(
     """
     from hpcrun.actions.status.status import active_ids, get_status
 
-    ids = list(dict.fromkeys(item.run.run_id for item in found)) or active_ids(context.store)
+    ids = list(dict.fromkeys(item.run.run_id for item in named)) or active_ids(context.store)
     result = get_status(ids, context.ports)
     if result.away:
         raise result.away
-    whole = {item.run.run_id for item in found if item.element is None}
+    whole = {item.run.run_id for item in named if item.element is None}
     chosen: dict[str, set[int]] = {}
-    for item in found:
+    for item in named:
         if item.element is not None and item.run.run_id not in whole:
             chosen.setdefault(item.run.run_id, set()).add(item.element)
     parts = [(item, sorted(chosen[item.run.run_id])) for item in result.runs if item.run.run_id in chosen]

@@ -61,9 +61,9 @@ def clean(
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
-    found = [find_run(word, context.store) for word in runs or []]
-    yield note(item.note for item in found)
-    result, now_s = _statuses(context, found), context.now_s()
+    named = [find_run(name, context.store) for name in runs or []]
+    yield note(item.note for item in named)
+    result, now_s = _statuses(context, named), context.now_s()
     yield note(_remarks(result))
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
     younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
@@ -108,10 +108,10 @@ def _age_s(text: str | None) -> int | None:
     return 0 if _ANY_AGE.fullmatch(text.strip()) else read_duration("--older-than", text)
 
 
-def _statuses(context: Context, found: Sequence[FoundRun]) -> StatusResult:
+def _statuses(context: Context, named: Sequence[FoundRun]) -> StatusResult:
     from hpcrun.actions.status.status import get_status
 
-    ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()
+    ids = list(dict.fromkeys(item.run.run_id for item in named)) or context.store.run_ids()
     return get_status(ids, context.ports)
 
 

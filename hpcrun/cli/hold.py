@@ -28,9 +28,9 @@ def _change(words: list[str], *, release: bool) -> Outcomes:
     from hpcrun.actions.runs.hold import hold_runs
 
     context = make_context()
-    found = [find_element(word, context.store) for word in words]
-    yield note(item.note for item in found)
-    result = hold_runs(found, context.ports, release=release)
+    named = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named)
+    result = hold_runs(named, context.ports, release=release)
     yield Outcome(lambda: _text(result, release=release))
     if not result.changed:
         verb = "released" if release else "held"

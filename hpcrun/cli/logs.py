@@ -110,30 +110,30 @@ def logs(
         yield from _show(place, choice, shown, follow=follow)
 
 
-def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
+def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.runs.elements import elements_of
     from hpcrun.runs.store import DamagedRunError
 
     try:
-        found = find_element(word, context.store)
+        named = find_element(name, context.store)
     except DamagedRunError as error:
         if error.run_id is None:
             raise
         yield note([f"hpcrun: {error.message}", "its logs are readable:"])
         return _LogSource(context.store.folder(error.run_id))
-    yield note([found.note])
-    run = found.run
-    if word == LAST:
+    yield note([named.note])
+    run = named.run
+    if name == LAST:
         yield Outcome(notes=[for_person(newest_line(run))])
     waiter = context.waiter(run.run_id)
     place = _LogSource(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)
     if elements is None:
         return place
-    element = found.element
+    element = named.element
     if element is None:
-        element, remark = _choose_element(waiter.look(), word)
+        element, remark = _choose_element(waiter.look(), name)
         yield note([remark])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
@@ -158,15 +158,15 @@ def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) ->
     return choice, None
 
 
-def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
+def _choose_element(item: RunStatus, name: str) -> tuple[int, str]:
     """Return the element to show where none was named, and what to say about that."""
     from hpcrun.actions.status.elements import interesting_element
     from hpcrun.views.text import count, one_line
 
     index = interesting_element(item.elements)
     state = next(element.status.state for element in item.elements if element.index == index)
-    whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
-    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {word}/N")
+    whole = f"{name} is a sweep of {count(len(item.elements), 'element')}"
+    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {name}/N")
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:

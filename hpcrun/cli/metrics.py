@@ -69,19 +69,19 @@ def metrics(
     from hpcrun.views.text import count
 
     context = make_context()
-    found = find_element(run, context.store, elements_with_calls)
-    wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
-    patterns, remark = context.metric_patterns(found.run.profile)
-    yield note([found.note, remark])
-    folder = context.store.folder(found.run.run_id)
-    elements = elements_with_calls(found.run, folder)
-    if elements and found.element is None:
+    named = find_element(run, context.store, elements_with_calls)
+    wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None
+    patterns, remark = context.metric_patterns(named.run.profile)
+    yield note([named.note, remark])
+    folder = context.store.folder(named.run.run_id)
+    elements = elements_with_calls(named.run, folder)
+    if elements and named.element is None:
         if plot or png is not None:
             what, several = ("--plot", "--plot") if plot else ("--png", "--png FILE")
-            one = f"{index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}"
-            together = f"hpcrun sweep {found.run.job_id} {several} draws all; " if found.run.plan.get("sweep") else ""
+            one = f"{index_ranges(elements.parameters)}: {named.run.job_id}/{min(elements.parameters)}"
+            together = f"hpcrun sweep {named.run.job_id} {several} draws all; " if named.run.plan.get("sweep") else ""
             raise UsageError(
-                f"{what} draws one element, but {found.run.name} has {len(elements.parameters)}",
+                f"{what} draws one element, but {named.run.name} has {len(elements.parameters)}",
                 hint=f"{together}choose one of {one}",
             )
         each = read_elements(
@@ -89,19 +89,19 @@ def metrics(
         )
         whole = {index: last_rows(result, lines) for index, result in each.items()}
         yield Outcome(
-            lambda: _elements_text(each, whole, found.run, elements.parameters, lines, as_csv=as_csv),
-            lambda: elements_json(whole, found.run.run_id, elements.parameters),
+            lambda: _elements_text(each, whole, named.run, elements.parameters, lines, as_csv=as_csv),
+            lambda: elements_json(whole, named.run.run_id, elements.parameters),
         )
         return
-    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
+    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
         yield note([f"hpcrun: left out {count(result.unreadable, 'line')} that cannot be read as metrics"])
     if png is not None and result.rows:
-        save_png(result, png, found.run.run_id)
+        save_png(result, png, named.run.run_id)
     yield Outcome(
         lambda: _text(result, lines, as_csv=as_csv, plot=plot, png=png),
-        lambda: {**metrics_json(result, found.run.run_id), "element": found.element},
+        lambda: {**metrics_json(result, named.run.run_id), "element": named.element},
     )
 
 

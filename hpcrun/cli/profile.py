@@ -106,11 +106,11 @@ def env(
         variables = all_variables()
         return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
     context = make_context()
-    found = find_variables(name, context.surroundings)
-    if isinstance(found, ProfileVariables):
-        lines = view.profile_variables_lines(found, context.profile_paths, width())
-        return printed(lines, lambda: view.profile_variables_json(found))
-    return printed(view.variable_lines(found, width()), lambda: view.variables_json([found]))
+    explained = find_variables(name, context.surroundings)
+    if isinstance(explained, ProfileVariables):
+        lines = view.profile_variables_lines(explained, context.profile_paths, width())
+        return printed(lines, lambda: view.profile_variables_json(explained))
+    return printed(view.variable_lines(explained, width()), lambda: view.variables_json([explained]))
 
 
 def detect(
@@ -135,21 +135,21 @@ def detect(
     context = make_context()
     site = SlurmSite(context.env)
     if write is None:
-        found = detect_profile(site, context.surroundings)
+        detected = detect_profile(site, context.surroundings)
     else:
         folder = platformdirs.user_config_path("hpcrun") / "profiles"
-        found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
-    if found.path is None:
-        lines = [found.text.rstrip("\n")]
+        detected = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    if detected.path is None:
+        lines = [detected.text.rstrip("\n")]
     else:
         lines = [
-            f"written  {found.path}",
+            f"written  {detected.path}",
             f"look     hpcrun profile show {write}",
             f"use      hpcrun submit -P {write}",
         ]
     return Outcome(
-        lambda: [stderr(f"hpcrun: {warning}" for warning in found.warnings), stdout(lines)],
-        lambda: detected_json(found),
+        lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
+        lambda: detected_json(detected),
     )
 
 

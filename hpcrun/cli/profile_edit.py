@@ -207,8 +207,8 @@ def _report(result: Changed, context: Context) -> Outcomes:
     from hpcrun.actions.jobs.trust import keep_trust
 
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    word = "written" if result.made else "changed" if result.changed else "unchanged"
-    yield printed([f"{word}  {result.path}"])
+    label = "written" if result.made else "changed" if result.changed else "unchanged"
+    yield printed([f"{label}  {result.path}"])
     yield note(
         f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
         for key, types in result.replaced.items()

@@ -142,10 +142,10 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
     from hpcrun.explain.first_line import with_first_lines
     from hpcrun.views.status import only_elements
 
-    found = [find_element(word, context.store) for word in words]
-    yield note(item.note for item in found)
-    ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
-    named = [(item.run.run_id, item.element) for item in found]
+    named_runs = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named_runs)
+    ids = [item.run.run_id for item in named_runs] or chosen_ids(context.store, everything=everything or bool(wanted))
+    named = [(item.run.run_id, item.element) for item in named_runs]
     now_s = context.now_s()
     ports = context.ports.for_polling() if layout.watch else context.ports
 
@@ -278,11 +278,11 @@ def check_states(given: list[str]) -> set[str]:
     """
     from hpcrun.job.state import STATES
 
-    wanted = {word.strip().upper() for item in given for word in item.split(",") if word.strip()}
-    for word in sorted(wanted - STATES):
-        close = nearest(word, sorted(STATES))
+    wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
+    for state in sorted(wanted - STATES):
+        close = nearest(state, sorted(STATES))
         raise UsageError(
-            f"--state {word}: no such state",
+            f"--state {state}: no such state",
             hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
         )
     return wanted

@@ -62,10 +62,10 @@ def with_after(lineage: Lineage, after: list[str] | None, context: Context) -> G
     from hpcrun.actions.jobs.after_and_chain import resolve_after
     from hpcrun.job.after import parse_after
 
-    asked = [parse_after(text) for text in after]
-    found, notes = resolve_after(asked, context.ports)
+    conditions = [parse_after(text) for text in after]
+    resolved, notes = resolve_after(conditions, context.ports)
     yield note(notes)
-    return replace(lineage, after=found)
+    return replace(lineage, after=resolved)
 
 
 def dry_run_outcome(
@@ -152,16 +152,16 @@ def submit_job(
     from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
     from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
 
-    own = yield from with_after(lineage or Lineage(), after, context)
+    lineage = yield from with_after(lineage or Lineage(), after, context)
     yield printed(plan_lines(prepared.plan, more))
     if chain is None:
-        series, lines, document = JobSeries("array", parts, lambda _: own), submitted_lines, submissions_json
+        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
     else:
         from hpcrun.actions.jobs.after_and_chain import chain_links
         from hpcrun.job.after import parse_chain
         from hpcrun.views.lineage import chain_json, link_line, look_line
 
-        links = chain_links(prepared, parse_chain(chain), own, context.surroundings)
+        links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
         series, lines, document = links, link_line, chain_json
     if prepared.plan.scheduler == "slurm":
         import_submitit()
