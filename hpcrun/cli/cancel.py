@@ -6,13 +6,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.status.status import active_ids, get_status
+from hpcrun.actions.status.waits import left_waiting
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
-from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
+from hpcrun.job.state import parse_states
+from hpcrun.views.text import count
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.cancel import Cancelled
@@ -32,12 +37,7 @@ def cancel(
     yes: bool = flag("--yes", "-y", help="Cancel without a question."),
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
-    from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.waits import left_waiting
-    from hpcrun.views.text import count
-
-    wanted = check_states(states or [])
+    wanted = parse_states(states or [])
     if not runs and not wanted:
         raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
@@ -72,8 +72,6 @@ def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int])
 
 
 def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
-    from hpcrun.views.text import count
-
     cancelled = result.cancelled
     yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in cancelled)
     if waiting:
@@ -97,8 +95,6 @@ def _statuses(
     Raises:
         SchedulerError: it does not answer.
     """
-    from hpcrun.actions.status.status import active_ids, get_status
-
     ids = list(dict.fromkeys(item.run.run_id for item in named)) or active_ids(context.store)
     result = get_status(ids, context.ports)
     if result.away:

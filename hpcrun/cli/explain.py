@@ -6,6 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.allocation import check_running
+from hpcrun.actions.runs.find import LAST, find_element, newest_line
+from hpcrun.actions.status.run_status import element_of
+from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
@@ -13,6 +17,7 @@ from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.state import RUNNING
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.run_status import RunStatus
@@ -105,13 +110,8 @@ def _refuse_file(words: list[str]) -> None:
 
 
 def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.actions.runs.allocation import check_running
-    from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.actions.status.run_status import element_of
-    from hpcrun.actions.status.status import get_status
     from hpcrun.explain.ended import explain as explain_run
     from hpcrun.explain.running import most_silent
-    from hpcrun.job.state import RUNNING
 
     named = find_element(name, context.store)
     yield note([named.note])

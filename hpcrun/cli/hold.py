@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.hold import hold_runs
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
@@ -24,9 +26,6 @@ def release(runs: Annotated[list[str], RUNS]) -> Outcomes:
 
 
 def _change(words: list[str], *, release: bool) -> Outcomes:
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.runs.hold import hold_runs
-
     context = make_context()
     named = [find_element(name, context.store) for name in words]
     yield note(item.note for item in named)

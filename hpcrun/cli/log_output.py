@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from hpcrun.actions.runs.logs import finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
 from hpcrun.job.patterns import Pattern
@@ -55,8 +56,6 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     Raises:
         NotFoundError: one cannot be read.
     """
-    from hpcrun.actions.runs.logs import finished_logs
-
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
     prefixes = choice.several or lines.merge
@@ -129,8 +128,6 @@ def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines
 
 def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
     """Print a run's logs until it is over; while it waits, the waiter tells why."""
-    from hpcrun.actions.runs.logs import follow_logs
-
     lines = lines or Lines()
     stream = follow_logs(folder, choice, lines=lines.last, is_over=waiter.over())
     if not print_stream(stream, prefixes=choice.several, lines=lines):

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.logs import parse_ranks
+from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
@@ -14,6 +17,19 @@ from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
+from hpcrun.job.parameters import index_ranges
+from hpcrun.runs.elements import elements_with_calls
+from hpcrun.views.metrics import (
+    elements_csv,
+    elements_json,
+    elements_table,
+    metrics_csv,
+    metrics_json,
+    metrics_table,
+    plot_lines,
+    save_png,
+)
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.metrics import Metrics
@@ -26,8 +42,6 @@ SHOWN = 20
 def how_to_record() -> str:
     """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
     import platformdirs
-
-    from hpcrun.views.text import one_line
 
     config = platformdirs.user_config_path("hpcrun") / "config.yaml"
     return (
@@ -60,13 +74,6 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     import_pydantic()
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.runs.logs import parse_ranks
-    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
-    from hpcrun.job.parameters import index_ranges
-    from hpcrun.runs.elements import elements_with_calls
-    from hpcrun.views.metrics import elements_json, metrics_json, save_png
-    from hpcrun.views.text import count
 
     context = make_context()
     named = find_element(run, context.store, elements_with_calls)
@@ -115,9 +122,6 @@ def _elements_text(
     as_csv: bool,
 ) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
-    from hpcrun.actions.runs.metrics import last_rows
-    from hpcrun.views.metrics import elements_csv, elements_table
-
     if as_csv:
         yield verbatim(elements_csv(whole))
     elif not any(result.rows for result in each.values()):
@@ -132,9 +136,6 @@ def _elements_text(
 
 
 def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
-    from hpcrun.actions.runs.metrics import last_rows
-    from hpcrun.views.metrics import metrics_csv, metrics_table, plot_lines
-
     if as_csv:
         yield verbatim(metrics_csv(metrics))
     elif not metrics.rows:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.status.status import one_status
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import option
@@ -19,10 +22,6 @@ def shell(
     It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
     Without a terminal it reads commands from stdin.
     """
-    from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.status import one_status
-
     context = make_context()
     named = find_element(run, context.store)
     yield note([named.note])
