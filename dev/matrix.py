@@ -40,7 +40,7 @@ VERSIONS = (
 PAGE_TEXT = """# Versions of Slurm and Python
 
 The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
-tests of each module, from the last run of each test; – means not run. `make matrix` runs them and writes this page.
+tests, from the last run of each test. `make matrix` runs them and writes this page.
 `make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
 
 For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
@@ -151,23 +151,6 @@ def results(report: str) -> Modules:
 # --- telling ----------------------------------------------------------------------------------------------------
 
 
-def table(seen: Seen) -> str:
-    """Return a table of modules × versions: passed / failed / skipped."""
-    versions = sorted(seen)
-    modules = sorted({name for version in versions for name in seen[version]["modules"]})
-    lines = ["| module | " + " | ".join(versions) + " |", "|---|" + "---:|" * len(versions)]
-    for module in modules:
-        cells = [_cell(seen[version]["modules"].get(module, {}).values()) for version in versions]
-        lines.append(f"| {module} | " + " | ".join(cells) + " |")
-    cells = [_cell(_all(seen[version]["modules"])) for version in versions]
-    return "\n".join([*lines, "| **all** | " + " | ".join(cells) + " |"]) + "\n"
-
-
-def _cell(ended: Iterable[str]) -> str:
-    counts = Counter(ended)
-    return " / ".join(str(counts[kind]) for kind in KINDS) if counts else "–"
-
-
 def _all(modules: Modules) -> list[str]:
     return [ended for tests in modules.values() for ended in tests.values()]
 
@@ -194,7 +177,7 @@ def page(seen: Seen) -> str:
         if "failed" in tests.values()
     ]
     return PAGE_TEXT + (
-        f"{summary(seen)}\n{table(seen)}\n"
+        f"{summary(seen)}\n"
         + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
     )
 
