@@ -21,7 +21,7 @@ from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
-    from hpcrun.profiles.mistakes import Mistake
+    from hpcrun.profiles.yaml_file import Mistake
 
 OwnName = Annotated[
     str,
@@ -100,8 +100,8 @@ def new(
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
-    from hpcrun.profiles.editor_text import USUAL
     from hpcrun.profiles.load import load_profile, profile_names
+    from hpcrun.profiles.yaml_edit import USUAL
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
