@@ -29,8 +29,8 @@ from hpcrun.explain.silence import with_silence
 from hpcrun.explain.wording import Evidence, advice, answer, evidence_of, next_command
 from hpcrun.job import state
 from hpcrun.job.after import Condition
-from hpcrun.job.reasons import explain_reason
 from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.state import explain_reason
 from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import IDLE, RESTART_BEGINS, Attempt, ExitRecord, attempts, last_attempt, rank_exits, ranks
 from hpcrun.runs.elements import all_elements

@@ -9,8 +9,7 @@ import hpcrun.explain.diagnosis
 from hpcrun.errors import nearest
 from hpcrun.explain.diagnosis.rules import KEYS, Rule, RuleMistake, merge_rules, parse_rules, xid_rules
 from hpcrun.profiles.folder import Folder, Source, folders_of
-from hpcrun.profiles.mistakes import Mistake, MistakesError
-from hpcrun.profiles.yaml_file import parse_yaml
+from hpcrun.profiles.yaml_file import Mistake, MistakesError, parse_yaml
 
 FILE_NAME = "rules.yaml"
 SHIPPED = Path(hpcrun.explain.diagnosis.__file__).with_name(FILE_NAME)

@@ -14,8 +14,7 @@ from hpcrun.explain.ended import Explanation
 from hpcrun.explain.step_times import stragglers_of
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
-from hpcrun.job.metrics import STEP
-from hpcrun.job.patterns import compile_pattern
+from hpcrun.job.patterns import STEP, compile_pattern
 from hpcrun.job.phrases import other_ranks, rank_text
 from hpcrun.job.units import format_span
 from hpcrun.reading import parse_object

@@ -13,7 +13,7 @@ from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
 from hpcrun.features.doctor.check import PROFILE, Check, Level, not_checked
 from hpcrun.features.doctor.target import Target
-from hpcrun.job.container import is_image_file
+from hpcrun.job.launch_plan import is_image_file
 from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hpcrun.job.batch.convert import BatchScript, changed_lines
+from hpcrun.job.batch_script import BatchScript, changed_lines
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.views.text import count, one_line

@@ -21,12 +21,11 @@ from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionU
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.job.after import Dependency
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape
+from hpcrun.job.shape import decide_shape, for_gpu_type
 from hpcrun.profiles.load import LoadedProfile
 
 

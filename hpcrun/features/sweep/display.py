@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import PlanError
 from hpcrun.features.sweep.sweep import SweepRow, SweepTable, states_hint
-from hpcrun.job.metrics import finite_number
+from hpcrun.job.patterns import finite_number
 from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
 from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
 from hpcrun.views.text import csv_text, one_line, text_table

@@ -12,7 +12,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis
 from hpcrun.explain.rule_files import load_rules
 from hpcrun.explain.wording import advice
-from hpcrun.profiles.mistakes import MistakesError
+from hpcrun.profiles.yaml_file import MistakesError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write
 

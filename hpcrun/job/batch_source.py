@@ -14,7 +14,7 @@ from itertools import product
 from tree_sitter import Language, Node, Parser
 
 from hpcrun.errors import UsageError
-from hpcrun.job.batch.launch_line import UNKNOWN, Word
+from hpcrun.job.launch_line import UNKNOWN, Word
 
 MOST_BYTES = 200_000
 _DEEPEST = 400

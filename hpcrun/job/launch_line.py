@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
+from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, read_commands, unwrap
 from hpcrun.job.launch_options import Program, takes_value
 from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
-from hpcrun.job.shell_text import read_commands
-from hpcrun.job.wrappers import SHELLS, WRAPPERS, interpreted, is_python, unwrap
 
 Starter = Literal["torchrun", "srun", "command", "python"]
 UNKNOWN = "\0"

@@ -1,4 +1,4 @@
-"""Checks merged values against the profile model and for secrets, and reports each mistake with its file and line."""
+"""The profile model as files show it: mistakes in merged values with their lines, and the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from hpcrun.errors import UsageError, nearest
+from hpcrun.job.phrases import error_words
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
-from hpcrun.job.value_errors import error_words
-from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted, values_in
+from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
+
 
 _MOST_SHOWN = 60
 # The search for the nearest key takes time, and no user reads a thousand mistakes.
@@ -33,8 +34,8 @@ def check_values(
     """
     from pydantic import ValidationError
 
-    from hpcrun.job.gpu_types import check_gpu_type
     from hpcrun.job.profile import Profile
+    from hpcrun.job.shape import check_gpu_type
 
     mistakes: list[Mistake] = _secret_mistakes(data, origins)
     if "name" in data:
@@ -180,3 +181,70 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
     if found is None:
         return None
     return f"holds {found}; list a variable under 'secrets', export it where you submit, and use $NAME here"
+
+
+_SCALAR = ["string", "number", "boolean"]
+
+
+def profile_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a profile file.
+
+    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove, ``list+`` to extend, and
+    unquoted numbers as text.
+    """
+    from hpcrun.job.profile import Profile
+
+    model = Profile.model_json_schema()
+    sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
+    schema = _section(model)
+    schema["properties"].pop("name", None)
+    for section in (schema, sections["GpuTypeSection"]):  # "card: gpu/a100" takes the card of a part
+        section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
+    names = {"type": "array", "items": {"type": "string"}}
+    extends = {"description": "The profiles and parts this one lies over.", "anyOf": [{"type": "string"}, names]}
+    schema["properties"] = {"extends": extends, **schema["properties"]}
+    schema.pop("required", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "hpcrun cluster profile",
+        "$defs": sections,
+    }
+
+
+def _section(section: dict[str, Any]) -> dict[str, Any]:
+    if "properties" not in section:
+        return section
+    properties: dict[str, Any] = {}
+    for name, value in section["properties"].items():
+        properties[name] = _value(value)
+        if _has_list(value):
+            properties[name + EXTEND] = {**_as_written(value), "description": f"Added to the {name} that are there."}
+    return {**section, "properties": properties, "additionalProperties": False}
+
+
+def _has_list(value: dict[str, Any]) -> bool:
+    return value.get("type") == "array" or any(_has_list(option) for option in value.get("anyOf", []))
+
+
+def _value(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a property that may also be null."""
+    kept: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
+    options = value.get("anyOf") or [{key: item for key, item in value.items() if key not in kept}]
+    written = [_as_written(option) for option in options if option.get("type") != "null"]
+    return {**kept, "anyOf": [*written, {"type": "null"}]}
+
+
+def _as_written(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max: 1-00:00:00`` is a time."""
+    if "enum" in value or "const" in value or "$ref" in value:
+        return value
+    if value.get("type") in ("string", "integer", "number"):
+        return {key: item for key, item in value.items() if key != "type"} | {"type": ["string", "number"]}
+    if value.get("type") == "array" and "items" in value:
+        return {**value, "items": _as_written(value["items"])}
+    if value.get("type") == "object" and "additionalProperties" in value:
+        inner = value["additionalProperties"]
+        written = _as_written(inner) if isinstance(inner, dict) and inner.get("type") else {"type": _SCALAR}
+        return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
+    return value

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.batch.convert import BatchScript
-from hpcrun.job.batch.directives import gpus_in, read_sizes
-from hpcrun.job.directive_resources import read_allocation
+from hpcrun.job.batch_options import gpus_in, read_sizes
+from hpcrun.job.batch_script import BatchScript
 from hpcrun.job.directives import Directives
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, apply_request, planned_env, requeue_directives
@@ -16,7 +15,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import job_name_from
 from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.requeue import check_warning, decide_requeue
-from hpcrun.job.resources import decide_cancel_idle
+from hpcrun.job.resources import decide_cancel_idle, read_allocation
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
 

@@ -15,9 +15,9 @@ from pathlib import PurePath
 from tree_sitter import Node
 
 from hpcrun.errors import UsageError
-from hpcrun.job.batch.directives import BatchOptions, Sizes, read_batch_options, read_sizes
-from hpcrun.job.batch.launch_line import LaunchLine, UnclearError, Word, read_launch
-from hpcrun.job.batch.source import Source, misread_line, node_text, nodes_of, parse_shell
+from hpcrun.job.batch_options import BatchOptions, Sizes, read_batch_options, read_sizes
+from hpcrun.job.batch_source import Source, misread_line, node_text, nodes_of, parse_shell
+from hpcrun.job.launch_line import LaunchLine, UnclearError, Word, read_launch
 from hpcrun.job.request import Launcher
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_kind
