@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.written import Written, write_run
+from tests.unit.explain.test_corpus import explained
+from tests.unit.explain.written import Written, write_run
 
 ATTEMPT = "elements/0/attempts/0"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPO
-from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.test_order import job, said_of, timed_out
-from tests.unit.diagnosis.written import TRACE
+from tests.unit.explain.test_corpus import explained
+from tests.unit.explain.test_order import job, said_of, timed_out
+from tests.unit.explain.written import TRACE
 
 NCCL_ERROR = (
     f"{TRACE}RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1191, unhandled system error, "

@@ -19,7 +19,7 @@ from hpcrun.explain.rule_files import load_rules
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.runs.store import RunStore
 from tests.harness import REPO
-from tests.unit.diagnosis.written import CASES, NCCL_GONE, OOM, Written, raised, write_run
+from tests.unit.explain.written import CASES, NCCL_GONE, OOM, Written, raised, write_run
 
 CORPUS = REPO / "tests/data/explain"
 RULES = load_rules([])

@@ -18,7 +18,7 @@ from hpcrun.explain.diagnosis.flight.meetings import judge
 from hpcrun.explain.diagnosis.flight.plain_pickle import PlainPickleError, load_plain
 from hpcrun.explain.diagnosis.flight.sentences import meeting_sentence, stand_lines
 from tests.harness import REPO
-from tests.unit.diagnosis.flights import Made, dump, pickled
+from tests.unit.explain.flights import Made, dump, pickled
 
 REAL = REPO / "tests/data/flight/missing/rank_0"
 DATA = REAL.read_bytes()

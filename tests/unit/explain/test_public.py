@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.explain.rule_files import load_rules
-from tests.unit.diagnosis.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
+from tests.unit.explain.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
 
 
 @pytest.fixture(scope="module")

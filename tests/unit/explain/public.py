@@ -1,7 +1,7 @@
 """Failures and healthy logs in the wording of public issue threads, and whether explain is right about each.
 
 Each file of tests/data/explain/public holds one; docs/explain.md says how they were gathered. ``python -m
-tests.unit.diagnosis.public SET`` prints the scores of a set, and with ``-v`` what was said of the cases it got wrong.
+tests.unit.explain.public SET`` prints the scores of a set, and with ``-v`` what was said of the cases it got wrong.
 """
 
 from __future__ import annotations

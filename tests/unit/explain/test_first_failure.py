@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPO
-from tests.unit.diagnosis.test_corpus import explained
+from tests.unit.explain.test_corpus import explained
 
 RUNS = REPO / "tests/data/explain/order"
 NAMES = sorted(path.parent.name for path in RUNS.glob("*/case.json"))

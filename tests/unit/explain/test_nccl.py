@@ -13,7 +13,7 @@ from hpcrun.explain.running import Running, explain_running, look
 from hpcrun.explain.stacks import Answers, stacks_remark
 from hpcrun.runs.record import LastStatus
 from tests.harness import REPO
-from tests.unit.actions.explain.test_running import NOW_S, attempt, node, wrote
+from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import run
 
 LAG = (REPO / "tests/data/ras/lag.txt").read_text()

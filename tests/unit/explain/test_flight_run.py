@@ -16,8 +16,8 @@ from hpcrun.explain.rule_files import load_rules
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.views.explain import explanation_json
 from tests.harness import REPO
-from tests.unit.diagnosis.flights import Made, dump, pickled
-from tests.unit.diagnosis.written import CASES, OOM, WATCHDOG, Written, raised, write_run
+from tests.unit.explain.flights import Made, dump, pickled
+from tests.unit.explain.written import CASES, OOM, WATCHDOG, Written, raised, write_run
 
 RULES = load_rules([])
 FLIGHT = Path("elements/0/attempts/0/flight")

@@ -12,7 +12,7 @@ from hpcrun.explain.diagnosis.flight.dump import DumpReader
 from hpcrun.explain.diagnosis.flight.meetings import Flight, Trouble, judge
 from hpcrun.explain.diagnosis.flight.sentences import flight_sentence, stand_lines
 from tests.harness import REPO
-from tests.unit.diagnosis.flights import Made, dump, pickled
+from tests.unit.explain.flights import Made, dump, pickled
 
 RECORDED = REPO / "tests/data/flight"
 WORLD = {"0": ("default_pg", range(4))}

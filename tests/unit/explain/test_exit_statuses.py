@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.written import NCCL_GONE, TRACE, Written, write_run
+from tests.unit.explain.test_corpus import explained
+from tests.unit.explain.written import NCCL_GONE, TRACE, Written, write_run
 
 TERMINATE = "terminate called without an active exception"
 SAID = "rank 5 on node02 failed first"

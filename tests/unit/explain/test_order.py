@@ -12,8 +12,8 @@ from hpcrun.explain.ended import Explanation
 from hpcrun.explain.outside import explain_logs
 from hpcrun.explain.rule_files import load_rules
 from tests.harness import REPO
-from tests.unit.diagnosis.test_corpus import explained
-from tests.unit.diagnosis.written import OOM, TERMINATE, TRACE, Written, write_run
+from tests.unit.explain.test_corpus import explained
+from tests.unit.explain.written import OOM, TERMINATE, TRACE, Written, write_run
 
 RULES = load_rules([])
 ATTEMPT = "elements/0/attempts/0"

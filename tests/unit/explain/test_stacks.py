@@ -20,7 +20,7 @@ from hpcrun.explain.running import explain_running, look
 from hpcrun.explain.stacks import Answers, read_answers, source_lines, stacks_remark
 from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.process import Completed
-from tests.unit.actions.explain.test_running import NOW_S, attempt, node, wrote
+from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import run
 
 SPY = '[{"thread_name": "MainThread", "frames": [{"name": "f", "filename": "t.py", "line": %s}]}]'
