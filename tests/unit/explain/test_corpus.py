@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
-from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.rules import Rule, load_rules
 from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import ending, with_first_lines
-from hpcrun.explain.rule_files import load_rules
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.runs.store import RunStore
 from tests.harness import REPO

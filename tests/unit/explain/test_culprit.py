@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.explain.diagnosis.culprit import (
+from hpcrun.explain.diagnosis.facts import RankEnd, Speech
+from hpcrun.explain.diagnosis.order import (
     CLEARED_AWAY_AFTER_S,
     SAME_MOMENT_S,
     Culprit,
-    RankEnd,
-    Speech,
     before_signal,
     failure_order,
     find_culprit,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcrun.explain.diagnosis.flight.dump import DumpReader
-from hpcrun.explain.diagnosis.flight.meetings import Flight, Trouble, judge
-from hpcrun.explain.diagnosis.flight.sentences import flight_sentence, stand_lines
+from hpcrun.explain.diagnosis.flight_dump import DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import Flight, Trouble, judge
+from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 from tests.harness import REPO
 from tests.unit.explain.flights import Made, dump, pickled
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from hpcrun.explain.diagnosis.flight.dump import Dump, DumpError, DumpReader
-from hpcrun.explain.diagnosis.flight.meetings import judge
-from hpcrun.explain.diagnosis.flight.sentences import flight_sentence, stand_lines
+from hpcrun.explain.diagnosis.flight_calls import Dump
+from hpcrun.explain.diagnosis.flight_dump import DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import judge
+from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 
 ENTRIES = 50_000
 NESTED = b"N" + b"X\x01\x00\x00\x00a\x86" * 45_000
@@ -159,9 +160,10 @@ def test_a_dump_that_names_the_same_objects_many_times_takes_no_long_time(case: 
 
 MORE_MEMORY = r"""
 import re, sys
-from hpcrun.explain.diagnosis.flight.dump import Dump, DumpError, DumpReader
-from hpcrun.explain.diagnosis.flight.meetings import judge
-from hpcrun.explain.diagnosis.flight.sentences import stand_lines
+from hpcrun.explain.diagnosis.flight_calls import Dump
+from hpcrun.explain.diagnosis.flight_dump import DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import judge
+from hpcrun.explain.diagnosis.waiting_cause import stand_lines
 def most_kb():
     return int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
 data = sys.stdin.buffer.read()

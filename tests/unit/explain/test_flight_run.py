@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation, explain
-from hpcrun.explain.rule_files import load_rules
 from hpcrun.runs.record import run_from_json, status_from_json
 from hpcrun.views.explain import explanation_json
 from tests.harness import REPO

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.explain.diagnosis.order import seconds_between, time_of
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.outside import explain_logs
-from hpcrun.explain.rule_files import load_rules
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
 from tests.unit.explain.written import OOM, TERMINATE, TRACE, Written, write_run

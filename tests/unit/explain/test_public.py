@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.rule_files import load_rules
+from hpcrun.explain.diagnosis.rules import load_rules
 from tests.unit.explain.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
 
 

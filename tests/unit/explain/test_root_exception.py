@@ -9,8 +9,8 @@ import json
 
 import pytest
 
+from hpcrun.explain.diagnosis.launcher import Speaker, speakers_of, without_lead
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
-from hpcrun.explain.diagnosis.speakers import Speaker, speakers_of, without_lead
 from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
 

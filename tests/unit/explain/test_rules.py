@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis
-from hpcrun.explain.rule_files import load_rules
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.wording import advice
 from hpcrun.profiles.mistakes import MistakesError
 from hpcrun.runs.record import LastStatus

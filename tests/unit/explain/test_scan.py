@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.explain.diagnosis.rules import Rule, RuleMistake, fill, merge_rules, parse_rules
+from hpcrun.explain.diagnosis.rules import Rule, RuleMistake, fill, load_rules, merge_rules, parse_rules
 from hpcrun.explain.diagnosis.scan import LogScan, Scanner
-from hpcrun.explain.rule_files import load_rules
 
 RULES = parse_rules(
     {

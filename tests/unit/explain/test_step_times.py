@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hpcrun.explain.diagnosis.stragglers import straggler_sentence
-from hpcrun.explain.step_times import stragglers_of
+from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.runs.attempt import last_attempt
 
 

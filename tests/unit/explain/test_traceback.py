@@ -73,7 +73,7 @@ def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
     root = first_root_cause([*torn_down, *later, *BLOCK])
     assert root is not None
     assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
-    assert "  ValueError: shapes differ" in root.words
+    assert "  ValueError: shapes differ" in root.message
 
 
 def test_sruns_first_task_is_one_that_failed_by_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.explain.rule_files import load_rules
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.preflight.checks import FAILED, check_node
 from hpcrun.preflight.xids import NOTE, RESET, WORTH_A_WORD, XIDS
 from tests.unit.preflight.test_judge import cluster

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcrun.explain.diagnosis.flight.dump import Calls, CollectiveCall, Dump, transfers_of
-from hpcrun.explain.diagnosis.flight.groups import ProcessGroup
-from hpcrun.explain.diagnosis.flight.kinds import Kind
+from hpcrun.explain.diagnosis.flight_calls import Calls, CollectiveCall, Dump, Kind, ProcessGroup, transfers_of
 
-_MOST_LOOKED_AT = 2_000_000
+_MOST_COMPARED = 2_000_000
 """Members of all groups that have dumps: 20,000 ranks in 100 groups each. Hostile dumps may have more."""
+Sides = tuple[list[int], tuple[int, ...]]
+"""The members of a group with a dump, and those without one."""
 
 
 class Trouble(Enum):
@@ -124,45 +124,38 @@ def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
     by_group: defaultdict[ProcessGroup, dict[int, Calls]] = defaultdict(dict)
     default: ProcessGroup | None = None
     for rank in sorted(dumps):
-        for group, calls in dumps[rank].groups.items():
+        for group, mine in dumps[rank].groups.items():
             if group.default:  # all ranks have it, whatever their dumps have of its members
                 group = default = default or group
-            by_group[group][rank] = calls
-    members = _Members(dumps, everyone)
-    meetings = [found for group, calls in by_group.items() if (found := _meeting(group, calls, dumps, members))]
-    meetings += _transfers(dumps)
-    ordered, in_circle = _causes_first(meetings)
-    return Flight(
-        tuple(ordered), in_circle, tuple(sorted(dumps)), tuple(rank for rank in everyone if rank not in dumps)
-    )
-
-
-class _Members:
-    """The members of groups with a dump and without one: kept once for all groups that have the same."""
-
-    def __init__(self, dumps: Mapping[int, Dump], everyone: Sequence[int]) -> None:
-        self._dumps, self._everyone = dumps, tuple(everyone)
-        self._known: dict[tuple[int, ...], tuple[list[int], tuple[int, ...]]] = {}
-        self._left = _MOST_LOOKED_AT
-
-    def of(self, group: ProcessGroup, calls: Mapping[int, Calls]) -> tuple[list[int], tuple[int, ...]]:
-        """Return a group's members with a dump and those without; none once too many were looked at."""
-        ranks = group.ranks or (self._everyone if group.default else ())
-        if not ranks:
-            return sorted(calls), ()
-        if ranks not in self._known:
-            present = [rank for rank in ranks if rank in self._dumps]
-            self._known[ranks] = present, tuple(rank for rank in ranks if rank not in self._dumps)
-        found = self._known[ranks]
-        self._left -= len(found[0])
-        return found if self._left >= 0 else ([], ())
+            by_group[group][rank] = mine
+    sides: dict[tuple[int, ...], Sides] = {}
+    left = _MOST_COMPARED
+    meetings = []
+    for group, calls in by_group.items():
+        ranks = group.ranks or (tuple(everyone) if group.default else tuple(calls))
+        if ranks not in sides:
+            unknown = tuple(rank for rank in ranks if rank not in dumps)
+            sides[ranks] = [rank for rank in ranks if rank in dumps], unknown
+        left -= len(sides[ranks][0])
+        if left >= 0 and (meeting := _meeting(group, calls, dumps, *sides[ranks])):
+            meetings.append(meeting)
+    ordered, in_circle = _causes_first([*meetings, *_transfers(dumps)])
+    unknown = tuple(rank for rank in everyone if rank not in dumps)
+    return Flight(tuple(ordered), in_circle, tuple(sorted(dumps)), unknown)
 
 
 def _meeting(
-    group: ProcessGroup, calls: Mapping[int, Calls], dumps: Mapping[int, Dump], members: _Members
+    group: ProcessGroup,
+    calls: Mapping[int, Calls],
+    dumps: Mapping[int, Dump],
+    present: Sequence[int],
+    unknown: tuple[int, ...],
 ) -> Meeting | None:
-    """Return the collective of a group that does not end; None if there is none."""
-    present, unknown = members.of(group, calls)
+    """Return the collective of a group that does not end; None if there is none.
+
+    Args:
+        present, unknown: the members with a dump, and those without one.
+    """
     reached = {rank: calls[rank].last for rank in present if rank in calls}
     reached |= _without_calls([rank for rank in present if rank not in calls], reached, calls, dumps)
     if not reached:
@@ -173,7 +166,9 @@ def _meeting(
     if least < most:
         number = least + 1
         came = [rank for rank, last in reached.items() if last >= number and rank in calls]
-        if not any(_waits(calls[rank], number) for rank in came):
+        # in this call, or after it in one that has not ended: a broadcast may end for its root first
+        made = (call for rank in came for at in (number, calls[rank].last) if (call := calls[rank].get(at)))
+        if all(call.done for call in made):
             return None
         absent = [rank for rank, last in reached.items() if last < number]
         return Meeting(
@@ -184,12 +179,6 @@ def _meeting(
     return _all_came(group, calls, dumps, unknown) if most and is_known else None
 
 
-def _waits(calls: Calls, number: int) -> bool:
-    """Whether a rank is in a call, or after it in one that has not ended: a broadcast may end for its root first."""
-    made = [call for call in (calls.call(number), calls.call(calls.last)) if call]
-    return not all(call.done for call in made)
-
-
 def _without_calls(
     ranks: Sequence[int], reached: Mapping[int, int], calls: Mapping[int, Calls], dumps: Mapping[int, Dump]
 ) -> dict[int, int]:
@@ -198,7 +187,7 @@ def _without_calls(
     The recorder keeps the last 2,000 calls of all groups. What others called since it began here, this rank did not.
     """
     newest = max(reached.values(), default=0)
-    called = [call.created_s for rank in reached if (call := calls[rank].call(newest))]
+    called = [call.created_s for rank in reached if (call := calls[rank].get(newest))]
     since_s = min(called, default=0.0)
     lost = {rank: newest - 1 for rank in ranks if 0 < dumps[rank].began_s < since_s}
     return {**lost, **{rank: 0 for rank in ranks if dumps[rank].whole}}
@@ -209,7 +198,7 @@ def _all_came(
 ) -> Meeting | None:
     """Return the last collective of a group to which all ranks with a dump came, if it is not known to have ended."""
     number = max(mine.last for mine in calls.values())
-    known = {rank: call for rank in calls if (call := calls[rank].call(number))}
+    known = {rank: call for rank in calls if (call := calls[rank].get(number))}
     if not known or all(call.done for call in known.values()):
         return None
     states = any(call.kind.states for call in known.values())
@@ -237,7 +226,7 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
     ranks = sorted(calls)
     if len(ranks) < 2:
         return None
-    first = max(calls[rank].numbers[0] for rank in ranks)
+    first = max(calls[rank].first for rank in ranks)
     last = min(calls[rank].last for rank in ranks)
     model = calls[ranks[0]]
     numbers = set()
@@ -248,7 +237,7 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
     if not numbers:
         return None
     number = min(numbers)
-    at = {rank: call for rank in ranks if (call := calls[rank].call(number))}
+    at = {rank: call for rank in ranks if (call := calls[rank].get(number))}
     if all(call.done for call in at.values()):
         return None
     names = Counter(call.kind.name for call in at.values())
@@ -262,17 +251,10 @@ def _different(group: ProcessGroup, calls: Mapping[int, Calls]) -> Meeting | Non
 
 def _first_difference(one: Calls, other: Calls, first: int, last: int) -> int | None:
     """Return the first number from ``first`` to ``last`` at which two ranks called what cannot go together."""
-    mine, yours = one.index(first), other.index(first)
-    if mine is None or yours is None:
-        return None
-    count = last - first + 1
-    kinds, others = one.kinds[mine : mine + count], other.kinds[yours : yours + count]
-    if kinds == others:
-        return None
-    pairs = zip(kinds, others, one.numbers[mine : mine + count], other.numbers[yours : yours + count], strict=False)
-    for kind, another, number, its_number in pairs:
-        if number != its_number:
+    for number in range(first, last + 1):
+        if number not in one or number not in other:
             return None  # the recorder kept others of one than of the other
+        kind, another = one[number].kind, other[number].kind
         if kind is not another and not kind.goes_with(another):
             return number
     return None
@@ -285,49 +267,39 @@ def _transfers(dumps: Mapping[int, Dump]) -> Iterator[Meeting]:
         for peer, transfer in transfers_of(dump):
             if (peer, "send" if transfer.what == "recv" else "recv", rank) in open_ones:
                 continue
-            call = CollectiveCall(0, Kind(transfer.what), transfer.place, 0.0, 0.0, done=False)
-            yield Meeting(
-                Trouble.MISSING if peer in dumps else Trouble.NO_DUMP,
-                transfer.group,
-                transfer.what,
-                None,
-                (Stand((rank,), call, transfer.group),),
-                _last_stands([peer], dumps) if peer in dumps else (),
-                () if peer in dumps else (peer,),
-                (peer,),
-            )
+            came = (Stand((rank,), CollectiveCall(0, Kind(transfer.what), transfer.place), transfer.group),)
+            finding = Trouble.MISSING if peer in dumps else Trouble.NO_DUMP
+            absent, unknown = (_last_stands([peer], dumps), ()) if peer in dumps else ((), (peer,))
+            yield Meeting(finding, transfer.group, transfer.what, None, came, absent, unknown, (peer,))
             break
 
 
 def _name(number: int, ranks: Sequence[int], calls: Mapping[int, Calls]) -> str:
     """Return the name of a collective; empty if no rank has kept it."""
-    found = (calls[rank].call(number) for rank in ranks)
-    return next((call.kind.name for call in found if call), "")
+    return next((call.kind.name for rank in ranks if (call := calls[rank].get(number))), "")
 
 
 def _stands(number: int, ranks: Sequence[int], group: ProcessGroup, calls: Mapping[int, Calls]) -> tuple[Stand, ...]:
     """Return where ranks made a call, those in the same line together; most ranks first."""
-    return _together((rank, group, calls[rank].call(number)) for rank in ranks)
+    return _together((rank, group, calls[rank].get(number)) for rank in ranks)
 
 
 def _last_stands(ranks: Sequence[int], dumps: Mapping[int, Dump]) -> tuple[Stand, ...]:
     """Return the last collective of all that ranks called."""
     lasts = ((rank, dumps[rank].last) for rank in ranks)
     return _together(
-        (rank, last[0], dumps[rank].groups[last[0]].call(last[1])) if last else (rank, None, None)
+        (rank, last[0], dumps[rank].groups[last[0]].get(last[1])) if last else (rank, None, None)
         for rank, last in lasts
     )
 
 
 def _together(stands: Iterable[tuple[int, ProcessGroup | None, CollectiveCall | None]]) -> tuple[Stand, ...]:
     """Return ranks at the same call and in the same line as one; the largest number of ranks first."""
-    found: dict[object, list[int]] = {}
-    lasts: dict[object, tuple[ProcessGroup | None, CollectiveCall | None]] = {}
+    together: dict[object, tuple[list[int], CollectiveCall | None, ProcessGroup | None]] = {}
     for rank, group, call in stands:
         key = (group, call and (call.number, call.kind, call.place))
-        found.setdefault(key, []).append(rank)
-        lasts[key] = group, call
-    made = (Stand(tuple(ranks), lasts[key][1], lasts[key][0]) for key, ranks in found.items())
+        together.setdefault(key, ([], call, group))[0].append(rank)
+    made = (Stand(tuple(ranks), call, group) for ranks, call, group in together.values())
     return tuple(sorted(made, key=lambda stand: (-len(stand.ranks), stand.ranks)))
 
 
