@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.actions.profiles.init import Setup
     from hpcrun.job.profile import Profile
-    from hpcrun.schedulers.detect import ClusterFacts
+    from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
@@ -117,7 +117,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, S
     from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.profiles.load import profile_names
-    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.schedulers.cluster_facts import SlurmSite
     from hpcrun.views.init import cluster_lines
 
     site, place = SlurmSite(context.env), own_place(context)
@@ -232,7 +232,7 @@ def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool
     from hpcrun.features.doctor.check_up import check_up
     from hpcrun.features.doctor.display import checkup_json, checkup_text
     from hpcrun.profiles.load import load_profile
-    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.schedulers.cluster_facts import SlurmSite
     from hpcrun.views.init import next_lines, setup_json
 
     context = make_context(announce=None)  # as it is now

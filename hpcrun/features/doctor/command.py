@@ -37,7 +37,7 @@ def doctor(
     import_pydantic()
     from hpcrun.features.doctor.check_up import check_up
     from hpcrun.features.doctor.display import checkup_json, checkup_text
-    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.schedulers.cluster_facts import SlurmSite
 
     found = check_up(profile, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
     return Outcome(

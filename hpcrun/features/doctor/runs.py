@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcrun.features.doctor.check import RUNS, Check, Level
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
-from hpcrun.schedulers.quota import Quota, Use
+from hpcrun.schedulers.host import Quota, Use
 
 # File systems that many machines mount at once.
 _SHARED = frozenset(

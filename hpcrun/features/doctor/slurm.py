@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hpcrun.features.doctor.check import SLURM, Check, Level
 from hpcrun.schedulers.client import COMMANDS, Ping, major_release
-from hpcrun.schedulers.detect import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
 
 # Without these no job can be submitted, seen or ended from here.
 _NEEDED = frozenset({"sbatch", "squeue", "scancel", "scontrol"})

@@ -73,7 +73,7 @@ def where(
     from hpcrun.features.where.display import where_json
     from hpcrun.features.where.where import where as find_where
     from hpcrun.job.request import read_request
-    from hpcrun.schedulers.estimate import SlurmForecast
+    from hpcrun.schedulers.client import SlurmForecast
 
     context = make_context()
     # nothing runs; a request has a script

@@ -9,7 +9,7 @@ import pytest
 from hpcrun.features.doctor.profile import judge_modules, judge_variables
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.modules import ModuleFacts
+from hpcrun.schedulers.host import ModuleFacts
 from tests.unit.given import write
 
 

@@ -13,8 +13,8 @@ from hpcrun.features.doctor.profile import judge_messages, judge_profile
 from hpcrun.features.doctor.target import Target, targets_of
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
-from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import facts
 from tests.unit.given import surroundings
 
