@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.directives import Directives
@@ -191,8 +192,7 @@ def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedResources:
+class RequestedResources(NamedTuple):
     """The resources requested from Slurm.
 
     Attributes:

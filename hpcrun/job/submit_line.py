@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpcrun.errors import UsageError
-from hpcrun.job.parameters import Parameters, cross, index_ranges
-from hpcrun.job.request import JobRequest, option_of
+from hpcrun.job.parameters import Parameters, cross
+from hpcrun.job.request import JobRequest, option_of, option_text
 from hpcrun.job.secrets import MASK
-from hpcrun.job.units import format_memory, format_time
 
 _PROGRAM = ("script", "args", "module")
 _SWEEP = ("sweep", "sweep_file", "max_parallel", "elements")
@@ -121,37 +120,15 @@ def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
     return [("--sweep", f"{name}={','.join(values)}") for name, values in columns.items()]
 
 
-def _gpus(value: Mapping[str, Any]) -> str:
-    return f"{value['type']}:{value['count']}" if value.get("type") else str(value["count"])
-
-
-_TEXTS: dict[str, Callable[[Any], str]] = {
-    "gpus": _gpus,
-    "gpus_per_node": _gpus,
-    "walltime_s": format_time,
-    "warn_s": lambda seconds: f"{seconds}s",
-    "cancel_idle_s": lambda seconds: f"{seconds}s" if seconds else "0",
-    "memory_mb": format_memory,
-    "snapshot_limit_mb": format_memory,
-    "elements": index_ranges,
-    "notify_on": ",".join,
-}
-"""How the value of a field is written on the command line, where it is not written as it is."""
-
-
 def _option(field: str, value: Any) -> Iterator[Words]:
     option = option_of(field)
     if field == "sweep":
         yield from sweep_options(value) or ()
-    elif field == "preflight":
-        yield (option,)
+    elif isinstance(value, bool) or field == "preflight":
+        yield (option,) if value else ()
     elif field == "env":
         yield from ((option, f"{name}={text}") for name, text in value)
-    elif field in _TEXTS:
-        yield (option, _TEXTS[field](value))
-    elif isinstance(value, bool):
-        yield (option,) if value else ()
-    elif isinstance(value, list | tuple):
-        yield from ((option, text) for text in value)
+    elif isinstance(text := option_text(field, value), list | tuple):
+        yield from ((option, item) for item in text)
     elif value is not None:
-        yield (option, str(value))
+        yield (option, text)
