@@ -143,8 +143,8 @@ def test_no_name_that_is_known_is_taken_for_another_misspelt() -> None:
     [
         (Values(), ""),
         (Values(one_of=("A", "B")), "A, B"),
-        (Values(least=0, most=7), "0 to 7"),
-        (Values(least=1), "1 or more"),
+        (Values(range=(0, 7)), "0 to 7"),
+        (Values(range=(1, None)), "1 or more"),
         (Values(pattern=".*"), ""),
     ],
 )
