@@ -1,4 +1,4 @@
-"""How good the forecasts of `hpcrun plan` are: published scaling tables, forecast from their first one to three points.
+"""How good the forecasts of `hpcrun scale plan` are: published scaling tables, forecast from one to three points.
 
 Prints a table for docs/scaling-plan.md: measured, forecast and range of each point that the model was not given.
 Nothing runs; the tables with their sources are in tests/data/scaling_tables.yaml.

@@ -89,7 +89,7 @@ def make_scripts(place: Place) -> list[Script]:
     scripts = []
     for label, more in (("hpcrun", []), ("hpcrun --requeue 3", ["--requeue", "3"])):
         path = place.folder / f"{label.replace(' ', '')}.sh"
-        place.run([HPCRUN, "render", *options, *more, "--out", str(path), str(rank)])
+        path.write_text(place.run([HPCRUN, "submit", "--dry-run", *options, *more, str(rank)]).stdout, "ascii")
         scripts.append(Script(label, path))
     path = place.folder / "hand.sh"
     path.write_text(BY_HAND.format(python=shlex.quote(sys.executable), rank=shlex.quote(str(rank))), "ascii")

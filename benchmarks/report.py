@@ -1,4 +1,4 @@
-"""What `hpcrun report` takes for a history of 10,000 runs: the whole command, figures and all files included.
+"""What `hpcrun scale report` takes for a history of 10,000 runs: the whole command, figures and all files included.
 
 The runs are made on the fly: data sets × 10 sizes × repeats, with times by Amdahl's law and some noise. One table has
 four data sets, the other ten, of which figures show six.

@@ -1,6 +1,6 @@
 """TensorBoard for the examples: with ``--tensorboard``, the first rank writes the numbers of each epoch for it.
 
-``hpcrun tensorboard RUN`` shows them. Without the option, nothing of TensorBoard is imported or needed.
+``hpcrun open --tensorboard RUN`` shows them. Without the option, nothing of TensorBoard is imported or needed.
 """
 
 from __future__ import annotations

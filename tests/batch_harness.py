@@ -1,8 +1,8 @@
 """A batch script and what hpcrun makes of it, side by side, on a machine of stubs: what do the programs of both get?
 
 srun, torchrun, python, module, conda and others are stubs that write down their words, folder and environment. The
-script runs as sbatch would run it, and as the job that ``hpcrun render`` writes. ``python -m tests.batch_harness
-FOLDER`` compares all scripts of a folder.
+script runs as sbatch would run it, and as the job that ``hpcrun submit --dry-run`` prints.
+``python -m tests.batch_harness FOLDER`` compares all scripts of a folder.
 """
 
 from __future__ import annotations
@@ -214,13 +214,13 @@ def run_both(
         if way == "by-hpcrun":
             shutil.move(copy, place)
             shutil.rmtree(place / "hpcrun-7")
-            words = ["render", "--profile", "a100", "--out", "of-hpcrun.sh", path.name, *arguments]
+            words = ["submit", "--dry-run", "--profile", "a100", path.name, *arguments]
             own = {**os.environ, "HPCRUN_SITE": str(folder / "site"), "HOME": str(folder), "PYTHONPATH": str(REPO)}
             own = {name: value for name, value in own.items() if not name.startswith(("SBATCH_", "SLURM_"))}
-            subprocess.run(
-                [sys.executable, "-m", "hpcrun", *words], cwd=place, env=own, check=True, capture_output=True
+            made = subprocess.run(
+                [sys.executable, "-m", "hpcrun", *words], cwd=place, env=own, check=True, capture_output=True, text=True
             )
-            (place / "of-hpcrun.sh").write_text(change((place / "of-hpcrun.sh").read_text()))
+            (place / "of-hpcrun.sh").write_text(change(made.stdout))
             (place / path.name).unlink()
             command = ["bash", "of-hpcrun.sh"]
             env |= dict(script.secrets)

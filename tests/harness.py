@@ -108,6 +108,12 @@ class Hpcrun:
         done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
         return self._checked(done, check)
 
+    def write_script(self, name: str, *words: str, cwd: Path | None = None) -> Completed:
+        """Write what ``submit`` would submit to a file below the folder, as ``--dry-run >name`` does."""
+        done = self("submit", "--dry-run", *words, cwd=cwd, check=True)
+        self.run("tee", name, stdin=done.stdout)
+        return done
+
     def run(
         self,
         *argv: str,
@@ -170,7 +176,7 @@ def end_servers() -> None:
 
 def trust(person: Hpcrun, project: Path, **more: Any) -> None:
     """Let a person trust what a project brings, as they do it: at a terminal."""
-    argv = [*person.become, *person.argv("trust", str(project))]
+    argv = [*person.become, *person.argv("profile", "trust", str(project))]
     terminal = pexpect.spawn(
         argv[0], argv[1:], env=cast("Any", person.environ), cwd=str(person.folder), encoding="utf-8", timeout=60, **more
     )

@@ -73,7 +73,7 @@ def full_screen(line: str, *keys: tuple[str, str], rows: int = 18, leave: str = 
     return step
 
 
-def asked(line: str, question: str, answer: str) -> Step:
+def answering(line: str, question: str, answer: str) -> Step:
     """Type a command, and an answer to what it asks."""
 
     def step(terminal: Terminal) -> None:
@@ -151,9 +151,9 @@ def receive(desk: Desk) -> None:
 
     class Inbox(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            note = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with inbox.open("a") as file:
-                file.write("" if said["title"].startswith("Test") else f"* {said['title']}\n{said['message']}\n")
+                file.write("" if note["title"].startswith("Test") else f"* {note['title']}\n{note['message']}\n")
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -238,8 +238,8 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     bring_history,
     picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),
     track,
-    picture("open", "hpcrun open large", "hpcrun sync large", "hpcrun open large --url", host="login1"),
-    picture("tensorboard", look_on("hpcrun tensorboard small large", "CTRL", 1), host="login1"),
+    picture("open", "hpcrun open large", "hpcrun open --upload large", "hpcrun open large --url", host="login1"),
+    picture("tensorboard", look_on("hpcrun open --tensorboard small large", "CTRL", 1), host="login1"),
     forget_first_hour,
     bring_example,
     picture(
@@ -263,7 +263,6 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("import", "hpcrun import old.sbatch"),
     picture("submit", "hpcrun submit -P a100 -N 2 -G 4 -t 10m -q short --requeue 2 train.py --steps 500"),
     picture("submit-dry-run", "hpcrun submit -P a100 -N 2 -G 8 -t 4h --dry-run train.py --lr 0.01 | head -20"),
-    picture("render", "hpcrun render -P a100 -G 4 -t 1h -o train.sbatch train.py", "head -14 train.sbatch"),
     picture("sweep", "hpcrun submit -J lr -P cpu -G 0 -c 1 --sweep lr=1e-3,1e-2,1e-1,1 --max-parallel 2 train.py"),
     picture("chain", "hpcrun submit -J long -P v100 -G 1 -t 12h --chain 3 train.py --steps 900"),
     fill,
@@ -283,13 +282,17 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     hang,
     picture("explain-stacks", "hpcrun explain unet --stacks"),
     end_hang,
-    picture("gpu", "hpcrun gpu train"),
+    picture("gpu", "hpcrun status --gpus train"),
     picture("shell", "hpcrun shell train --node a100-2", "echo job $SLURM_JOB_ID, GPUs $CUDA_VISIBLE_DEVICES", "exit"),
     picture("where", "hpcrun where --gpus 8 --time 4h"),
-    picture("plan", "hpcrun plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"),
+    picture(
+        "plan", "hpcrun scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+    ),
     bring_table,
     picture(
-        "report", "hpcrun report --from-csv guide.csv 2>&1 | head -24", drawn="report-guide/speedup_efficiency.png"
+        "report",
+        "hpcrun scale report --from-csv guide.csv 2>&1 | head -24",
+        drawn="report-guide/speedup_efficiency.png",
     ),
     picture("doctor", "hpcrun doctor -P a100"),
     picture("profile-list", "hpcrun profile list"),
@@ -298,14 +301,14 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("profile-env", "hpcrun profile env a100"),
     picture("profile-env-variable", "hpcrun profile env NCCL_IB_HCA"),
     break_profile,
-    picture("trust", asked("hpcrun trust", "[y/N]", "y")),
+    picture("trust", answering("hpcrun profile trust", "[y/N]", "y")),
     picture("profile-validate", "hpcrun profile validate lab"),
     picture("sweep-status", "hpcrun status lr"),
     end_sweep,
     picture("sweep-table", "hpcrun sweep lr", "hpcrun sweep lr --best loss"),
     picture("sweep-plot", "hpcrun sweep lr --plot"),
     picture("sweep-png", "hpcrun sweep lr --png sweep.png", drawn="sweep.png"),
-    picture("scale", "hpcrun scale --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
+    picture("scale", "hpcrun scale run --gpus 1,2 --repeat 2 -J sizes -P v100 -t 10m train.py --steps 60"),
     picture("resubmit", "hpcrun resubmit evaluate -t 1h"),
     picture("cancel", "hpcrun cancel next long", "hpcrun status next"),
     picture(
@@ -327,5 +330,5 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("metrics", "hpcrun metrics train -n 6"),
     picture("metrics-plot", "hpcrun metrics train --plot -m loss"),
     picture("metrics-png", "hpcrun metrics train --png loss.png -m loss", drawn="loss.png"),
-    picture("clean", asked("hpcrun clean --state failed", "[y/N]", "y")),
+    picture("clean", answering("hpcrun clean --state failed", "[y/N]", "y")),
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.runs.record import Run
+if TYPE_CHECKING:
+    from hpcrun.actions.status.run_status import RunStatus
+    from hpcrun.runs.record import Run
 
 
 class Hooks:

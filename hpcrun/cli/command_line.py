@@ -22,9 +22,8 @@ from hpcrun.job.quoting import quote_bash
 # Of the options with one letter those that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
-REPEATABLE = frozenset({"--after", "--env", "--load", "--mount", "--no-sbatch", "--notify", "--sbatch", "--secret",
-                        "--setup", "--snapshot-include", "--srun", "--sweep", "--torchrun"})  # fmt: skip
-"""Options of which every value counts."""
+MANY = 2
+"""Of an option that may be repeated: every value counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Misplaced:
     args: tuple[str, ...]
 
 
-def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, bool]) -> Context:
+def with_typed(context: Context, values: Mapping[str, Any], options: Mapping[str, int]) -> Context:
     """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
 
     Args:
@@ -46,7 +45,7 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     Raises:
         UsageError: one of them stands behind SCRIPT, and SCRIPT does not define it.
     """
-    script, args = asked["script"], tuple(asked.get("args") or ())
+    script, args = values["script"], tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
     if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program, not typed
         return context
@@ -57,7 +56,7 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     # the options of a launcher are converted, or refused, with it
     if not behind.names or find_calls((script, *args), lambda _: None):
         return replace(context, typed=Typed(words))
-    text = _program_text(asked, context)
+    text = _program_text(values, context)
     lost = [name for name in behind.names if not defines_option(text, name)]
     if lost:
         behind = find_misplaced(args, {name: options[name] for name in lost})
@@ -72,16 +71,16 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     return replace(context, typed=Typed(words, (f"{names} went to the script; for hpcrun, write: {line}",)))
 
 
-def _program_text(asked: Mapping[str, Any], context: Context) -> str:
+def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
     from hpcrun.actions.jobs.program import file_text
 
-    script, folder = asked["script"], context.cwd / Path(asked.get("workdir") or "").expanduser()
-    if asked.get("module"):
+    script, folder = values["script"], context.cwd / Path(values.get("workdir") or "").expanduser()
+    if values.get("module"):
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     else:
-        names = [script, *(word for word in asked.get("args") or () if word.endswith((".py", ".sh")))]
+        names = [script, *(argument for argument in values.get("args") or () if argument.endswith((".py", ".sh")))]
     return "\n".join(file_text(folder / name) for name in names)
 
 
@@ -114,21 +113,22 @@ def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
     return list(args)
 
 
-def option_names(command: Any) -> dict[str, bool]:
-    """Return the options of a command, each with whether a value follows it: the long ones, and a few short ones."""
-    names: dict[str, bool] = {}
+def option_names(command: Any) -> dict[str, int]:
+    """Return the options of a command, the long ones and a few short ones, each with its values: none, one or MANY."""
+    names: dict[str, int] = {}
     for parameter in inspect.signature(command).parameters.values():
-        type_, *infos = get_args(parameter.annotation) or (None,)
-        for info in infos:
+        type_ = str(parameter.annotation)
+        values = MANY if "list[" in type_ else int(parameter.annotation is not bool and "[bool," not in type_)
+        for info in (parameter.default, *get_args(parameter.annotation)):
             # in an annotation typer takes its first name for the default
-            declared = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
-            for name in (part for text in declared if isinstance(text, str) for part in text.split("/")):
+            texts = (info.default, *(info.param_decls or ())) if isinstance(info, OptionInfo) else ()
+            for name in (part for text in texts if isinstance(text, str) for part in text.split("/")):
                 if name.startswith("--") or name in _SHORT:
-                    names[name] = type_ is not bool
+                    names[name] = values
     return names
 
 
-def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplaced:
+def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced:
     """Find hpcrun's options among a script's arguments.
 
     Args:
@@ -139,23 +139,23 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, bool]) -> Misplace
     kept: list[str] = []
     rest = list(args)
     while rest:
-        word = rest.pop(0)
-        if word == "--":  # the script's own way to say that no options follow
-            kept += [word, *rest]
+        token = rest.pop(0)
+        if token == "--":  # the script's own way to say that no options follow
+            kept += [token, *rest]
             break
-        name, equals, _ = word.partition("=")
+        name, equals, _ = token.partition("=")
         if name not in options or (equals and not options[name]):
-            kept.append(word)
+            kept.append(token)
             continue
         names.append(name)
-        moved.append(word)
+        moved.append(token)
         if options[name] and not equals and rest and not rest[0].startswith("-"):
             moved.append(rest.pop(0))
     return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
 
 
 def unknown_options(
-    words: Sequence[str], options: Mapping[str, bool], *, script_last: bool
+    words: Sequence[str], options: Mapping[str, int], *, script_last: bool
 ) -> list[tuple[str, str | None]]:
     """Return all options that a command does not have, each with the value behind its ``=``.
 
@@ -164,25 +164,25 @@ def unknown_options(
         options: those that the command has, each with whether a value follows it.
         script_last: what follows the first word that is no option belongs to the script.
     """
-    found: list[tuple[str, str | None]] = []
+    unknown: list[tuple[str, str | None]] = []
     rest = list(words)
-    while rest and (word := rest.pop(0)) != "--":
-        name, equals, value = word.partition("=")
-        short = word[:2] if not word.startswith("--") else ""
-        if not word.startswith("-") or word == "-":
+    while rest and (token := rest.pop(0)) != "--":
+        name, equals, value = token.partition("=")
+        short = token[:2] if not token.startswith("--") else ""
+        if not token.startswith("-") or token == "-":
             if script_last:
                 break
         elif name in options:
             del rest[: 1 if options[name] and not equals else 0]
         elif short not in options:
-            found.append((name, value if equals else None))
+            unknown.append((name, value if equals else None))
             # what follows may be its value; a script would be a word with an ending, or the last
             has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
             del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
-    return found
+    return unknown
 
 
-def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str, ...]:
+def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str, ...]:
     """Return hpcrun's part of a command line with each option once, where it stood last: click takes the later value.
 
     Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
@@ -193,16 +193,16 @@ def last_of_each(words: Sequence[str], options: Mapping[str, bool]) -> tuple[str
     groups: list[tuple[str, ...]] = []
     rest = list(words)
     while rest:
-        word = rest.pop(0)
-        name, equals, _ = word.partition("=")
+        token = rest.pop(0)
+        name, equals, _ = token.partition("=")
         takes_value = options.get(name, False) and not equals and bool(rest)
-        groups.append((word, rest.pop(0)) if takes_value else (word,))
+        groups.append((token, rest.pop(0)) if takes_value else (token,))
     first = [group[0].partition("=")[0] for group in groups]
     names = [_SHORT.get(name, name) for name in first]
-    return tuple(word for place, group in enumerate(groups) for word in group
-                 if names[place] not in options or names[place] in REPEATABLE
+    return tuple(token for place, group in enumerate(groups) for token in group
+                 if names[place] not in options or options[names[place]] == MANY
                  or names[place] not in names[place + 1 :])  # fmt: skip
 
 
 def _line(*words: str) -> str:
-    return " ".join(quote_bash(word) for word in words)
+    return " ".join(quote_bash(token) for token in words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, cast
@@ -18,21 +18,18 @@ class Command:
     """Where a command is.
 
     Attributes:
-        function: its function, or the typer app of a group of commands; empty for the command's own name.
-        help: of a group; the docstring of a command's function is its help.
+        function: its function; empty for the last word of its name.
     """
 
     module: str
     panel: str
     function: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    help: str = ""
 
 
 COMMANDS: dict[str, Command] = {
     "init": Command("hpcrun.cli.init", "Start"),
     "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
-    "render": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
     "resubmit": Command("hpcrun.cli.resubmit", "Start"),
     "import": Command("hpcrun.features.importing.command", "Start", "import_"),
     "where": Command("hpcrun.features.where.command", "Start"),
@@ -42,28 +39,47 @@ COMMANDS: dict[str, Command] = {
     "explain": Command("hpcrun.cli.explain", "Watch"),
     "metrics": Command("hpcrun.cli.metrics", "Watch"),
     "sweep": Command("hpcrun.features.sweep.command", "Watch"),
-    "gpu": Command("hpcrun.cli.gpu", "Watch"),
     "history": Command("hpcrun.features.history.command", "Watch"),
     "share": Command("hpcrun.features.share.command", "Watch"),
-    "open": Command("hpcrun.features.trackers.open_command", "Watch", "open_"),
-    "tensorboard": Command("hpcrun.features.trackers.tensorboard_command", "Watch"),
-    "sync": Command("hpcrun.features.trackers.sync_command", "Watch"),
+    "open": Command("hpcrun.features.trackers.command", "Watch", "open_"),
     "cancel": Command("hpcrun.cli.cancel", "Control"),
     "hold": Command("hpcrun.cli.hold", "Control"),
     "release": Command("hpcrun.cli.hold", "Control"),
     "shell": Command("hpcrun.cli.shell", "Control"),
     "notify": Command("hpcrun.features.notify.command", "Control"),
     "clean": Command("hpcrun.cli.clean", "Control"),
-    "plan": Command("hpcrun.features.scaling.plan_command", "Scale", "forecast"),
-    "scale": Command("hpcrun.features.scaling.scale_command", "Scale", settings=_SCRIPT_LAST),
-    "report": Command("hpcrun.features.scaling.report_command", "Scale"),
+    "scale plan": Command("hpcrun.features.scaling.plan_command", "Scale", "forecast"),
+    "scale run": Command("hpcrun.features.scaling.scale_command", "Scale", "scale", settings=_SCRIPT_LAST),
+    "scale report": Command("hpcrun.features.scaling.report_command", "Scale"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
     "nodes": Command("hpcrun.features.preflight.nodes_command", "Cluster"),
-    "profile": Command("hpcrun.cli.profile", "Cluster", "app", help="Show, write and check cluster profiles."),
-    "trust": Command("hpcrun.cli.trust", "Cluster"),
+    "profile list": Command("hpcrun.cli.profile", "Cluster", "list_"),
+    "profile show": Command("hpcrun.cli.profile", "Cluster"),
+    "profile path": Command("hpcrun.cli.profile", "Cluster"),
+    "profile new": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile set": Command("hpcrun.cli.profile_edit", "Cluster", "set_"),
+    "profile unset": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile edit": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile use": Command("hpcrun.cli.profile_edit", "Cluster"),
+    "profile validate": Command("hpcrun.cli.profile", "Cluster"),
+    "profile diff": Command("hpcrun.cli.profile", "Cluster"),
+    "profile detect": Command("hpcrun.cli.profile", "Cluster"),
+    "profile env": Command("hpcrun.cli.profile", "Cluster"),
+    "profile schema": Command("hpcrun.cli.profile", "Cluster"),
+    "profile trust": Command("hpcrun.cli.trust", "Cluster"),
 }
-"""In the order of the help."""
+"""In the order of the help; a name of two words is a command of a group."""
+GROUPS = {
+    "scale": "Forecast, measure and report how a training scales.",
+    "profile": "Show, write and check cluster profiles.",
+}
+"""The help of each group of commands."""
+
+
+def first_words(names: Iterable[str]) -> list[str]:
+    """Return what is typed first for these commands: their names, or those of their groups."""
+    return list(dict.fromkeys(name.split()[0] for name in names))
 
 
 def commands_of_others() -> dict[str, Command]:
@@ -76,11 +92,9 @@ def commands_of_others() -> dict[str, Command]:
 
 def help_of(name: str, command: Command) -> str:
     """Return the help of a command out of its module's bytecode: importing all commands takes longer than the help."""
-    if command.help:
-        return command.help
     spec = find_spec(command.module)
     code = cast(Any, spec).loader.get_code(command.module) if spec else None
-    names = (command.function or name, name)
-    functions = (const for const in code.co_consts if getattr(const, "co_name", None) in names) if code else ()
+    function_name = command.function or name
+    functions = (const for const in code.co_consts if getattr(const, "co_name", None) == function_name) if code else ()
     function = next(iter(functions), None)
     return str(function.co_consts[0] or "") if function else ""

@@ -6,47 +6,48 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "submit": (
         ("4 GPUs on 2 nodes for 2 hours", "hpcrun submit --gpus 4 --nodes 2 --time 2h train.py --lr 1e-3"),
-        ("Show the script that would be submitted", "hpcrun submit --dry-run --gpus 1 train.py"),
+        ("Write the script that would be submitted to a file", "hpcrun submit --dry-run --gpus 1 train.py >train.sh"),
         ("An array of three jobs, each with its own --lr", "hpcrun submit --gpus 1 --sweep lr=0.1,0.01,0.001 train.py"),
-    ),
-    "render": (
-        ("Write train.sh, then submit it by hand: sbatch train.sh", "hpcrun render --gpus 4 --nodes 2 train.py"),
-        ("Replace a script written before", "hpcrun render --gpus 4 --out job.sh --force train.py"),
     ),
     "import": (
         ("Show what submit makes of train.sbatch", "hpcrun import train.sbatch"),
         ("Show it for a script with an argument", "hpcrun import train.sbatch config.yaml"),
     ),
     "scale": (
+        ("Measure an epoch on 1, 2 and 4 GPUs", "hpcrun scale run --gpus 1,2,4 train.py --bs {batch_size}"),
+        ("Report how many GPUs are worth it", "hpcrun scale report last"),
+    ),
+    "scale run": (
         (
             "Run on 1, 2 and 4 GPUs, global batch 256",
-            "hpcrun scale --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}",
+            "hpcrun scale run --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}",
         ),
         (
             "Batch 64 for each GPU (weak scaling)",
-            "hpcrun scale --gpus 1,2,4 --weak --batch-size 64 train.py --bs {batch_size}",
+            "hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py {batch_size}",
         ),
-        ("Show how far the newest study is", "hpcrun scale --show last"),
+        ("Show how far the newest study is", "hpcrun scale run --show last"),
     ),
     "where": (
         ("Compare all profiles for a job of 8 GPUs", "hpcrun where --gpus 8 --time 4h"),
         ("Compare two of them", "hpcrun where --gpus 8 --time 4h -P a100 -P h100"),
     ),
-    "plan": (
+    "scale plan": (
         (
             "One epoch took 36 minutes on 1 GPU: forecast 2, 4 and 8",
-            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m --gpus 2,4,8",
+            "hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8",
         ),
         (
             "A second measurement, 0.27 s a step on 2 GPUs, narrows the range",
-            "hpcrun plan --samples 1.2M --batch-size 256 --epoch-time 36m \\\n    --also 2:256=0.27s/step --gpus 2,4,8",
+            "hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m \\\n"
+            "    --also 2:256=0.27s/step --gpus 2,4,8",
         ),
-        ("From the newest scaling study", "hpcrun plan --from last"),
+        ("From the newest scaling study", "hpcrun scale plan --from last"),
     ),
     "status": (
         ("The newest runs, refreshed until Ctrl-C", "hpcrun status --watch"),
         ("All about one run", "hpcrun status -v 4711"),
-        ("Failed and pending runs, all of them", "hpcrun status --all --state failed,pending"),
+        ("The load of its GPUs, refreshed until Ctrl-C", "hpcrun status 4711 --gpus --watch"),
     ),
     "top": (
         ("All runs, live; ? shows the keys", "hpcrun top"),
@@ -71,9 +72,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("By accuracy, largest first, as CSV", "hpcrun sweep 4711 --sort accuracy:max --csv"),
         ("The command of the element with the smallest loss", "hpcrun sweep 4711 --best loss"),
     ),
-    "report": (
-        ("Report the newest study into report-NAME", "hpcrun report last"),
-        ("Report measurements from a table", "hpcrun report --from-csv times.csv --out report"),
+    "scale report": (
+        ("Report the newest study into report-NAME", "hpcrun scale report last"),
+        ("Report measurements from a table", "hpcrun scale report --from-csv times.csv --out report"),
     ),
     "history": (
         ("GPU-hours, success and waits, week by week", "hpcrun history"),
@@ -87,20 +88,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "open": (
         ("The page of the newest run in wandb or MLflow", "hpcrun open"),
-        ("Only its address, such as for a script", "hpcrun open 4711 --url"),
-    ),
-    "tensorboard": (
-        ("Two runs beside each other", "hpcrun tensorboard 4711 4712"),
-        ("All elements of the sweep lr", "hpcrun tensorboard lr"),
-        ("The program writes its event files to /scratch/tb", "hpcrun tensorboard 4711 --logdir /scratch/tb"),
-    ),
-    "sync": (
-        ("Upload the offline wandb runs of the newest run", "hpcrun sync"),
-        ("Of two runs", "hpcrun sync 4711 4712"),
-    ),
-    "gpu": (
-        ("The newest run, once", "hpcrun gpu"),
-        ("Job 4711, refreshed until Ctrl-C", "hpcrun gpu 4711 --watch"),
+        ("TensorBoard over two runs", "hpcrun open --tensorboard 4711 4712"),
+        ("Upload the offline wandb runs of the newest run", "hpcrun open --upload"),
     ),
     "shell": (
         ("On the first node of the newest run", "hpcrun shell"),
@@ -147,10 +136,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Failed runs that ended more than 2 days ago", "hpcrun clean --state failed --older-than 2d"),
         ("All but the newest 20", "hpcrun clean --keep 20"),
     ),
-    "trust": (
-        ("Review and trust the project of this folder", "hpcrun trust"),
-        ("List the trusted projects", "hpcrun trust --list"),
-        ("Stop trusting this project", "hpcrun trust --revoke"),
+    "profile trust": (
+        ("Review and trust the project of this folder", "hpcrun profile trust"),
+        ("List the trusted projects", "hpcrun profile trust --list"),
+        ("Stop trusting this project", "hpcrun profile trust --revoke"),
     ),
     "profile": (
         ("See the profiles, and the values of one", "hpcrun profile list\n  hpcrun profile show a100"),

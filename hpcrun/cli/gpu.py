@@ -1,73 +1,41 @@
-"""hpcrun gpu."""
+"""hpcrun status --gpus."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from hpcrun.cli.complete import RunArgument
-from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
-from hpcrun.cli.output import JsonOption
-from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+from hpcrun.cli.context import Context
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr, stdout, table
+from hpcrun.job.units import format_span
+from hpcrun.views.gpu import (
+    gpu_json,
+    gpu_table,
+    ports_table,
+    recorded_gpus_table,
+    recorded_json,
+    recorded_nodes_table,
+    without_lines,
+)
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.gpu import GpuResult, RecordedUse
+    from hpcrun.actions.status.run_status import RunStatus
 
-WATCH_EVERY_S = 10
-"""Each look is a step of the job, which the controller has to make."""
 MOST_ELEMENTS = 20
 """Of a sweep that has ended, as text: each may have several nodes and GPUs."""
 
 
-def gpu(
-    run: RunArgument = "last",
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help=f"Refresh every {WATCH_EVERY_S} s until Ctrl-C.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> Outcomes:
-    """Show the load of a running job's GPUs, by node and rank, and its network traffic.
+def gpu_load(item: RunStatus, context: Context, *, watched: bool, as_json: bool) -> Outcomes:
+    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded.
 
-    Of a job that has ended, show what it recorded: GPUs, CPUs, memory and network of each node.
+    Args:
+        item: a run, or an element of a sweep.
+        watched: it is asked for again and again.
     """
-    if watch and as_json:
-        raise UsageError("--watch and --json cannot be combined")
-    from hpcrun.actions.runs.find import find_element
-
-    context = make_context()
-    found = find_element(run, context.store)
-    yield note([found.note])
-    run_id = found.run.run_id
-    if not watch:
-        yield from _look(run_id, found.element, context, watch=False, as_json=as_json)
-        return
-    with interrupted_as(InterruptedByUser("stopped watching; the job is not affected")):
-        while True:
-            yield Outcome(lambda: [cleared()])
-            yield note([f"every {WATCH_EVERY_S} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
-            try:
-                yield from _look(run_id, found.element, context, watch=True)
-            except SchedulerError as error:  # may come back
-                yield note([f"hpcrun: {error.message}"])
-            time.sleep(WATCH_EVERY_S)
-
-
-def _look(run_id: str, element: int | None, context: Context, *, watch: bool, as_json: bool = False) -> Outcomes:
-    from hpcrun.actions.runs.allocation import one_element
-    from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
-    from hpcrun.actions.status.status import one_status
-    from hpcrun.views.gpu import gpu_json, recorded_json
-
-    ports = context.ports.for_polling() if watch else context.ports
-    item, remark = one_element(one_status(run_id, ports).runs[0], element)
-    yield note([remark])
-    if item.status.final and not watch:
+    if item.status.final and not watched:
         uses = list(islice(recorded_uses(item), None if as_json else MOST_ELEMENTS + 1))
         yield Outcome(lambda: _recorded_text(uses), lambda: recorded_json(uses))
         return
@@ -79,9 +47,6 @@ def _look(run_id: str, element: int | None, context: Context, *, watch: bool, as
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
-    from hpcrun.job.units import format_span
-    from hpcrun.views.gpu import recorded_gpus_table, recorded_nodes_table
-
     shown = uses[:MOST_ELEMENTS]
     if any(use.gpus for use in shown):
         yield table(recorded_gpus_table(shown))
@@ -99,8 +64,6 @@ def _instead_text(use: RecordedUse, result: GpuResult) -> Iterator[TextPart]:
 
 
 def _text(result: GpuResult) -> Iterator[TextPart]:
-    from hpcrun.views.gpu import gpu_table, ports_table, without_lines
-
     if result.rows:
         yield table(gpu_table(result))
     yield stdout(without_lines(result))

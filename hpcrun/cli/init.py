@@ -7,18 +7,17 @@ import shlex
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.lean_imports import import_pydantic, import_submitit
+from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
 from hpcrun.cli.output import JsonOption, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
-from hpcrun.cli.submit import stay_to_end
+from hpcrun.cli.submit import wait_for_run
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.profiles.config import FILE_NAME
 
@@ -34,35 +33,21 @@ if TYPE_CHECKING:
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
 
-def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False, **more)
-
-
 def init(
-    account: Annotated[
-        str | None, _option("--account", "-A", metavar="NAME", help="Account to charge (sbatch --account).")
-    ] = None,
-    gpu_type: Annotated[
-        str | None,
-        _option("--gpu-type", metavar="TYPE", help="GPU type that --gpus 4 means; none for no default type."),
-    ] = None,
-    runs: Annotated[
-        str | None, _option("--runs", metavar="DIR", help="Folder of the runs, on a file system that all nodes share.")
-    ] = None,
-    name: Annotated[
-        str | None, _option("--name", metavar="NAME", help="Name of the profile. Default: the cluster's name.")
-    ] = None,
-    test: Annotated[
-        bool | None,
-        _option("--test/--no-test", help="Submit a test job of under a minute. Default: ask; without a terminal, no."),
-    ] = None,
-    yes: Annotated[
-        bool, _option("--yes", "-y", help="Take the suggested answers; no test job without --test.")
-    ] = False,
-    force: Annotated[
-        bool, _option("--force", help="Replace an existing profile by the detected one. The old file is kept.")
-    ] = False,
-    dry_run: Annotated[bool, _option("--dry-run", help="Print what would be written, and write nothing.")] = False,
+    account: str | None = option("--account", "-A", metavar="NAME", help="Account to charge (sbatch --account)."),
+    gpu_type: str | None = option(
+        "--gpu-type", metavar="TYPE", help="GPU type that --gpus 4 means; none for no default type."
+    ),
+    runs: str | None = option(
+        "--runs", metavar="DIR", help="Folder of the runs, on a file system that all nodes share."
+    ),
+    name: str | None = option("--name", metavar="NAME", help="Name of the profile. Default: the cluster's name."),
+    test: bool | None = option(
+        "--test/--no-test", help="Submit a test job of under a minute. Default: ask; without a terminal, no."
+    ),
+    yes: bool = flag("--yes", "-y", help="Take the suggested answers; no test job without --test."),
+    force: bool = flag("--force", help="Replace an existing profile by the detected one. The old file is kept."),
+    dry_run: bool = flag("--dry-run", help="Print what would be written, and write nothing."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Set hpcrun up on this cluster: write your profile and make it the default.
@@ -111,10 +96,10 @@ class _Chosen:
 
 
 def _refuse_cluster_options(given: Mapping[str, str | None]) -> None:
-    for flag, value in given.items():
+    for name, value in given.items():
         if value is not None:
             raise UsageError(
-                f"{flag} has no effect without Slurm",
+                f"{name} has no effect without Slurm",
                 hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
             )
 
@@ -198,17 +183,17 @@ def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
     current = str(context.store.root)
     asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
     while True:
-        said = (
+        answer = (
             ask("Folder of the runs, which all nodes must see", default=current).strip() if asks else typed or current
         )
-        folder = os.path.abspath(context.cwd / Path(said).expanduser())
+        folder = os.path.abspath(context.cwd / Path(answer).expanduser())
         problem = runs_problem(Path(folder)) if folder != current else None
         if problem is None and folder != current:
             _say_where_runs_stay(context)
         if problem is None:
             return folder if folder != current else None
         if not asks:
-            raise UsageError(f"--runs {said}: {problem}", hint="name a folder on a file system that all nodes see")
+            raise UsageError(f"--runs {answer}: {problem}", hint="name a folder on a file system that all nodes see")
         tell([problem])
 
 
@@ -292,4 +277,4 @@ def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Out
     yield note(
         [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
     )
-    return stay_to_end(result, context, follow=follow)
+    return wait_for_run(result, context, follow=follow)

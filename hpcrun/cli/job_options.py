@@ -1,207 +1,290 @@
-"""The options of a job, each declared once, in the order and the panels of ``--help``."""
+"""The options of a job, each declared once, in the order and the panels of ``--help``; and commands that take them."""
+
+import inspect
+from collections.abc import Callable, Collection
 
 from hpcrun.cli import complete
-from hpcrun.cli.help_panel import HelpPanel
+from hpcrun.cli.options import Command, HelpPanel, argument, declared_in, with_parameters
 
-SUBMISSION = "Submission"
-_resources, _placement, _launch = HelpPanel("Resources"), HelpPanel("Placement"), HelpPanel("Launch")
-_sweeps, _requeue, _snapshot = HelpPanel("Sweeps"), HelpPanel("Requeue"), HelpPanel("Snapshot")
-_submission = HelpPanel(SUBMISSION)
+RESOURCES, PLACEMENT, LAUNCH = HelpPanel("Resources"), HelpPanel("Placement"), HelpPanel("Launch")
+SWEEPS, REQUEUE, SNAPSHOT, SUBMISSION = (
+    HelpPanel("Sweeps"),
+    HelpPanel("Requeue"),
+    HelpPanel("Snapshot"),
+    HelpPanel("Submission"),
+)
 
 
 class JobOptions:
     """One attribute per field of ``JobRequest``, in the order of ``--help``."""
 
-    gpus = _resources.text(
+    gpus: str | None = RESOURCES.option(
         "--gpus",
         "-G",
         metavar="[TYPE:]N",
         help="GPUs of the whole job (sbatch --gpus): 4, a100:4; 0 for a CPU job. Default: 1 on each node.",
     )
-    nodes = _resources.number(
+    nodes: int | None = RESOURCES.option(
         "--nodes", "-N", metavar="N", help="Number of nodes (sbatch --nodes). Default: the fewest that hold the GPUs."
     )
-    walltime_s = _resources.text(
+    walltime_s: str | None = RESOURCES.option(
         "--time",
         "-t",
         metavar="TIME",
         help="Time limit (sbatch --time): 90m, 36h, 1:30:00, 1-12:00:00. Default: the profile's.",
     )
-    gpus_per_node = _resources.text(
+    gpus_per_node: str | None = RESOURCES.option(
         "--gpus-per-node",
         metavar="[TYPE:]N",
         help="GPUs of each node (sbatch --gpus-per-node). Default: --gpus divided by --nodes.",
     )
-    nproc_per_node = _resources.number(
+    nproc_per_node: int | None = RESOURCES.option(
         "--nproc-per-node", metavar="N", help="Ranks on each node (torchrun --nproc-per-node). Default: one per GPU."
     )
-    cpus = _resources.number("--cpus", metavar="N", help="CPUs of each node. Default: the profile's per GPU.")
-    cpus_per_task = _resources.number(
+    cpus: int | None = RESOURCES.option(
+        "--cpus", metavar="N", help="CPUs of each node. Default: the profile's per GPU."
+    )
+    cpus_per_task: int | None = RESOURCES.option(
         "--cpus-per-task",
         "-c",
         metavar="N",
         help="CPUs of each Slurm task (sbatch --cpus-per-task). A task is a node, or a rank with --launcher srun.",
     )
-    cpus_per_gpu = _resources.number("--cpus-per-gpu", metavar="N", help="CPUs for each GPU (sbatch --cpus-per-gpu).")
-    memory_mb = _resources.text(
+    cpus_per_gpu: int | None = RESOURCES.option(
+        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU (sbatch --cpus-per-gpu)."
+    )
+    memory_mb: str | None = RESOURCES.option(
         "--mem",
         metavar="SIZE",
         help="Memory of each node (sbatch --mem): 64G, 500M; 0 for all. Default: the profile's per GPU.",
     )
-    cancel_idle_s = _resources.text("--cancel-idle", metavar="TIME", help="End a job whose GPUs are all idle: 30m, 2h.")
+    cancel_idle_s: str | None = RESOURCES.option(
+        "--cancel-idle", metavar="TIME", help="End a job whose GPUs are all idle: 30m, 2h."
+    )
 
-    profile = _placement.text(
+    profile: str | None = PLACEMENT.option(
         "--profile",
         "-P",
         metavar="NAME",
         help="Cluster profile, by name or path. Default: the one `profile list` marks.",
         complete=complete.profile_name,
     )
-    partition = _placement.text(
+    partition: str | None = PLACEMENT.option(
         "--partition",
         "-p",
         metavar="NAME",
         help="Partition (sbatch --partition). Default: the profile's.",
         complete=complete.partition,
     )
-    account = _placement.text(
+    account: str | None = PLACEMENT.option(
         "--account",
         "-A",
         metavar="NAME",
         help="Account (sbatch --account). Default: the profile's.",
         complete=complete.account,
     )
-    qos = _placement.text(
+    qos: str | None = PLACEMENT.option(
         "--qos",
         "-q",
         metavar="NAME",
         help="Quality of service (sbatch --qos). Default: the profile's.",
         complete=complete.qos,
     )
-    constraint = _placement.text("--constraint", "-C", metavar="FEATURES", help="Node features (sbatch --constraint).")
-    reservation = _placement.text("--reservation", metavar="NAME", help="Reservation (sbatch --reservation).")
-    exclude = _placement.text("--exclude", "-x", metavar="NODES", help="Nodes to exclude (sbatch --exclude).")
-    nodelist = _placement.text("--nodelist", "-w", metavar="NODES", help="Nodes to use (sbatch --nodelist).")
-    segment = _placement.number(
+    constraint: str | None = PLACEMENT.option(
+        "--constraint", "-C", metavar="FEATURES", help="Node features (sbatch --constraint)."
+    )
+    reservation: str | None = PLACEMENT.option(
+        "--reservation", metavar="NAME", help="Reservation (sbatch --reservation)."
+    )
+    exclude: str | None = PLACEMENT.option(
+        "--exclude", "-x", metavar="NODES", help="Nodes to exclude (sbatch --exclude)."
+    )
+    nodelist: str | None = PLACEMENT.option(
+        "--nodelist", "-w", metavar="NODES", help="Nodes to use (sbatch --nodelist)."
+    )
+    segment: int | None = PLACEMENT.option(
         "--segment", metavar="N", help="Nodes per network block (sbatch --segment, Slurm 23.11 or later)."
     )
-    sbatch = _placement.texts("--sbatch", metavar="KEY[=VALUE]", help="Any other option of sbatch. Repeatable.")
-    no_sbatch = _placement.texts(
+    sbatch: list[str] | None = PLACEMENT.option(
+        "--sbatch", metavar="KEY[=VALUE]", help="Any other option of sbatch. Repeatable."
+    )
+    no_sbatch: list[str] | None = PLACEMENT.option(
         "--no-sbatch", metavar="KEY", help="Leave out an sbatch option of the profile. Repeatable."
     )
 
-    launcher = _launch.text(
+    launcher: str | None = LAUNCH.option(
         "--launcher",
         metavar="NAME",
         help="How ranks start: torchrun (default with GPUs); srun, one task per rank (Lightning, MPI); python, one "
         "process per node (default without GPUs); command, a program that starts its own ranks (accelerate).",
         complete=complete.launcher,
     )
-    env = _launch.texts("--env", metavar="NAME=VALUE", help="Set an environment variable. Repeatable.")
-    python = _launch.text(
+    env: list[str] | None = LAUNCH.option(
+        "--env", metavar="NAME=VALUE", help="Set an environment variable. Repeatable."
+    )
+    python: str | None = LAUNCH.option(
         "--python", metavar="PATH", help="Python of the job. Default: that of the active virtual or conda environment."
     )
-    uv = _launch.flag("--uv", help="Install uv.lock on the disk of each node (uv sync), and use it.")
-    load = _launch.texts("--load", metavar="MODULE", help="Load an environment module. Repeatable.")
-    setup = _launch.texts("--setup", metavar="CMD", help="Run a shell command before the ranks start. Repeatable.")
-    srun = _launch.texts(
+    uv: bool = LAUNCH.flag("--uv", help="Install uv.lock on the disk of each node (uv sync), and use it.")
+    load: list[str] | None = LAUNCH.option("--load", metavar="MODULE", help="Load an environment module. Repeatable.")
+    setup: list[str] | None = LAUNCH.option(
+        "--setup", metavar="CMD", help="Run a shell command before the ranks start. Repeatable."
+    )
+    srun: list[str] | None = LAUNCH.option(
         "--srun",
         metavar="KEY[=VALUE]",
         help="Option of the srun that starts the ranks: mpi=pmix, cpu-bind=cores. Repeatable.",
     )
-    torchrun = _launch.texts(
+    torchrun: list[str] | None = LAUNCH.option(
         "--torchrun", metavar="KEY[=VALUE]", help="Option of torchrun: max-restarts=1, numa-binding=node. Repeatable."
     )
-    module = _launch.flag("--module", "-m", help="SCRIPT is a Python module (torchrun --module).")
-    workdir = _launch.text(
+    module: bool = LAUNCH.flag("--module", "-m", help="SCRIPT is a Python module (torchrun --module).")
+    workdir: str | None = LAUNCH.option(
         "--workdir",
         metavar="DIR",
         help="Working directory of the job (sbatch --chdir). Default: the current directory.",
     )
-    secrets = _launch.texts(
+    secrets: list[str] | None = LAUNCH.option(
         "--secret",
         metavar="NAME",
         help="Pass this variable of your environment to the job without writing its value to a file. Repeatable.",
     )
-    container = _launch.text(
+    container: str | None = LAUNCH.option(
         "--container",
         metavar="IMAGE",
         help="Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` removes the profile's.",
     )
-    mounts = _launch.texts(
+    mounts: list[str] | None = LAUNCH.option(
         "--mount",
         metavar="SRC[:DST[:ro]]",
         help="Mount a folder in the container, besides the run's and the job's. Repeatable.",
     )
-    preflight = _launch.flag("--preflight", help="Check all nodes first (at most 30 s); a bad one fails the job.")
+    preflight: bool = LAUNCH.flag("--preflight", help="Check all nodes first (at most 30 s); a bad one fails the job.")
 
-    sweep = _sweeps.texts(
+    sweep: list[str] | None = SWEEPS.option(
         "--sweep",
         metavar="NAME=VALUE,...",
         help="Run the script once per value, with --NAME VALUE, or with VALUE in place of {NAME} in ARGS. "
         "Repeatable: all combinations.",
     )
-    sweep_file = _sweeps.text(
+    sweep_file: str | None = SWEEPS.option(
         "--sweep-file",
         metavar="FILE",
         help="Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.",
     )
-    max_parallel = _sweeps.number(
+    max_parallel: int | None = SWEEPS.option(
         "--max-parallel", metavar="N", help="Array elements that may run at once (sbatch --array=...%N). Default: all."
     )
-    elements = _sweeps.text("--elements", metavar="3,7-9", help="Submit only these array elements. Default: all.")
+    elements: str | None = SWEEPS.option(
+        "--elements", metavar="3,7-9", help="Submit only these array elements. Default: all."
+    )
 
-    requeue = _requeue.number(
+    requeue: int | None = REQUEUE.option(
         "--requeue",
         metavar="N",
         help="Requeue up to N times after a time limit, a preemption or a node failure. Default: the profile's.",
     )
-    warn_s = _requeue.text(
+    warn_s: str | None = REQUEUE.option(
         "--warn",
         metavar="TIME",
         help="Signal the ranks this long before the time limit (SIGUSR1, should_stop()): 120s, 5m.",
     )
-    retry_on_failure = _requeue.flag("--retry-on-failure", help="Requeue also when the program fails; needs --requeue.")
-    exclude_bad_nodes = _requeue.flag(
+    retry_on_failure: bool = REQUEUE.flag(
+        "--retry-on-failure", help="Requeue also when the program fails; needs --requeue."
+    )
+    exclude_bad_nodes: bool = REQUEUE.flag(
         "--exclude-bad-nodes", help="Exclude nodes on which attempts failed (`hpcrun nodes`)."
     )
-    restarts = _requeue.number(
+    restarts: int | None = REQUEUE.option(
         "--restarts",
         metavar="N",
         help="Restart the ranks up to N times in the same allocation after a node failure. Default: the profile's.",
     )
-    spares = _requeue.number(
+    spares: int | None = REQUEUE.option(
         "--spares",
         metavar="N",
         help="Allocate N spare nodes that replace failed ones; needs --restarts. Default: the profile's.",
     )
 
-    snapshot = _snapshot.flag(
+    snapshot: bool = SNAPSHOT.flag(
         "--snapshot", help="Run a copy of the code as it is now: the git work tree, or this folder."
     )
-    snapshot_limit_mb = _snapshot.text(
+    snapshot_limit_mb: str | None = SNAPSHOT.option(
         "--snapshot-limit", metavar="SIZE", help="Largest size of the copy. Default: 200M."
     )
-    snapshot_include = _snapshot.texts(
+    snapshot_include: list[str] | None = SNAPSHOT.option(
         "--snapshot-include",
         metavar="PATTERN",
         help="Copy files that look like secrets all the same: .env, certs/*.pem. Repeatable.",
     )
 
-    name = _submission.text(
+    name: str | None = SUBMISSION.option(
         "--name", "-J", metavar="NAME", help="Job name (sbatch --job-name). Default: the script's name."
     )
-    notify = _submission.texts(
+    notify: list[str] | None = SUBMISSION.option(
         "--notify",
         metavar="URL",
         help="Send messages there: an apprise URL (ntfys://HOST/TOPIC), '$NAME' of a variable that holds one, or "
         "mailto:ADDRESS. `none` removes the configured ones. Repeatable.",
     )
-    notify_on = _submission.text(
+    notify_on: str | None = SUBMISSION.option(
         "--notify-on",
         metavar="EVENTS",
         help="Events to send messages about, with commas: started, first-step, failed, finished, waiting, idle. "
         "Default: all.",
     )
-    mail_user = _submission.text("--mail-user", metavar="ADDRESS", help="Send mail to this address (sbatch).")
-    mail_type = _submission.text("--mail-type", metavar="EVENTS", help="Events to mail about (sbatch): END, FAIL.")
+    mail_user: str | None = SUBMISSION.option(
+        "--mail-user", metavar="ADDRESS", help="Send mail to this address (sbatch)."
+    )
+    mail_type: str | None = SUBMISSION.option(
+        "--mail-type", metavar="EVENTS", help="Events to mail about (sbatch): END, FAIL."
+    )
+
+
+class _Script:
+    """The script of a job, and its arguments."""
+
+    script: str = argument("SCRIPT", "A .py file, a module with -m, or any program.", default=...)
+    args: list[str] | None = argument("ARGS", "Arguments of the script, passed on unchanged.")
+
+
+AFTER = SUBMISSION.option(
+    "--after",
+    metavar="RUN[:ok|any|fail]",
+    help="Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. "
+    "Repeatable.",
+    complete=complete.run_name,
+)
+CHAIN = SUBMISSION.option(
+    "--chain",
+    metavar="N[:any]",
+    help="Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. "
+    "With :any, continue after any end.",
+)
+DRY_RUN = SUBMISSION.flag("--dry-run", help="Print the script and submit nothing.")
+FOLLOW = SUBMISSION.flag("--follow", "-f", help="Follow the log of rank 0 until the job ends.")
+WAIT = SUBMISSION.flag("--wait", help="Wait until the job ends. Exit status 0 if it completed, else 7.")
+
+
+def takes_job(command: Command) -> Command:
+    """Give a command all of ``JobOptions``; it receives them as one dict ``asked``, with ``script`` and ``args``."""
+    return with_parameters(_job(), command)
+
+
+def takes_job_options(*, without: Collection[str] = (), own_first: bool = False) -> Callable[[Command], Command]:
+    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does.
+
+    Args:
+        without: fields that mean nothing to the command, and that it does not take.
+        own_first: the command's own options come first in its help.
+    """
+    return lambda command: with_parameters(declared_in(JobOptions, without), command, own_first=own_first)
+
+
+def job_fields() -> tuple[str, ...]:
+    """Return the names that a command with ``takes_job`` receives in its dict."""
+    return tuple(_job())
+
+
+def _job() -> dict[str, inspect.Parameter]:
+    return {**declared_in(_Script), **declared_in(JobOptions)}

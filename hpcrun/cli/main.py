@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.main import get_command
 
-from hpcrun.cli.commands import COMMANDS, Command, commands_of_others, help_of
+from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, help_of
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.outcome import Outcome, printed
@@ -27,7 +27,7 @@ _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def command_names() -> tuple[str, ...]:
-    """Return the names of all commands and groups of commands."""
+    """Return the names of all commands; one in a group has two words."""
     return tuple(COMMANDS)
 
 
@@ -38,16 +38,21 @@ def build_app(names: Collection[str], others: Mapping[str, Command] = MappingPro
         others: commands of other packages.
     """
     app = _empty_app(CliGroup)
-    for name, command in {**others, **COMMANDS}.items():
-        if name in names:
-            function = getattr(import_module(command.module), command.function or name)
-            if name not in COMMANDS:  # an ordinary command of typer, which prints by itself
-                app.command(name)(function)
-            elif isinstance(function, typer.Typer):
-                app.add_typer(function, name=name, help=help_of(name, command), epilog=epilog(name))
-            else:
-                settings = dict(command.settings)
-                app.command(name, cls=CliCommand, context_settings=settings, epilog=epilog(name))(function)
+    groups: dict[str, typer.Typer] = {}
+    for name in names:
+        if name in others:  # an ordinary command of typer, which prints by itself
+            app.command(name)(getattr(import_module(others[name].module), others[name].function or name))
+            continue
+        command = COMMANDS[name]
+        group, _, name_in_group = name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = typer.Typer(cls=CliGroup, no_args_is_help=True)
+            app.add_typer(groups[group], name=group, help=GROUPS[group], epilog=epilog(group))
+        function = getattr(import_module(command.module), command.function or name_in_group)
+        made = (groups[group] if group else app).command(
+            name_in_group, cls=CliCommand, context_settings=dict(command.settings), epilog=epilog(name)
+        )
+        made(function)
     return app
 
 
@@ -55,7 +60,11 @@ def list_app() -> typer.Typer:
     """Return the program as its help and the completion of names show it: a command is built when a line names it."""
     app = _empty_app(_ListOfCommands)
     for name, command in {**COMMANDS, **commands_of_others()}.items():
-        app.command(name, help=help_of(name, command), rich_help_panel=command.panel)(_listed)
+        first = name.split()[0]
+        if first not in GROUPS:
+            app.command(name, help=help_of(name, command), rich_help_panel=command.panel)(_listed)
+        elif first not in [group.name for group in app.registered_commands]:
+            app.command(first, help=GROUPS[first], rich_help_panel=command.panel)(_listed)
     return app
 
 
@@ -66,8 +75,9 @@ class _ListOfCommands(CliGroup):
         """Return the command that the arguments name, with its options, and the arguments behind it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
-            others = {} if name in COMMANDS else commands_of_others()
-            command = cast(Any, get_command(build_app([name], others))).commands[name]
+            names = [each for each in COMMANDS if each.split()[0] == name]
+            others = {} if names else commands_of_others()
+            command = cast(Any, get_command(build_app(names or [name], others))).commands[name]
         return name, command, rest
 
 
@@ -110,8 +120,9 @@ def _hpcrun(
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
-    asked = next((word for word in sys.argv[1:] if word not in ("-v", "--verbose")), None)
-    app = build_app([asked]) if asked in (*command_names(), "--version") else list_app()
+    words = [token for token in sys.argv[1:] if token not in ("-v", "--verbose")]
+    typed = [name for name in (" ".join(words[:1]), " ".join(words[:2])) if name in COMMANDS]
+    app = build_app(typed) if typed or words[:1] == ["--version"] else list_app()
     exit_at_interrupt()
     try:
         status = app(standalone_mode=False) or 0

@@ -1,87 +1,94 @@
-"""Giving a command the options of a job, with its script or without."""
+"""Declaring options and arguments of commands: each is the default of the parameter that receives it."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
-from typing import Annotated, Any
+from typing import Any, get_type_hints
 
 import typer
+from typer.models import ParameterInfo
 
-from hpcrun.cli.help_panel import Declared
-from hpcrun.cli.job_options import JobOptions
-
-_Command = Callable[..., Any]
-_Fields = dict[str, tuple[Any, Any]]  # name → annotation and default
+Command = Callable[..., Any]
 
 
-_SCRIPT: _Fields = {
-    "script": (
-        Annotated[
-            str,
-            typer.Argument(metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False),
-        ],
-        inspect.Parameter.empty,
-    ),
-    "args": (
-        Annotated[
-            list[str] | None,
-            typer.Argument(metavar="ARGS", help="Arguments of the script, passed on unchanged.", show_default=False),
-        ],
-        None,
-    ),
-}
+class HelpPanel:
+    """A panel of ``--help``, and how an option in it is declared."""
+
+    def __init__(self, title: str | None) -> None:
+        self._title = title
+
+    def option(
+        self,
+        *names: str,
+        help: str,
+        metavar: str | None = None,
+        default: Any = None,
+        complete: Any = None,
+    ) -> Any:
+        """Return the default of a parameter from which typer makes an option with a value; a list may be repeated.
+
+        Args:
+            complete: the beginning of a value → those that the shell offers.
+        """
+        return typer.Option(
+            default,
+            *names,
+            metavar=metavar,
+            help=help,
+            autocompletion=complete,
+            rich_help_panel=self._title,
+            show_default=default not in (None, False, ""),
+        )
+
+    def flag(self, *names: str, help: str) -> Any:
+        """Return the default of a parameter from which typer makes an option without a value."""
+        return self.option(*names, help=help, default=False)
 
 
-def takes_job(command: _Command) -> _Command:
-    """Give a command all of ``JobOptions``; it receives them as one dict ``asked``, with ``script`` and ``args``.
-
-    The command's own parameters come last; typer reads the joined signature.
-    """
-    return _taking({**_SCRIPT, **_options(JobOptions)}, command)
+option, flag = HelpPanel(None).option, HelpPanel(None).flag
+"""Options outside of all panels."""
 
 
-def takes_job_options(*, without: Collection[str] = (), own_first: bool = False) -> Callable[[_Command], _Command]:
-    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does.
-
-    Args:
-        without: fields that mean nothing to the command, and that it does not take.
-        own_first: the command's own options come first in its help.
-    """
-    return lambda command: _taking(_options(JobOptions, without), command, own_first=own_first)
+def argument(metavar: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
+    """Return the default of a parameter that needs no option's name; ``default=...`` makes it required."""
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=complete)
 
 
-def job_fields() -> tuple[str, ...]:
-    """Return the names that a command with ``takes_job`` receives in ``asked``."""
-    return (*_SCRIPT, *_options(JobOptions))
-
-
-def takes_options(declared: type) -> Callable[[_Command], _Command]:
-    """Give a command the options that a class declares as ``JobOptions`` does."""
-    return lambda command: _taking(_options(declared), command)
-
-
-def _options(declared: type, without: Collection[str] = ()) -> _Fields:
+def declared_in(table: type, without: Collection[str] = ()) -> dict[str, inspect.Parameter]:
+    """Return the parameters that a class declares, one for each of its attributes, in their order."""
+    annotations = get_type_hints(table)
+    keyword = inspect.Parameter.KEYWORD_ONLY
     return {
-        name: tuple(each) for name, each in vars(declared).items() if isinstance(each, Declared) and name not in without
+        name: inspect.Parameter(name, keyword, annotation=annotations[name], default=default)
+        for name, default in vars(table).items()
+        if isinstance(default, ParameterInfo) and name not in without
     }
 
 
-def _taking(fields: _Fields, command: _Command, *, own_first: bool = False) -> _Command:
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+def takes_options(table: type) -> Callable[[Command], Command]:
+    """Give a command the options that a class declares; it receives their values as one dict."""
+    return lambda command: with_parameters(declared_in(table), command)
+
+
+def with_parameters(
+    parameters: Mapping[str, inspect.Parameter], command: Command, *, own_first: bool = False
+) -> Command:
+    """Give a command more parameters, whose values it receives as one dict; typer reads the joined signature.
+
+    Args:
+        own_first: the command's own parameters come first in its help.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters_of_command = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @wraps(command)
-    def wrapped(**given: Any) -> Any:
-        asked = {name: given.pop(name) for name in fields}
-        return command(asked, **given)
+    def wrapped(**values: Any) -> Any:
+        return command({name: values.pop(name) for name in parameters}, **values)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    joined = [
-        inspect.Parameter(name, keyword, annotation=hint, default=default) for name, (hint, default) in fields.items()
-    ]
-    others = [parameter.replace(kind=keyword) for parameter in own]
-    joined = others + joined if own_first else joined + others
+    others = [parameter.replace(kind=keyword) for parameter in parameters_of_command]
+    joined = [*others, *parameters.values()] if own_first else [*parameters.values(), *others]
     wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
     return wrapped

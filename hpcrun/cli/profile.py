@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.examples import epilog
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, folded, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.options import argument, flag, option
+from hpcrun.cli.outcome import Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.profile_edit import NameOrDefault, OwnName, edit, new, set_, unset, use
-from hpcrun.cli.typer_command import CliCommand, CliGroup
+from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
+from hpcrun.schedulers.detect import SlurmSite
+from hpcrun.views import profiles as view
+from hpcrun.views.profiles import (
+    detected_json,
+    diff_json,
+    diff_table,
+    origins_json,
+    origins_table,
+    profile_yaml,
+    profiles_json,
+    profiles_tables,
+    verdicts_json,
+)
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
     from hpcrun.profiles.load import LoadedProfile
 
-app = typer.Typer(cls=CliGroup, no_args_is_help=True)
 
-
-@app.command("list", cls=CliCommand, epilog=epilog("profile list"))
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default profile."""
     from hpcrun.actions.profiles.profiles import list_profiles
-    from hpcrun.views.profiles import profiles_json
 
     context = make_context()
     rows = list_profiles(context.surroundings)
@@ -38,8 +45,6 @@ def list_(_json: JsonOption = False) -> Outcome:
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import profiles_tables
-
     drawn, others, folders = profiles_tables(rows, paths, width())
     yield table(drawn)
     if others is not None:
@@ -49,15 +54,13 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
     yield stderr(f"hpcrun: {row.problem}" for row in rows if row.problem)
 
 
-@app.command("show", cls=CliCommand, epilog=epilog("profile show"))
-def show_(
+def show(
     name: NameOrDefault = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Show the file and line of each value.")] = False,
+    origin: bool = flag("--origin", help="Show the file and line of each value."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
     from hpcrun.profiles.load import load_profile
-    from hpcrun.views.profiles import origins_json
 
     context = make_context()
     loaded = load_profile(context.profile_name(name), context.surroundings.profile_folders)
@@ -73,21 +76,15 @@ def show_(
 
 
 def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import origins_table
-
     drawn, folders = origins_table(loaded, paths, width())
     yield table(drawn)
     yield stdout(["", *folders] if folders else [])
 
 
 def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import profile_yaml
-    from hpcrun.views.text import one_line
-
     yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
-@app.command("path", cls=CliCommand, epilog=epilog("profile path"))
 def path() -> Outcome:
     """List the folders of profiles and templates, in order of precedence."""
     surroundings = make_context().surroundings
@@ -103,35 +100,26 @@ def _remark(folder: Folder) -> str:
 
 
 def env(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME|VARIABLE]", help="Profile or variable. Default: all variables.", show_default=False
-        ),
-    ] = None,
+    name: str | None = argument("[NAME|VARIABLE]", "Profile or variable. Default: all variables."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
     from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
-    from hpcrun.views import profiles as view
 
     if name is None:
         variables = all_variables()
         return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
     context = make_context()
-    found = find_variables(name, context.surroundings)
-    if isinstance(found, ProfileVariables):
-        lines = view.profile_variables_lines(found, context.profile_paths, width())
-        return printed(lines, lambda: view.profile_variables_json(found))
-    return printed(view.variable_lines(found, width()), lambda: view.variables_json([found]))
+    explained = find_variables(name, context.surroundings)
+    if isinstance(explained, ProfileVariables):
+        lines = view.profile_variables_lines(explained, context.profile_paths, width())
+        return printed(lines, lambda: view.profile_variables_json(explained))
+    return printed(view.variable_lines(explained, width()), lambda: view.variables_json([explained]))
 
 
 def detect(
-    write: Annotated[
-        str | None,
-        typer.Option("--write", metavar="NAME", help="Save the profile under this name.", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile; needs --write.")] = False,
+    write: str | None = option("--write", metavar="NAME", help="Save the profile under this name."),
+    force: bool = flag("--force", help="Replace an existing profile; needs --write."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Write a profile of this cluster from its Slurm configuration.
@@ -143,42 +131,34 @@ def detect(
 
     from hpcrun.actions.profiles.detect import detect as detect_profile
     from hpcrun.actions.profiles.detect import detect_and_write
-    from hpcrun.schedulers.detect import SlurmSite
-    from hpcrun.views.profiles import detected_json
 
     if force and write is None:
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     site = SlurmSite(context.env)
     if write is None:
-        found = detect_profile(site, context.surroundings)
+        detected = detect_profile(site, context.surroundings)
     else:
         folder = platformdirs.user_config_path("hpcrun") / "profiles"
-        found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
-    if found.path is None:
-        lines = [found.text.rstrip("\n")]
+        detected = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    if detected.path is None:
+        lines = [detected.text.rstrip("\n")]
     else:
         lines = [
-            f"written  {found.path}",
+            f"written  {detected.path}",
             f"look     hpcrun profile show {write}",
             f"use      hpcrun submit -P {write}",
         ]
     return Outcome(
-        lambda: [stderr(f"hpcrun: {warning}" for warning in found.warnings), stdout(lines)],
-        lambda: detected_json(found),
+        lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
+        lambda: detected_json(detected),
     )
 
 
 def validate(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME|FILE]...",
-            help="Profiles to check. Default: all.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
+    names: list[str] | None = argument(
+        "[NAME|FILE]...", "Profiles to check. Default: all.", complete=complete.profile_name
+    ),
     _json: JsonOption = False,
 ) -> Outcome:
     """Check profiles and list all errors, each with its file, line and key.
@@ -186,7 +166,6 @@ def validate(
     Exit status 3 if there is an error.
     """
     from hpcrun.actions.profiles.profiles import validate_profiles
-    from hpcrun.views.profiles import verdicts_json
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
@@ -201,8 +180,6 @@ def validate(
 
 
 def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
-    from hpcrun.views.text import one_line
-
     yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
     # a mistake in what several extend is one mistake
     yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
@@ -213,7 +190,6 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
 def diff(left: OwnName, right: OwnName, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles.profiles import diff_profiles
-    from hpcrun.views.profiles import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])
@@ -228,19 +204,3 @@ def schema() -> Outcome:
     from hpcrun.profiles.validate import profile_schema
 
     return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])
-
-
-_OTHERS: dict[str, Callable[..., Outcome | Outcomes]] = {
-    "new": new,
-    "set": set_,
-    "unset": unset,
-    "edit": edit,
-    "use": use,
-    "validate": validate,
-    "diff": diff,
-    "detect": detect,
-    "env": env,
-    "schema": schema,
-}
-for _name, _command in _OTHERS.items():
-    app.command(_name, cls=CliCommand, epilog=epilog(f"profile {_name}"))(_command)

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.actions.jobs.trust import keep_trust
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.durations import read_duration
 from hpcrun.cli.editor import edit_again, find_editor, run_editor
+from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
 from hpcrun.errors import UsageError
+from hpcrun.profiles.yaml_edit import USUAL
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
@@ -41,30 +44,22 @@ NameOrDefault = Annotated[
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
-def _value(name: str, help: str) -> Any:
-    return typer.Option(name, help=help, show_default=False)
-
-
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new profile.", show_default=False)],
-    base: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="PROFILE",
-            help="Profile to extend. Required without a terminal.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
-    description: Annotated[str | None, _value("--description", "Description in `hpcrun profile list`.")] = None,
-    partition: Annotated[str | None, _value("--partition", "Partition (sbatch --partition).")] = None,
-    account: Annotated[str | None, _value("--account", "Account to charge (sbatch --account).")] = None,
-    qos: Annotated[str | None, _value("--qos", "Quality of service (sbatch --qos).")] = None,
-    gpu_type: Annotated[str | None, _value("--gpu-type", "GPU type, as in sinfo -o %G.")] = None,
-    gpus_per_node: Annotated[str | None, _value("--gpus-per-node", "GPUs of each node.")] = None,
-    time: Annotated[str | None, _value("--time", "Default time limit of a job.")] = None,
-    max_time: Annotated[str | None, _value("--max-time", "Longest time limit of a job.")] = None,
+    name: str = argument("NAME", "Name of the new profile.", default=...),
+    base: str | None = option(
+        "--from",
+        metavar="PROFILE",
+        help="Profile to extend. Required without a terminal.",
+        complete=complete.profile_name,
+    ),
+    description: str | None = option("--description", help="Description in `hpcrun profile list`."),
+    partition: str | None = option("--partition", help="Partition (sbatch --partition)."),
+    account: str | None = option("--account", help="Account to charge (sbatch --account)."),
+    qos: str | None = option("--qos", help="Quality of service (sbatch --qos)."),
+    gpu_type: str | None = option("--gpu-type", help="GPU type, as in sinfo -o %G."),
+    gpus_per_node: str | None = option("--gpus-per-node", help="GPUs of each node."),
+    time: str | None = option("--time", help="Default time limit of a job."),
+    max_time: str | None = option("--max-time", help="Longest time limit of a job."),
 ) -> Outcome:
     """Write a profile of your own that extends another.
 
@@ -82,9 +77,9 @@ def new(
         "time.default": time,
         "time.max": max_time,
     }
-    for option, limit in (("--time", time), ("--max-time", max_time)):
+    for name_of, limit in (("--time", time), ("--max-time", max_time)):
         if limit:
-            read_duration(option, limit)
+            read_duration(name_of, limit)
     place = own_place(make_context())
     if can_ask() and base is None and not any(given.values()):
         base, given = _ask(given, place)
@@ -101,7 +96,6 @@ def new(
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
     from hpcrun.profiles.load import load_profile, profile_names
-    from hpcrun.profiles.yaml_edit import USUAL
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
@@ -124,15 +118,11 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
 def set_(
     name: NameOrDefault,
-    values: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE...",
-            help="Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
-            show_default=False,
-            autocompletion=complete.assignment,
-        ),
-    ] = None,
+    values: list[str] | None = argument(
+        "KEY=VALUE...",
+        "Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
+        complete=complete.assignment,
+    ),
 ) -> Outcomes:
     """Set values in your copy of a profile.
 
@@ -150,12 +140,7 @@ def set_(
 
 def unset(
     name: OwnName,
-    keys: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="KEY...", help="Keys to remove, such as gpu.type.", show_default=False, autocompletion=complete.key
-        ),
-    ],
+    keys: list[str] = argument("KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key),
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
     from hpcrun.actions.profiles.edit import unset_values
@@ -220,11 +205,9 @@ def own_place(context: Context) -> Place:
 
 def _report(result: Changed, context: Context) -> Outcomes:
     """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
-    from hpcrun.actions.jobs.trust import keep_trust
-
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    word = "written" if result.made else "changed" if result.changed else "unchanged"
-    yield printed([f"{word}  {result.path}"])
+    label = "written" if result.made else "changed" if result.changed else "unchanged"
+    yield printed([f"{label}  {result.path}"])
     yield note(
         f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
         for key, types in result.replaced.items()

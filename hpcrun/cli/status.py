@@ -6,16 +6,36 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from hpcrun.actions.background import answers_of
+from hpcrun.actions.runs.allocation import one_element
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.status.run_status import is_in, without_lost
+from hpcrun.actions.status.silent_runs import first_silent, with_silence
+from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
+from hpcrun.actions.status.wait import Changes
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
+from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+from hpcrun.explain.first_line import with_element_lines, with_first_lines
+from hpcrun.job.state import parse_states
+from hpcrun.views.status import (
+    check_columns,
+    closer_rows,
+    lost_line,
+    never_starts_lines,
+    only_elements,
+    status_csv,
+    status_json,
+    status_table,
+    with_element_rows,
+)
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
@@ -27,66 +47,50 @@ PATIENCE_S = 3.0
 
 
 def status(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
-            show_default=False,
-            autocompletion=run_name,
-        ),
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Show all runs. Default: the newest and those that have not ended.")
-    ] = False,
-    states: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Show only runs in these states: failed,pending.",
-            show_default=False,
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            help="Show details: place in the queue, last line of the log, resources used, folder.",
-        ),
-    ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
-    interval: Annotated[
-        int,
-        typer.Option(
-            "--interval",
-            metavar="SECONDS",
-            help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
-        ),
-    ] = 15,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns",
-            metavar="NAMES",
-            help="Columns to show, such as name,job,state,reason.",
-            show_default=False,
-        ),
-    ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    runs: list[str] | None = argument(
+        "RUN",
+        "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
+        complete=run_name,
+    ),
+    everything: bool = flag("--all", "-a", help="Show all runs. Default: the newest and those that have not ended."),
+    states: list[str] | None = option(
+        "--state", metavar="STATE", help="Show only runs in these states: failed,pending."
+    ),
+    verbose: bool = flag(
+        "--verbose", "-v", help="Show details: place in the queue, last line of the log, resources used, folder."
+    ),
+    gpus: bool = flag(
+        "--gpus", help="Show the load of each GPU of one running job; what it recorded, if it has ended."
+    ),
+    watch: bool = flag("--watch", "-w", help="Refresh until Ctrl-C."),
+    interval: int = option(
+        "--interval",
+        metavar="SECONDS",
+        help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
+        default=15,
+    ),
+    columns: list[str] | None = option(
+        "--columns", metavar="NAMES", help="Columns to show, such as name,job,state,reason."
+    ),
+    as_csv: bool = flag("--csv", help="Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""
-    wanted = check_states(states or [])
+    wanted = parse_states(states or [])
     layout = _layout(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
     context = make_context()
+
+    def show() -> Outcomes:
+        if gpus:
+            yield from _gpus(runs or ["last"], context, watch=watch, as_json=as_json)
+        else:
+            yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+
     if not watch:
-        yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+        yield from show()
         return
-    from hpcrun.actions.status.wait import Changes
 
     changes = Changes(context.store, interval)
     with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
@@ -94,10 +98,23 @@ def status(
             yield Outcome(lambda: [cleared()])
             yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
-                yield from _show(context, runs or [], wanted, everything=everything, layout=layout)
+                yield from show()
             except SchedulerError as error:  # a controller that is away may come back
                 yield note([f"hpcrun: {error.message}"])
             changes.wait()
+
+
+def _gpus(words: list[str], context: Context, *, watch: bool, as_json: bool) -> Outcomes:
+    from hpcrun.cli.gpu import gpu_load
+
+    if len(words) > 1:
+        raise UsageError(f"--gpus shows one run; unexpected: {words[1]!r}")
+    named = find_element(words[0], context.store)
+    yield note([named.note])
+    ports = context.ports.for_polling() if watch else context.ports
+    item, remark = one_element(one_status(named.run.run_id, ports).runs[0], named.element)
+    yield note([remark])
+    yield from gpu_load(item, context, watched=watch, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +141,6 @@ def _layout(
     Raises:
         UsageError: that cannot be, or there is no such column.
     """
-    from hpcrun.views.status import check_columns
-
     if watch and (as_json or as_csv):
         raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")
     if as_json and (as_csv or columns):
@@ -135,17 +150,10 @@ def _layout(
 
 
 def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout) -> Outcomes:
-    from hpcrun.actions.background import answers_of
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.silent_runs import with_silence
-    from hpcrun.actions.status.status import chosen_ids, get_status, last_known
-    from hpcrun.explain.first_line import with_first_lines
-    from hpcrun.views.status import only_elements
-
-    found = [find_element(word, context.store) for word in words]
-    yield note(item.note for item in found)
-    ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
-    named = [(item.run.run_id, item.element) for item in found]
+    named_runs = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named_runs)
+    ids = [item.run.run_id for item in named_runs] or chosen_ids(context.store, everything=everything or bool(wanted))
+    named = [(item.run.run_id, item.element) for item in named_runs]
     now_s = context.now_s()
     ports = context.ports.for_polling() if layout.watch else context.ports
 
@@ -175,8 +183,6 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
 
 def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
     """Return a run; a sweep whose elements have a row each with what happened to those that failed."""
-    from hpcrun.explain.first_line import with_element_lines
-
     words = [index for run_id, index in named if run_id == item.run.run_id]
     if not (item.elements and words):
         return item
@@ -196,10 +202,6 @@ def _shown(
     known_only: bool,
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
-    from hpcrun.actions.status.silent_runs import first_silent
-    from hpcrun.views.status import closer_rows, never_starts_lines, status_json
-    from hpcrun.views.text import one_line
-
     result, lost = _chosen(result, wanted, folds=layout.folds and not named)
     closer = closer_rows(result, named)
     insight = None
@@ -242,8 +244,6 @@ def _text(
         lost: how many are left out of the table.
         none: what to say where there are no runs.
     """
-    from hpcrun.views.status import lost_line, status_csv, status_table, with_element_rows
-
     listed = with_element_rows(result) if named else result
     if layout.csv:
         yield stdout([status_csv(listed, now_s, layout.columns)])
@@ -263,26 +263,6 @@ def _text(
 
 def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
     """Return the runs to show, and how many lost ones are left out."""
-    from hpcrun.actions.status.run_status import is_in, without_lost
-
     if wanted:
         return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0
     return without_lost(result) if folds else (result, 0)
-
-
-def check_states(given: list[str]) -> set[str]:
-    """Return the states that were asked for.
-
-    Raises:
-        UsageError: there is no such state.
-    """
-    from hpcrun.job.state import STATES
-
-    wanted = {word.strip().upper() for item in given for word in item.split(",") if word.strip()}
-    for word in sorted(wanted - STATES):
-        close = nearest(word, sorted(STATES))
-        raise UsageError(
-            f"--state {word}: no such state",
-            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
-        )
-    return wanted

@@ -1,28 +1,20 @@
-"""hpcrun submit and hpcrun render."""
+"""hpcrun submit."""
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_job
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
-    AfterOption,
-    ChainOption,
-    FollowOption,
-    WaitOption,
     check_follow,
     check_start,
     submit_job,
@@ -41,24 +33,15 @@ if TYPE_CHECKING:
 
 @takes_job
 def submit(
-    asked: dict[str, Any],
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-dir",
-            metavar="DIR",
-            help="Folder for the run. Default: one per run in the runs folder.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
-        ),
-    ] = None,
-    after: AfterOption = None,
-    chain: ChainOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
-    ] = False,
-    follow: FollowOption = False,
-    wait: WaitOption = False,
+    options: dict[str, Any],
+    output_dir: Path | None = SUBMISSION.option(
+        "--output-dir", metavar="DIR", help="Folder for the run. Default: one per run in the runs folder."
+    ),
+    after: list[str] | None = AFTER,
+    chain: str | None = CHAIN,
+    dry_run: bool = DRY_RUN,
+    follow: bool = FOLLOW,
+    wait: bool = WAIT,
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
@@ -66,79 +49,25 @@ def submit(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
-    context = with_typed(make_context(), asked, option_names(submit))
-    prepared = prepare_job(asked, context)
+    context = with_typed(make_context(), options, option_names(submit))
+    prepared = prepare_job(options, context)
     check_follow(prepared, follow=follow)
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
     done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
-    yield from stay(done, context, follow=follow, wait=wait)
+    yield from wait_for_end(done, context, follow=follow, wait=wait)
 
 
-@takes_job
-def render(
-    asked: dict[str, Any],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write. Default: NAME.sh.",
-            rich_help_panel=SUBMISSION,
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file.", rich_help_panel=SUBMISSION)
-    ] = False,
-) -> Outcomes:
-    """Write the batch script of a job to a file, without submitting it.
-
-    sbatch FILE then submits the same job as hpcrun submit.
-    With the local profile, bash FILE runs it.
-    """
-    context = with_typed(make_context(), asked, option_names(submit))
-    prepared = prepare_job(asked, context)
-    from hpcrun.views.plan import plan_lines
-
-    if prepared.plan.snapshot:
-        raise UsageError("render does not support --snapshot: only a submitted run has a copy of the code")
-    if prepared.plan.sweep:
-        from hpcrun.cli.submit_sweep import only_part
-
-        prepared = only_part(prepared, context)
-    target = context.cwd / (out or Path(f"{prepared.plan.name}.sh"))
-    yield note(plan_lines(prepared.plan))
-    try:
-        # whatever the umask; a pipe that nobody reads is an error, and not waited for: fifo(7)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | (os.O_TRUNC if force else os.O_EXCL)
-        descriptor = os.open(target, flags, 0o644)
-        os.set_blocking(descriptor, True)
-        with open(descriptor, "w", encoding="ascii", newline="") as file:
-            file.write(prepared.script.text)
-    except FileExistsError:
-        raise UsageError(
-            f"{target} already exists", hint="replace it with --force, or choose another with --out"
-        ) from None
-    except OSError as error:
-        reason = "no program reads this pipe" if error.errno == errno.ENXIO else error.strerror
-        raise UsageError(f"cannot write {target}: {reason}") from None
-    by_hand = "HPCRUN_ELEMENT=0 bash" if prepared.plan.sweep else "bash"
-    program = "sbatch" if prepared.plan.scheduler == "slurm" else by_hand
-    yield note([f"written    {target}", f"submit     {program} {target.name}"])
-
-
-def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
+def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
     """Decide everything about a job that was asked for on the command line.
 
     Raises:
         UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
-    request, profile = read_job(asked, context)
+    request, profile = read_job(options, context)
     return prepare_request(request, profile, context)
 
 
-def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
+def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     """Return the request that was typed, and the name of its profile.
 
     Raises:
@@ -147,15 +76,15 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     import_pydantic()
     from hpcrun.job.request import read_request
 
-    profile = asked.pop("profile", None)
+    profile = options.pop("profile", None)
     # a list that was not given is None from typer, and empty in the request
-    said = {name: value for name, value in asked.items() if value is not None}
-    if "workdir" in said:
-        said["workdir"] = str(context.cwd / Path(said["workdir"]).expanduser())
-        if not os.path.isdir(said["workdir"]):
-            raise UsageError(f"--workdir: there is no folder {said['workdir']}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+        if not os.path.isdir(given["workdir"]):
+            raise UsageError(f"--workdir: there is no folder {given['workdir']}")
     name = context.profile_name(profile)
-    return read_request(said), name
+    return read_request(given), name
 
 
 def prepare_request(request: JobRequest, profile: str, context: Context) -> Prepared:
@@ -169,7 +98,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     return prepare(request, profile, context.surroundings, context.machine)
 
 
-def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: bool) -> Outcomes:
+def wait_for_end(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: bool) -> Outcomes:
     """Wait for the end of what was submitted, if a person asked for it.
 
     Raises:
@@ -182,10 +111,10 @@ def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: 
 
         yield sweep_end(done, context)
     else:
-        yield stay_to_end(done[0], context, follow=follow)
+        yield wait_for_run(done[0], context, follow=follow)
 
 
-def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
+def wait_for_run(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, streaming its log where that was asked for.
 
     Raises:

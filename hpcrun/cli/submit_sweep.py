@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.status.elements import failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, TextPart, stderr
-from hpcrun.errors import InterruptedByUser, JobFailedError, PlanError
+from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.explain.first_line import with_element_lines
+from hpcrun.job.parameters import index_ranges, parameters_text
 from hpcrun.job.state import COMPLETED
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
@@ -31,31 +35,12 @@ def parts_of(prepared: Prepared, context: Context) -> list[Prepared]:
     return sweep_parts(prepared, scheduler, context.surroundings)
 
 
-def only_part(prepared: Prepared, context: Context) -> Prepared:
-    """Return a sweep as the one script that it is.
-
-    Raises:
-        PlanError: the cluster takes it in several arrays.
-    """
-    from hpcrun.job.parameters import index_ranges
-
-    parts = parts_of(prepared, context)
-    if len(parts) > 1:
-        pieces = ", ".join(index_ranges(part.request.elements) for part in parts)
-        raise PlanError(
-            f"the cluster's MaxArraySize requires {len(parts)} scripts for this sweep, but render writes one",
-            hint=f"render it in pieces: --elements {pieces}",
-        )
-    return parts[0]
-
-
 def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     """Wait until a sweep is over, and return how it ended: a failure where an element did not end well.
 
     Raises:
         InterruptedByUser: Ctrl-C; the sweep goes on.
     """
-    from hpcrun.job.parameters import index_ranges
     from hpcrun.views.plan import joined_json, submitted_json
 
     ended = [_explained(_wait(result, context), context) for result in done]
@@ -81,9 +66,6 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
 
 def _explained(item: RunStatus, context: Context) -> RunStatus:
     """Return a sweep that is over, the elements that are named at its end with what happened to them."""
-    from hpcrun.actions.status.elements import failed_elements
-    from hpcrun.explain.first_line import with_element_lines
-
     named = failed_elements(item.elements)[:NAMED_AT_MOST]
     return with_element_lines(item, named, context.store, context.rules)
 
@@ -100,9 +82,6 @@ def _wait(result: SubmitResult, context: Context) -> RunStatus:
 
 def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[TextPart]:
     """Name elements that did not end well."""
-    from hpcrun.job.parameters import parameters_text
-    from hpcrun.views.text import one_line
-
     for item, element in bad:
         status = element.status
         why = f", exit status {status.exit_status}" if status.exit_status else ""

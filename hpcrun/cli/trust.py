@@ -1,29 +1,26 @@
-"""hpcrun trust."""
+"""hpcrun profile trust."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from hpcrun.actions.jobs import trust as action
+from hpcrun.actions.jobs.trust import look_into, trust_folder
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.options import argument, flag
 from hpcrun.cli.outcome import Outcome, Outcomes, printed, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
+from hpcrun.views import trust as view
+from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line
 
 
 def trust(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="Project, or its .hpcrun folder. Default: this project.", show_default=False
-        ),
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="List the trusted projects.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting FOLDER.")] = False,
-    never: Annotated[bool, typer.Option("--never", help="Never use FOLDER, and do not mention it again.")] = False,
+    folder: Path | None = argument("FOLDER", "Project, or its .hpcrun folder. Default: this project."),
+    list_: bool = flag("--list", "-l", help="List the trusted projects."),
+    revoke: bool = flag("--revoke", help="Stop trusting FOLDER."),
+    never: bool = flag("--never", help="Never use FOLDER, and do not mention it again."),
     as_json: JsonOption = False,
 ) -> Outcome | Outcomes:
     """Trust the profiles, templates, rules and configuration of a project.
@@ -32,18 +29,15 @@ def trust(
     hpcrun ignores a project's .hpcrun until you trust it, and asks again after
     any change of its files.
     """
-    from hpcrun.actions.jobs import trust as action
-    from hpcrun.views import trust as view
-
     if list_ + revoke + never > 1:
-        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun trust --help")
+        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun profile trust --help")
     context = make_context(announce=None)
     if list_:
         rows = action.list_trust(context.trust)
         none = stdout(["nothing is trusted"])
         return Outcome(lambda: [table(view.trust_table(rows)) if rows else none], lambda: view.trust_json(rows))
     if as_json:
-        raise UsageError("--json goes with --list", hint="hpcrun trust --list --json")
+        raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
     path = action.folder_to_trust(folder, [] if folder else list(context.judged_layers.values())).absolute()
     if not (revoke or never):
         return _ask(path, context)
@@ -52,14 +46,11 @@ def trust(
         line = f"forgotten  {path}"
     else:
         action.never_use(path, context.trust)
-        line = f"never used  {path}; to undo: hpcrun trust --revoke"
+        line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
     return printed([line])
 
 
 def _ask(path: Path, context: Context) -> Outcomes:
-    from hpcrun.actions.jobs.trust import look_into, trust_folder
-    from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line
-
     question = look_into(path, context.trust)
     below = [f"{path} is already trusted"] if question.trusted else question_lines(question)
     head = stdout([str(path), "", *content_lines(question)])
@@ -69,7 +60,7 @@ def _ask(path: Path, context: Context) -> Outcomes:
     if not can_ask():
         raise UsageError(
             "cannot ask without a terminal; nothing was trusted",
-            hint=f"run `hpcrun trust {path}` in a terminal; in a job, use --profile FILE",
+            hint=f"run `hpcrun profile trust {path}` in a terminal; in a job, use --profile FILE",
         )
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import typer
@@ -14,6 +15,17 @@ from hpcrun.errors import InterruptedByUser
 
 _TEXT = (str, str | None, list[str], list[str] | None)
 _NUMBER = (int, int | None)
+SELDOM = frozenset(
+    """
+    gpus_per_node nproc_per_node cpus cpus_per_task cpus_per_gpu cancel_idle_s qos constraint reservation exclude
+    nodelist segment sbatch no_sbatch python uv load setup srun torchrun module workdir secrets container mounts
+    preflight sweep_file max_parallel elements warn_s retry_on_failure exclude_bad_nodes restarts spares
+    snapshot_limit_mb snapshot_include notify notify_on mail_user mail_type output_dir chain
+    """.split()
+)
+"""The options of a job that ``-h`` leaves out: ``--help`` shows them."""
+_FEW = 5
+"""So many may have their names in a command without the options of a job."""
 
 
 class _AsTyped:
@@ -65,7 +77,29 @@ class _Cheap:
 
 
 class CliCommand(_Cheap, TyperCommand):
-    """A command whose text options cost nothing, and whose outcomes are printed."""
+    """A command whose text options cost nothing, whose outcomes are printed, and whose ``-h`` is short.
+
+    ``-h`` of a command with the options of a job shows those that people use; ``--help`` shows all.
+    """
+
+    _short = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, and note how the help was asked for, if it was."""
+        self._short = "--help" not in args
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        usual = [param for param in self.params if param.name not in SELDOM]
+        if self._short and len(self.params) - len(usual) > _FEW:
+            number = sum(param.param_type_name == "option" for param in self.params)
+            self.params = usual
+            for param in self.params:
+                help_text = re.split(r"[.:;] ", getattr(param, "help", None) or "")[0].rstrip(".")
+                vars(param).update(rich_help_panel=None, help=f"{help_text}.")  # few enough for one panel
+            self.epilog = f"`{ctx.command_path} --help` shows all {number} options.\n\n{self.epilog or ''}"
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> int:
         """Run the command and print what it comes to; returns the exit status."""

@@ -15,22 +15,40 @@ from hpcrun.job.launch_options import instead_of
 from hpcrun.job.phrases import error_words
 
 _SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
-# Names of commands in other programs: Slurm's, torchx's, sky's, docker's.
+# Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's own had before.
 _COMMANDS = {
-    **dict.fromkeys(("run", "sbatch", "launch", "start", "exec-job"), "submit"),
-    **dict.fromkeys(("squeue", "sacct", "queue", "list", "ls", "ps", "show", "info", "jobs"), "status"),
-    **dict.fromkeys(("scancel", "kill", "stop", "abort"), "cancel"),
-    **dict.fromkeys(("log", "tail", "output", "attach"), "logs"),
-    **dict.fromkeys(("why", "debug", "diagnose"), "explain"),
-    **dict.fromkeys(("rm", "remove", "delete", "prune", "purge"), "clean"),
-    **dict.fromkeys(("retry", "rerun", "restart", "requeue", "resume"), "resubmit"),
-    **dict.fromkeys(("ssh", "exec", "bash", "srun", "connect"), "shell"),
-    **dict.fromkeys(("nvidia-smi", "gpus", "smi"), "gpu"),
-    **dict.fromkeys(("profiles", "config", "cluster"), "profile"),
-    **dict.fromkeys(("forecast", "estimate", "cost"), "plan"),
-    **dict.fromkeys(("script", "dryrun", "dry-run"), "render"),
-    **dict.fromkeys(("sinfo", "check"), "doctor"),
-    **dict.fromkeys(("sweeps", "best"), "sweep"),
+    name: command
+    for command, names in {
+        "submit": "run sbatch salloc launch start create apply exec-job job qsub bsub",
+        "submit --dry-run": "render script dryrun dry-run template",
+        "status": "squeue sacct queue list ls ps show info jobs get describe inspect stat qstat bjobs sstat st",
+        "status --gpus": "gpu nvidia-smi gpus smi stats nvtop",
+        "cancel": "scancel kill stop abort qdel bkill down terminate",
+        "logs": "log tail output attach cat stdout stderr",
+        "explain": "why debug diagnose events",
+        "clean": "rm remove delete prune purge cleanup",
+        "resubmit": "retry rerun restart requeue resume",
+        "hold": "pause suspend",
+        "release": "unpause unhold continue",
+        "shell": "ssh exec bash srun connect login sh",
+        "metrics": "metric plot loss",
+        "sweep": "sweeps best",
+        "profile": "profiles config cluster clusters",
+        "profile trust": "trust allow",
+        "where": "sprio queue-time eta",
+        "scale plan": "plan forecast estimate cost",
+        "scale run": "benchmark scaling study",
+        "scale report": "report",
+        "doctor": "sinfo check verify health",
+        "preflight": "nccl-test nccl-tests nodecheck",
+        "history": "sreport usage efficiency seff sshare",
+        "open": "wandb mlflow aim",
+        "open --tensorboard": "tensorboard tb",
+        "open --upload": "sync upload",
+        "init": "setup configure install",
+        "top": "htop watch dashboard ui",
+    }.items()
+    for name in names.split()
 }
 
 
@@ -82,14 +100,14 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent
-    plain = [word for word in words if not word.startswith("-")]
+    plain = [token for token in words if not token.startswith("-")]
     if names or not plain:
         return names
     return next((list(plain[:length]) for length in (2, 1) if " ".join(plain[:length]) in EXAMPLES), [])
 
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
-    typed = next((word for word in words if not word.startswith("-")), "")
+    typed = next((token for token in words if not token.startswith("-")), "")
     if typed.endswith(_SCRIPTS):
         return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}")
     close = _COMMANDS.get(typed) or nearest(typed, list(commands))
@@ -100,23 +118,29 @@ def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]
 
 def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own_help: str) -> UsageError:
     """Return the failure that names all unknown options of the line, and for each what to write instead."""
-    if not names and any(word.endswith(_SCRIPTS) for word in words):
+    if not names and any(token.endswith(_SCRIPTS) for token in words):
         line = shlex.join(words)
         return UsageError(f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}")
     command = error.ctx.command
-    own = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
+    known = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
            for name in (*param.opts, *param.secondary_opts)}  # fmt: skip
-    own |= {"--help": False, "-h": False}
+    known |= {"--help": False, "-h": False}
     for name in names:
         words = words[words.index(name) + 1 :] if name in words else words
-    found = unknown_options(words, own, script_last=not command.allow_interspersed_args)
-    if error.option_name not in [name for name, _ in found]:
-        found.insert(0, (error.option_name, None))
-    advice = {name: instead_of(name, value, " ".join(names), list(own)) for name, value in found}
+    unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
+    if error.option_name not in [name for name, _ in unknown]:
+        unknown.insert(0, (error.option_name, None))
+    advice = {name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown}
     listing = f"`{own_help}` lists all options"
     if len(advice) == 1:
-        ((name, said),) = advice.items()
-        hint = own_help if said is None else f"{said} {listing}" if said.endswith("?") else f"{said}; {listing}"
+        ((name, advised),) = advice.items()
+        hint = (
+            own_help
+            if advised is None
+            else f"{advised} {listing}"
+            if advised.endswith("?")
+            else f"{advised}; {listing}"
+        )
         return UsageError(f"No such option: {name}", hint=hint)
-    lines = (f"  {name}: {said}" if said else f"  {name}" for name, said in advice.items())
+    lines = (f"  {name}: {advised}" if advised else f"  {name}" for name, advised in advice.items())
     return UsageError("\n".join(["No such options:", *lines]), hint=listing)

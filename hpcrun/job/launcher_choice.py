@@ -57,7 +57,7 @@ def choose_launcher(
     if _is_ours(call):
         old_option = _old_option(call, instead, read_text)
         # a study has its own sizes
-        started = None if old_option or typed[:1] == ("scale",) else taken_over(call, request, profile)
+        started = None if old_option or typed[:2] == ("scale", "run") else taken_over(call, request, profile)
         if started is None:
             raise _refusal(call, instead, old_option)
         note = f"`{call.title}` starts ranks, and hpcrun starts them: {instead.line if instead else ''}"

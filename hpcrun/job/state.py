@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from math import inf
 
+from hpcrun.errors import UsageError, nearest
+
 _TERMINAL = frozenset(
     "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED".split()
 )
@@ -114,6 +116,22 @@ class Reason:
     def is_final(self) -> bool:
         """Whether the job never starts as it is."""
         return self.advice.startswith(_NEVER)
+
+
+def parse_states(given: list[str]) -> set[str]:
+    """Return the states that were asked for.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
+    for state in sorted(wanted - STATES):
+        close = nearest(state, sorted(STATES))
+        raise UsageError(
+            f"--state {state}: no such state",
+            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
+        )
+    return wanted
 
 
 # The first pattern that matches the whole of Slurm's word decides.

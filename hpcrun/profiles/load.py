@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # the import of pydantic takes too long for shell completion
 
 SUFFIX = ".yaml"
 _DEEPEST = 50
-WAYS_ROUND = "to review and trust the files: hpcrun trust"
+TRUST = "hpcrun profile trust"
+WAYS_ROUND = f"to review and trust the files: {TRUST}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
             if folder.withheld:
                 others = sum(other.holds(f"{name}{SUFFIX}") for other in folders_of(folders)) > 1
                 raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
-                                   hint=WAYS_ROUND + "; to use the other: hpcrun trust --never" * others)  # fmt: skip
+                                   hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * others)  # fmt: skip
             break
     names = profile_names(folders)
     if name not in names:
@@ -108,7 +109,7 @@ def _check_never(name: str, folders: Sequence[Source]) -> None:
         path = folder.path / f"{name}{SUFFIX}"
         if folder.never and "\0" not in name and os.path.isfile(path):
             raise ProfileError(f"profile {name!r} is {path}, in a folder that you set to never use",
-                               hint="to undo: hpcrun trust --revoke")  # fmt: skip
+                               hint="to undo: hpcrun profile trust --revoke")  # fmt: skip
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:

@@ -309,7 +309,7 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
-    way = f"chmod go-w, or hpcrun trust {path}" if danger else "to review and trust it: hpcrun trust"
+    way = f"chmod go-w, or hpcrun profile trust {path}" if danger else "to review and trust it: hpcrun profile trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
 

@@ -140,9 +140,7 @@ def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
         if not is_secret(key[1], value, named):
             return None
         what = secret_kind(value) or "the value of a secret"
-        return (
-            f"holds {secret}; remove the line, list the name under 'secrets', and export the variable where you submit"
-        )
+        return f"holds {what}; remove the line, list the name under 'secrets', and export the variable where you submit"
     kind = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
     if kind is None:
         return None

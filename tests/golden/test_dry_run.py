@@ -32,15 +32,6 @@ def test_a_dry_run_prints_the_very_bytes_that_are_submitted(hpcrun: Hpcrun) -> N
     assert seen.split("\0") == ODD_ARGS
 
 
-def test_render_writes_the_same_bytes(hpcrun: Hpcrun) -> None:
-    shown = hpcrun("submit", "--dry-run", *WANTED, *ODD_ARGS, check=True)
-    hpcrun("render", "--out", "job.sh", *WANTED, *ODD_ARGS, check=True)
-    assert (hpcrun.folder / "job.sh").read_bytes() == shown.stdout.encode()
-    again = hpcrun("render", "--out", "job.sh", *WANTED)
-    assert again.returncode == 2
-    assert "--force" in again.stderr
-
-
 def test_a_dry_run_for_slurm_needs_no_slurm(hpcrun: Hpcrun, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     wanted = ["-P", "a100", "--gpus", "4", "--nodes", "2", "job.py"]

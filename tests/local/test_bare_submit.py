@@ -64,15 +64,18 @@ def test_the_cluster_is_detected_once_and_again_when_its_configuration_changes(b
 
 def test_commands_take_the_same_default(bare: Bare) -> None:
     person, env = bare.person, bare.env
-    assert "(profile detected)" in person("render", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
+    assert (
+        "(profile detected)"
+        in person("submit", "--dry-run", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
+    )
     assert "(profile detected)" in person("preflight", "--gpus", "h100:2", "--dry-run", env=env, check=True).stderr
-    forecast = ("plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
+    forecast = ("scale", "plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
     plan = person(*forecast, "h100:1,2,4", env=env, check=True).stdout
     assert "NVIDIA H100 80 GB SXM5" in plan
     assert "choose a GPU type: --gpus a100:1,2,4, " in person(*forecast, "1,2,4", env=env).stderr
-    study = person("scale", "--gpus", "h100:1,2,4", "--dry-run", "train.py", env=env, check=True)
+    study = person("scale", "run", "--gpus", "h100:1,2,4", "--dry-run", "train.py", env=env, check=True)
     assert "detected the cluster dev" in study.stderr
-    open_ = person("scale", "--gpus", "1,2,4", "--dry-run", "train.py", env=env)
+    open_ = person("scale", "run", "--gpus", "1,2,4", "--dry-run", "train.py", env=env)
     assert (open_.returncode, "--gpus h100:1,2,4" in open_.stderr) == (2, True)
     listed = person("profile", "list", env=env, check=True).stdout
     assert any(line.split()[:2] == ["*", "detected"] for line in listed.splitlines())

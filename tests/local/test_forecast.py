@@ -12,7 +12,7 @@ import pytest
 from hpcrun.views.text import without_colours
 from tests.harness import Hpcrun
 
-MEASURED = ("plan", "--samples", "20.48M", "--batch-size", "1024", "--lr", "1e-3", "--epoch-time", "36m")
+MEASURED = ("scale", "plan", "--samples", "20.48M", "--batch-size", "1024", "--lr", "1e-3", "--epoch-time", "36m")
 SEED = (*MEASURED, "--gpus", "1,2,4,8", "-P", "h100")
 
 
@@ -20,9 +20,9 @@ def test_one_measured_size_is_answered_with_the_next_measurement(hpcrun: Hpcrun)
     shown = hpcrun(*SEED, check=True).stdout
     first = " ".join(shown.partition("\n\n")[0].split())
     assert first.startswith("If the global batch stays 1024: measure 2 GPUs first, forecast 1.50× (0.97 to 1.65×). One")
-    assert "measure  hpcrun scale -P h100 --gpus 1,2 SCRIPT --batch-size 1024\n" in shown
+    assert "measure  hpcrun scale run -P h100 --gpus 1,2 SCRIPT --batch-size 1024\n" in shown
     scaled = hpcrun(*SEED, "--mode", "scaled", check=True).stdout
-    assert "hpcrun scale -P h100 --gpus 1,2 --weak --batch-size 1024 SCRIPT --batch-size {batch_size}\n" in scaled
+    assert "hpcrun scale run -P h100 --gpus 1,2 --weak --batch-size 1024 SCRIPT --batch-size {batch_size}\n" in scaled
 
 
 def test_the_first_line_is_the_answer_and_a_row_below_the_target_says_why(hpcrun: Hpcrun) -> None:
@@ -60,7 +60,9 @@ def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> 
 
 
 def test_slower_than_one_gpu(hpcrun: Hpcrun) -> None:
-    asked = "plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
+    asked = (
+        "scale plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
+    )
     measured = hpcrun(*asked.split(), "--also", "2:32=32s", "--mode", "fixed", check=True).stdout
     assert measured.startswith("If the global batch stays 32: ask for 1 GPU; 2 would be slower, 0.61×")
 
@@ -79,7 +81,7 @@ def test_the_command_names_a_profile_s_file(hpcrun: Hpcrun) -> None:
 
 
 def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
-    line = "plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
+    line = "scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
     shown = hpcrun(*line.split(), check=True).stdout
     assert "4 GPUs (per-GPU batch 256)" in shown
     assert "the last step of an epoch has only 896 samples" in shown
@@ -145,25 +147,27 @@ for epoch in (1, 2, 3):
 
 def test_a_study_and_a_run_say_what_was_measured(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
-    on_cpus = ("scale", "-P", "local", "--ranks", "1,2", "--launcher", "python", "--wait")
+    on_cpus = ("scale", "run", "-P", "local", "--ranks", "1,2", "--launcher", "python", "--wait")
     hpcrun(*on_cpus, "--batch-size", "64", "train.py", "{gpus}", "{batch_size}", check=True)
-    study = hpcrun("plan", "--from", "last", check=True).stdout  # the study's profile
+    study = hpcrun("scale", "plan", "--from", "last", check=True).stdout  # the study's profile
     assert (
         "measured  6400 samples in 20 s, global batch 64\n          and in 14.1 s, global batch 64 on 2 GPUs" in study
     )
     assert [
         line.split()[0] for line in study.splitlines() if line.startswith("   ") and line[:4].strip().isdigit()
     ] == ["1", "2", "4", "8"] * 2
-    said = json.loads(hpcrun("plan", "--from", "last", "--also", "4:64=11s", "--json", check=True).stdout)["measured"]
+    said = json.loads(hpcrun("scale", "plan", "--from", "last", "--also", "4:64=11s", "--json", check=True).stdout)[
+        "measured"
+    ]
     assert [(epoch["gpus"], epoch["epoch_s"]) for epoch in said["also"]] == [
         (2, pytest.approx(14.14, abs=0.01)),
         (4, 11),
     ]
-    run = hpcrun("plan", "--from", "train-p2-r1", "--gpus", "2,4", check=True).stdout
+    run = hpcrun("scale", "plan", "--from", "train-p2-r1", "--gpus", "2,4", check=True).stdout
     assert "measured  6400 samples in 14.1 s, global batch 64 on 2 GPUs" in run
-    larger = hpcrun("plan", "--from", "train-p2-r1", "--epoch-time", "30s", "--gpus", "2,4", check=True).stdout
+    larger = hpcrun("scale", "plan", "--from", "train-p2-r1", "--epoch-time", "30s", "--gpus", "2,4", check=True).stdout
     assert "measured  6400 samples in 30 s" in larger
-    nothing = hpcrun("plan", "--from", "nothing", "--gpus", "2")
+    nothing = hpcrun("scale", "plan", "--from", "nothing", "--gpus", "2")
     assert (nothing.returncode, "nothing" in nothing.stderr) == (6, True)
 
 

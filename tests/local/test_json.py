@@ -35,7 +35,7 @@ def test_what_was_submitted_and_how_it_failed_are_one_document(hpcrun: Hpcrun) -
     found = document(sweep)
     assert (sweep.returncode, found["kind"], found["state"]) == (7, "submitted", "FAILED")
     assert "1 of 2 elements did not complete: 1" in found["error"]["message"]
-    study = hpcrun("scale", *LOCAL, "--ranks", "1", "--launcher", "python", "--wait", "false")
+    study = hpcrun("scale", "run", *LOCAL, "--ranks", "1", "--launcher", "python", "--wait", "false")
     found = document(study)
     assert (study.returncode, found["kind"]) == (7, "study")
     assert "1 of 1 run did not complete" in found["error"]["message"]
@@ -60,7 +60,7 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         (0, "explain", "last", "--json"),
         (0, "metrics", "--json"),
         (2, "metrics", "--json", "--csv"),
-        (4, "gpu", "--json"),
+        (4, "status", "--gpus", "--json"),
         (2, "where", "--json"),
         (3, "profile", "validate", "bad", "--json"),
         (0, "profile", "show", "local", "--json"),
@@ -68,7 +68,7 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         (6, "profile", "env", "none", "--json"),
         (0, "scale", "--list", "--json"),
         (6, "scale", "--show", "none", "--json"),
-        (6, "report", "none", "--json"),
+        (6, "scale", "report", "none", "--json"),
         (0, "clean", "--json"),
     )
     for status, *command in commands:
@@ -77,7 +77,7 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         document(done)
 
 
-@pytest.mark.parametrize("args", [("doctor", "-P", "bad"), ("plan", "--epoch-time", "x")])
+@pytest.mark.parametrize("args", [("doctor", "-P", "bad"), ("scale", "plan", "--epoch-time", "x")])
 def test_failures_of_checks_are_documents(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
     write(hpcrun.home / ".config/hpcrun/profiles/bad.yaml", "partitoin: x\n")
     done = hpcrun(*args, "--json")

@@ -55,15 +55,15 @@ def test_a_fifo_and_a_program_of_no_text_are_not_read(hpcrun: Hpcrun) -> None:
 
 
 def test_an_option_behind_the_script_that_only_hpcrun_has_is_refused(hpcrun: Hpcrun) -> None:
-    for command, options in (("submit", ()), ("scale", ("--gpus", "1,2"))):
-        done = hpcrun(command, "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run", "--lr", "1")
+    for command, options in (("submit", ()), ("scale run", ("--gpus", "1,2"))):
+        done = hpcrun(*command.split(), "-P", "local", *options, "train.py", "--gpus", "1", "--dry-run", "--lr", "1")
         assert done.returncode == 2
         refused = '--gpus, --dry-run after train.py would go to the script, but its text has no "--gpus", "--dry-run"'
         assert refused in done.stderr
         as_meant = f"hpcrun {command} -P local --gpus 1 --dry-run train.py --lr 1"
         given = " ".join((command, "-P", "local", *options))
         assert f"hint: {as_meant}; for the script: hpcrun {given} -- train.py --gpus 1" in done.stderr
-    for words in (("render", "train.py"), ("submit", "bash", "-c", "true"), ("submit", "-m", "train")):
+    for words in (("submit", "bash", "-c", "true"), ("submit", "-m", "train")):
         done = hpcrun(words[0], "-P", "local", *words[1:], "--nodes=2")
         assert done.returncode == 2
         assert "--nodes after " in done.stderr
@@ -83,9 +83,9 @@ def test_an_option_that_the_script_defines_is_the_script_s(hpcrun: Hpcrun) -> No
 
 @pytest.mark.parametrize("size", ["--gpus", "--ranks"])
 def test_a_study_of_a_launcher_is_refused(hpcrun: Hpcrun, size: str) -> None:
-    done = hpcrun("scale", "-P", "local", size, "1,2", "torchrun", "--nproc-per-node", "2", "train.py")
+    done = hpcrun("scale", "run", "-P", "local", size, "1,2", "torchrun", "--nproc-per-node", "2", "train.py")
     assert done.returncode == 2
-    assert f"hint: hpcrun scale -P local {size} 1,2 train.py\n" in done.stderr
+    assert f"hint: hpcrun scale run -P local {size} 1,2 train.py\n" in done.stderr
     assert not runs(hpcrun)
 
 
@@ -112,8 +112,6 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     document = json.loads(hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout)
     assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
     assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
-    rendered = hpcrun("render", "-P", "local", "--gpus", "0", "train.py", "--nodes", "2", check=True)
-    assert "--nodes after train.py" in rendered.stderr
 
 
 def test_a_sweep_s_command_is_that_of_its_first_element(hpcrun: Hpcrun) -> None:

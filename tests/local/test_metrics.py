@@ -131,20 +131,20 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     fake.mkdir()
     (fake / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-1, NVIDIA L40S, 50, 1024, 46068, 99.6, 350.00, 41'\n")
     (fake / "nvidia-smi").chmod(0o755)
-    shown = hpcrun("gpu", env={"PATH": f"{fake}:{hpcrun.environ['PATH']}"}, check=True).stdout.splitlines()
+    shown = hpcrun("status", "--gpus", env={"PATH": f"{fake}:{hpcrun.environ['PATH']}"}, check=True).stdout.splitlines()
     assert shown[1].split()[1:] == "0 0 NVIDIA L40S 50 % 1.0/45 GB 100/350 W 41 °C".split()
-    watching = pexpect.spawn(hpcrun.argv()[0], hpcrun.argv("gpu", "-w")[1:], encoding="utf-8", timeout=20,
+    watching = pexpect.spawn(hpcrun.argv()[0], hpcrun.argv("status", "--gpus", "-w")[1:], encoding="utf-8", timeout=20,
                              env={**hpcrun.environ, "PATH": f"{fake}:{hpcrun.environ['PATH']}"})  # fmt: skip
-    watching.expect("every 10 s")
+    watching.expect("every 15 s")
     watching.expect("NVIDIA L40S")
     watching.sendintr()
-    watching.expect("stopped watching; the job is not affected")
+    watching.expect("stopped watching; the jobs are not affected")
     told = hpcrun("shell", stdin="pwd; echo in $HPCRUN_RUN_DIR; exit 5\n", cwd=hpcrun.home)
     assert told.stdout.splitlines()[0] == str(hpcrun.folder)  # where its job runs
     assert (told.stdout.split("/")[-1].strip()[16:20], told.returncode) == ("long", 5)
     hpcrun("cancel", "long", check=True)
     wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")
-    late = json.loads(hpcrun("gpu", "--json").stdout)  # what it recorded, if it ran for long enough
+    late = json.loads(hpcrun("status", "--gpus", "--json").stdout)  # what it recorded, if it ran for long enough
     assert "its allocation has ended" in late["error"]["message"] if "error" in late else late["recorded"]
 
 
@@ -174,8 +174,8 @@ def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> No
     assert "draws one element" in refused.stderr
     assert "choose one of 0-1" in refused.stderr
     assert hpcrun("metrics", "last/7").returncode == 6
-    for command in ("gpu", "shell"):
-        over = hpcrun(command, "last/1")
+    for command in (("status", "--gpus"), ("shell",)):
+        over = hpcrun(*command, "last/1")
         assert over.returncode == 4
         assert "is COMPLETED" in over.stderr
 

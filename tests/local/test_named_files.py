@@ -15,7 +15,7 @@ WITHIN_S = 20
 
 # command, exit status; ODD is the path that is no regular file
 NAMED: dict[str, tuple[Sequence[str], int]] = {
-    "table": (("report", "--from-csv", "ODD"), 2),
+    "table": (("scale", "report", "--from-csv", "ODD"), 2),
     "sweep": (("submit", "-P", "local", "--sweep-file", "ODD", "--dry-run", "true"), 2),
     "script": (("submit", "-P", "local", "--dry-run", "./ODD"), 2),
     "python script": (("submit", "-P", "local", "--dry-run", "python", "ODD"), 0),
@@ -25,9 +25,7 @@ NAMED: dict[str, tuple[Sequence[str], int]] = {
     "profiles compared": (("profile", "diff", "local", "./ODD"), 3),
 }
 WRITTEN: dict[str, tuple[Sequence[str], int]] = {
-    "rendered": (("render", "-P", "local", "-o", "ODD", "true"), 2),
-    "rendered over": (("render", "-P", "local", "--force", "-o", "ODD", "true"), 2),
-    "report": (("report", "--from-csv", "table.csv", "-o", "ODD"), 4),
+    "report": (("scale", "report", "--from-csv", "table.csv", "-o", "ODD"), 4),
 }
 # file in ~/.config/hpcrun, command, exit status
 BROUGHT: dict[str, tuple[str, Sequence[str], int]] = {

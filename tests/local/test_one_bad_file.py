@@ -152,7 +152,7 @@ def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
     replace_field(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
     (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
     (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
-    hpcrun("report", "--from-csv", "t.csv", "--out", "out", check=True)
+    hpcrun("scale", "report", "--from-csv", "t.csv", "--out", "out", check=True)
     assert (hpcrun.folder / "out/summary.csv").read_text().replace("\n", "").isprintable()
     for text in (
         hpcrun("metrics", "bad", "--csv", check=True).stdout,

@@ -64,8 +64,8 @@ def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None
     [
         ("preflight", "--dry-run"),
         ("submit", "--dry-run", "train.py"),
-        ("scale", "--ranks", "1", "--dry-run", "train.py"),
-        ("plan", "--samples", "100", "--batch-size", "10", "--epoch-time", "1m", "--gpus", "1"),
+        ("scale", "run", "--ranks", "1", "--dry-run", "train.py"),
+        ("scale", "plan", "--samples", "100", "--batch-size", "10", "--epoch-time", "1m", "--gpus", "1"),
     ],
 )
 def test_no_command_needs_a_profile_by_flag(hpcrun: Hpcrun, command: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""hpcrun report: the files it writes, and the folders it leaves alone."""
+"""hpcrun scale report: the files it writes, and the folders it leaves alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _made(folder: Path) -> Path:
 
 
 def report(hpcrun: Hpcrun, *args: str) -> Completed:
-    return hpcrun("report", "--from-csv", str(SEED), *args)
+    return hpcrun("scale", "report", "--from-csv", str(SEED), *args)
 
 
 def names(folder: Path) -> set[str]:
@@ -43,7 +43,7 @@ def test_two_tables_make_one_report_with_every_file(hpcrun: Hpcrun) -> None:
         "dataset,gpus,repeat,epoch,epoch_time_s,samples_per_s,accuracy\n"
         + "".join(f"mine,{n},{r},{e},{9 / n + r},{n * 90},{e / 9}\n" for n in (1, 2) for r in (1, 2) for e in (1, 2))
     )
-    done = hpcrun("report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
+    done = hpcrun("scale", "report", "--from-csv", str(SEED), "--from-csv", "mine.csv", "--out", "out", check=True)
     assert names(hpcrun.folder / "out") == TEXTS | FIGURES
     assert done.stdout.startswith("002: Ask for 4 GPUs on 2 nodes: 3.43× at 86 %; 8 would be 75 %")
     assert "\nmine: No answer yet: the times are unreliable (" in done.stdout

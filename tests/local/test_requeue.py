@@ -92,7 +92,7 @@ def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpc
     (folder / "runtime").mkdir(parents=True)
     shutil.copy(REPO / "hpcrun/hpcrun_runtime.py", folder / "runtime")
     (hpcrun.folder / "train.py").write_text(ASKS)
-    hpcrun("render", *LOCAL[1:], "-o", str(folder / "script.sh"), "train.py", check=True)
+    hpcrun.write_script("run/script.sh", *LOCAL[1:], "train.py")
     supervisor = str(REPO / "hpcrun/schedulers/supervisor.py")
     hpcrun.run("python", supervisor, str(folder), "8", "6", env={"HPCRUN_RUN_DIR": str(folder)})
     record = folder / "supervisor.json"

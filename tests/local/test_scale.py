@@ -1,4 +1,4 @@
-"""hpcrun scale on this machine, where nothing but the command itself lets one run wait for another."""
+"""hpcrun scale run on this machine, where nothing but the command itself lets one run wait for another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.harness import Hpcrun, wait_for
 
-ON_CPUS = ("scale", "-P", "local", "--ranks", "1,2", "--nodes", "1,2", "--launcher", "python")
+ON_CPUS = ("scale", "run", "-P", "local", "--ranks", "1,2", "--nodes", "1,2", "--launcher", "python")
 TRAIN = """
 import sys
 from hpcrun_runtime import log_metrics
@@ -60,15 +60,17 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     spans = [times(hpcrun, point) for point in record(hpcrun)["points"]]
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "2 1 64\n"
-    listed = hpcrun("scale", "--list", check=True).stdout.splitlines()
+    listed = hpcrun("scale", "run", "--list", check=True).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
-    again = json.loads(hpcrun("scale", "--show", "train", "--json", check=True).stdout)
+    again = json.loads(hpcrun("scale", "run", "--show", "train", "--json", check=True).stdout)
     assert [point["state"] for point in again["points"]] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
 
     (hpcrun.folder / "lib").mkdir()
     (hpcrun.folder / "lib/matplotlib.py").write_text("raise ImportError\n")  # the figures have tests of their own
     without_figures = {"PYTHONPATH": str(hpcrun.folder / "lib")}
-    document = json.loads(hpcrun("report", "last", "--json", "-o", "out", env=without_figures, check=True).stdout)
+    document = json.loads(
+        hpcrun("scale", "report", "last", "--json", "-o", "out", env=without_figures, check=True).stdout
+    )
     (series,) = document["series"]
     assert [(row["gpus"], row["speedup"]) for row in series["rows"]] == [(1, 1.0), (2, 2.0)]
     assert (series["sources"], document["warmup"], document["weak"]) == (["metrics"], 1, False)
@@ -78,7 +80,7 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     assert text.startswith("No answer yet: the times are unreliable (short epochs")
     assert "\nRANKS" in text
     assert "GPU" not in text
-    assert record(hpcrun)["study_id"] in hpcrun("report", check=True).stdout
+    assert record(hpcrun)["study_id"] in hpcrun("scale", "report", check=True).stdout
 
 
 def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcrun) -> None:
@@ -87,10 +89,10 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     argv = hpcrun.argv(*ON_CPUS, "--env", "API_TOKEN=s3cret", "train.py")
     scale = subprocess.Popen(argv, cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL)
     wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out")), 20, "the first run")
-    beside = hpcrun("scale", "--resume", "last")
+    beside = hpcrun("scale", "run", "--resume", "last")
     assert (beside.returncode, "another hpcrun is submitting" in beside.stderr) == (4, True)
-    assert "RUNNING" in hpcrun("scale", "--show", "last", check=True).stdout
-    early = hpcrun("report", "last", check=True).stdout
+    assert "RUNNING" in hpcrun("scale", "run", "--show", "last", check=True).stdout
+    early = hpcrun("scale", "report", "last", check=True).stdout
     assert early.startswith("Study not finished: 1 running. No verdict yet, and nothing is written.\n")
     assert not list(hpcrun.folder.glob("report-*"))
     scale.kill()
@@ -98,17 +100,17 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
     before = record(hpcrun)
     assert [point["submitted"] for point in before["points"]] == [True, False]
     assert not [path for path in hpcrun.runs.glob("**/*.json") if "s3cret" in path.read_text()]
-    unset = hpcrun("scale", "--resume", "last")
+    unset = hpcrun("scale", "run", "--resume", "last")
     assert (unset.returncode, "API_TOKEN is a secret" in unset.stderr) == (2, True)
-    planned = hpcrun("scale", "--resume", "last", "--dry-run", env=secret, check=True)
+    planned = hpcrun("scale", "run", "--resume", "last", "--dry-run", env=secret, check=True)
     assert "train-p2-r1  2 ranks on 2 nodes: train.py" in planned.stderr
     assert record(hpcrun) == before
     (hpcrun.folder / "go").touch()
-    done = hpcrun("scale", "--resume", "last", "--json", env=secret, cwd=hpcrun.home, check=True)
+    done = hpcrun("scale", "run", "--resume", "last", "--json", env=secret, cwd=hpcrun.home, check=True)
     points = json.loads(done.stdout)["points"]
     assert [point["state"] for point in points] == ["COMPLETED", "COMPLETED"]
     assert points[0]["run_id"] == before["points"][0]["run_id"]
-    assert hpcrun("scale", "--resume", "last", check=True).stdout.count("COMPLETED") == 2
+    assert hpcrun("scale", "run", "--resume", "last", check=True).stdout.count("COMPLETED") == 2
     assert len(list(hpcrun.runs.glob("*/run.json"))) == 2
     assert times(hpcrun, points[0])[1] <= times(hpcrun, points[1])[0]
     assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "s3cret\n"
@@ -126,7 +128,7 @@ def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None
     study = record(hpcrun)["study_id"]
     assert scale.returncode == 130
     assert f"study {study}: 1 of 2 runs are not submitted yet" in said
-    assert f"hint: hpcrun scale --resume {study} --wait continues" in said
+    assert f"hint: hpcrun scale run --resume {study} --wait continues" in said
     (hpcrun.folder / "go").touch()
     wait_for(lambda: list(hpcrun.runs.glob("*/elements/0/attempts/0/exit")), 20, "the end of the first run")
 
@@ -135,6 +137,7 @@ def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcr
     (hpcrun.folder / "train.py").touch()
     asked = (
         "scale",
+        "run",
         "-P",
         "a100",
         "--gpus",
@@ -174,7 +177,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     hpcrun: Hpcrun, args: tuple[str, ...], status: int, words: str
 ) -> None:
     (hpcrun.folder / "train.py").touch()
-    refused = hpcrun("scale", *args, env={"HPCRUN_PROFILE": "local"})
+    refused = hpcrun("scale", "run", *args, env={"HPCRUN_PROFILE": "local"})
     assert (refused.returncode, refused.stdout) == (status, "")
     assert words in refused.stderr
     assert list(hpcrun.runs.iterdir()) == []
@@ -183,7 +186,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
 def test_studies_are_completed_as_a_person_types(hpcrun: Hpcrun) -> None:
     folder = hpcrun.runs / "studies" / "20260101-000000-trial-aaaa"
     folder.mkdir(parents=True)
-    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale --resume tri", "COMP_CWORD": "3"}
+    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale run --resume tri", "COMP_CWORD": "4"}
     start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
     done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", start, env=env, check=False)
     assert done.stdout.split() == ["trial"]

@@ -158,7 +158,7 @@ def test_the_dry_run_is_what_is_submitted(hpcrun: Hpcrun) -> None:
 
 
 def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
-    hpcrun("render", *LOCAL[1:], "--sweep", "x=1,2", "echo", check=True)
+    hpcrun.write_script("echo.sh", *LOCAL[1:], "--sweep", "x=1,2", "echo")
     refused = hpcrun.run("bash", "echo.sh", check=False)
     assert refused.returncode != 0
     assert "HPCRUN_ELEMENT=0 bash" in refused.stderr

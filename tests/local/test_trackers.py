@@ -75,16 +75,16 @@ def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
     shown = hpcrun("open", check=True)
     assert f"--backend-store-uri sqlite:///{hpcrun.folder}/mlflow.db" in " ".join(shown.stderr.split())
     assert "aim up" in shown.stderr
-    assert "hpcrun sync last" in shown.stderr
+    assert "hpcrun open --upload last" in shown.stderr
     assert "mlflow.db" in hpcrun("status", "-v", "last", check=True).stdout
     with wandb_server() as sink:
         env = {"WANDB_BASE_URL": sink.url, "WANDB_API_KEY": KEY, "WANDB_MODE": "offline"}
-        done = hpcrun("sync", "--json", env=env, check=True)
+        done = hpcrun("open", "--upload", "--json", env=env, check=True)
         assert set(sink.upserted) == {each["id"] for each in said}
         assert len(json.loads(done.stdout)["runs"][0]["uploaded"]) == 2
         assert hpcrun("open", "--url", check=True).stdout == f"{sink.url}/me/p/runs/{said[0]['id']}\n"
         before = len(sink.upserted)
-        assert "2 wandb runs of train uploaded before" in hpcrun("sync", env=env, check=True).stdout
+        assert "2 wandb runs of train uploaded before" in hpcrun("open", "--upload", env=env, check=True).stdout
         assert len(sink.upserted) == before
 
 
@@ -142,7 +142,7 @@ def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> 
     said = hpcrun.folder / "said"
     with said.open("w") as file:
         process = subprocess.Popen(
-            hpcrun.argv("tensorboard", "train"),
+            hpcrun.argv("open", "--tensorboard", "train"),
             env=hpcrun.environ, cwd=hpcrun.folder, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
     try:
@@ -191,7 +191,7 @@ def test_sync_uses_nothing_of_the_current_folder_and_of_other_users(hpcrun: Hpcr
     run = record(hpcrun)
     run.log("".join(f"wandb: Run data is saved locally in {folder}\n" for folder in folders))
     program = f"{hpcrun.venv}/bin/hpcrun"  # python -m would itself search the current folder
-    hpcrun.run(program, "sync", cwd=here, env={"PYTHONPATH": str(modules.parent)}, check=False)
+    hpcrun.run(program, "open", "--upload", cwd=here, env={"PYTHONPATH": str(modules.parent)}, check=False)
     assert not (here / "ran").exists()
     assert (run.folder / "wandb-sync.log").read_text() == f"{run.folder} sync {own}\n"
 
@@ -204,7 +204,7 @@ def runs_at(url: str) -> list[str] | None:
 
 def test_a_run_without_event_files_says_where_it_looked(hpcrun: Hpcrun) -> None:
     record(hpcrun).attempt()
-    done = hpcrun("tensorboard")
+    done = hpcrun("open", "--tensorboard")
     assert done.returncode == 6
     assert "--logdir DIR" in done.stderr
     assert "has no wandb or MLflow page" in hpcrun("open").stderr

@@ -1,4 +1,4 @@
-"""What a project, a site and a current folder cannot make hpcrun do; and hpcrun trust."""
+"""What a project, a site and a current folder cannot make hpcrun do; and hpcrun profile trust."""
 
 from __future__ import annotations
 
@@ -56,71 +56,71 @@ def test_a_clone_is_not_used_and_that_is_said(hpcrun: Hpcrun, clone: Path) -> No
         assert (
             f"profile '{name}' is {clone}/.hpcrun/profiles/{name}.yaml, and you have not trusted it" in refused.stderr
         )
-        assert "to review and trust the files: hpcrun trust" in refused.stderr
+        assert "to review and trust the files: hpcrun profile trust" in refused.stderr
         # where there is another of this name below it
-        assert ("to use the other: hpcrun trust --never" in refused.stderr) == (name == "local")
+        assert ("to use the other: hpcrun profile trust --never" in refused.stderr) == (name == "local")
 
 
 def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone: Path) -> None:
     trust(hpcrun, clone)
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("not used")) == (True, 0)
-    assert f"{clone}/.hpcrun is already trusted" in hpcrun("trust", cwd=clone, check=True).stdout
+    assert f"{clone}/.hpcrun is already trusted" in hpcrun("profile", "trust", cwd=clone, check=True).stdout
     put(clone / ".hpcrun/rules.yaml", "")
     put(clone / ".hpcrun/templates/launch/python.sh.j2", "")
     done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True)
     assert EVIL not in done.stdout
     assert "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)" in done.stderr
-    document = json.loads(hpcrun("trust", "--list", "--json", check=True).stdout)
+    document = json.loads(hpcrun("profile", "trust", "--list", "--json", check=True).stdout)
     assert document["folders"] == [{"path": str(clone / ".hpcrun"), "state": "changed", "files": 5}]
-    hpcrun("trust", "--revoke", cwd=clone, check=True)
+    hpcrun("profile", "trust", "--revoke", cwd=clone, check=True)
     assert "you have not trusted it" in hpcrun("profile", "list", cwd=clone, check=True).stderr
-    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+    assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
 def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> None:
-    done = hpcrun("trust", cwd=clone, stdin="y\ny\n")
+    done = hpcrun("profile", "trust", cwd=clone, stdin="y\ny\n")
     assert done.returncode == 2
     assert "profiles/ours.yaml" in done.stdout
     assert "set-up commands, Python: extends, setup, python" in done.stdout
     assert "hpcrun: cannot ask without a terminal; nothing was trusted" in done.stderr
-    assert f"hint: run `hpcrun trust {clone}/.hpcrun` in a terminal" in done.stderr
-    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+    assert f"hint: run `hpcrun profile trust {clone}/.hpcrun` in a terminal" in done.stderr
+    assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
 def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: Hpcrun, clone: Path) -> None:
     put(clone / ".hpcrun/rules.yaml", "a: \x1b[2J\n\n  b: \u202ec\n")
-    before = hpcrun("trust", cwd=clone).stdout
+    before = hpcrun("profile", "trust", cwd=clone).stdout
     assert f"templates/job.sh.j2:\n    #!/bin/bash\n    # {EVIL}\n" in before
     assert "rules.yaml:\n    a: \\x1b[2J\n\n      b: \\u202ec\n" in before
     trust(hpcrun, clone)
-    after = hpcrun("trust", cwd=clone, check=True).stdout
+    after = hpcrun("profile", "trust", cwd=clone, check=True).stdout
     assert f"profiles/ours.yaml:\n    extends: local\n    setup: [{EVIL}]\n" in after
     assert after.endswith(f"{clone}/.hpcrun is already trusted\n")
     put(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
-    changed = hpcrun("trust", cwd=clone).stdout
+    changed = hpcrun("profile", "trust", cwd=clone).stdout
     assert ("rules.yaml:\n    d: 1\n" in changed, "# EVIL" in changed) == (True, False)
 
 
 def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
-    argv = hpcrun.argv("trust")
+    argv = hpcrun.argv("profile", "trust")
     terminal = pexpect.spawn(argv[0], argv[1:], env=dict(hpcrun.environ), cwd=str(clone), encoding="utf-8", timeout=60)
     terminal.expect(r"\[y/N\] ")
     terminal.sendline("")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 1
-    assert hpcrun("trust", "--list", check=True).stdout == "nothing is trusted\n"
+    assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
 def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
-    hpcrun("trust", "--never", cwd=clone, check=True)
+    hpcrun("profile", "trust", "--never", cwd=clone, check=True)
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("hpcrun:")) == (False, 0)
-    assert "never" in hpcrun("trust", "--list", check=True).stdout
+    assert "never" in hpcrun("profile", "trust", "--list", check=True).stdout
     refused = hpcrun("submit", "-P", "ours", "--gpus", "0", "--dry-run", "true", cwd=clone)
     assert f"{clone}/.hpcrun/profiles/ours.yaml, in a folder that you set to never use" in refused.stderr
-    assert "hint: to undo: hpcrun trust --revoke" in refused.stderr
+    assert "hint: to undo: hpcrun profile trust --revoke" in refused.stderr
 
 
 def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path
     done = hpcrun(*DRY, cwd=other, check=True)
     assert EVIL not in done.stdout
     assert f"{other}/.hpcrun is not used: it is a symbolic link" in done.stderr
-    refused = hpcrun("trust", cwd=other)
+    refused = hpcrun("profile", "trust", cwd=other)
     assert (refused.returncode, "cannot be trusted: it is a symbolic link" in refused.stderr) == (3, True)
 
 
@@ -181,13 +181,12 @@ def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -
     loose("profile", "new", "mine", "--from", "local")
     loose("profile", "set", "cpu", "qos=x")
     loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
-    loose("trust", "--never", str(clone))
+    loose("profile", "trust", "--never", str(clone))
     loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
-    loose("render", "-P", "cpu", "--gpus", "0", "-t", "5m", "-o", "job.sbatch", "hostname")
-    loose("report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
+    loose("scale", "report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
     made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
     made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts
-    made += [clone.parent / "job.sbatch", *hpcrun.runs.glob("2*")]
+    made += hpcrun.runs.glob("2*")
     assert len(made) > 10
     writable = [str(path) for path in made if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o022]
     assert writable == []

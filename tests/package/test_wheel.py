@@ -58,7 +58,7 @@ def test_a_script_that_asks_hpcrun_runs_outside_of_jobs_too(installed: Path, tmp
 
 def test_a_script_of_the_wheel_runs_by_hand(installed: Path, tmp_path: Path) -> None:
     person = Hpcrun(folder=tmp_path, checkout=tmp_path, venv=installed)
-    person("render", "-P", "local", "--gpus", "0", "--out", "job.sh", "echo", "here", check=True)
+    person.write_script("job.sh", "-P", "local", "--gpus", "0", "echo", "here")
     assert str(installed) in (tmp_path / "job.sh").read_text()
     person.run("bash", "job.sh")
     (log,) = tmp_path.glob("hpcrun-L*/elements/0/attempts/0/rank-0.out")

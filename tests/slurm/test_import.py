@@ -47,6 +47,6 @@ def test_hpcrun_asks_slurm_for_the_same(cluster: Cluster, as_researcher: Hpcrun,
     (as_researcher.folder / "fit.py").touch()
     document = json.loads(as_researcher("import", "old.sbatch", "--json", check=True).stdout)
     assert document["complete"]
-    shell = document["command_line"].replace("hpcrun submit", "python -m hpcrun render --out new.sh", 1)
-    as_researcher.run("bash", "-c", shell, check=True)
+    shell = document["command_line"].replace("hpcrun submit", "python -m hpcrun submit --dry-run", 1)
+    as_researcher.run("bash", "-c", f"{shell} >new.sh", check=True)
     assert shown(cluster, as_researcher.folder / "new.sh") == shown(cluster, as_researcher.folder / "old.sbatch")

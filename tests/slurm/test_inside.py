@@ -51,14 +51,14 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     talking.stdin.write(TALK.format(second))
     talking.stdin.close()
     moved = wait_for(
-        lambda: json.loads(person("gpu", "--json", check=True).stdout)["ports"], 30, "a port that moves something"
+        lambda: json.loads(person("status", "--gpus", "--json", check=True).stdout)["ports"], 30, "a port with traffic"
     )
     talking.wait()
     assert {port["node"] for port in moved} <= {first, second}
     assert max(port["out_per_s"] for port in moved) > 100
 
     # gpu: these nodes have none, and say so; and where there is an nvidia-smi, its answer
-    plain = person("gpu", check=True)
+    plain = person("status", "--gpus", check=True)
     assert plain.stdout.splitlines()[0] == f"{first}, {second}: no nvidia-smi there"
     assert "GPUs " not in person("status", "-v", "last", check=True).stdout
     fake = person.folder / "bin"
@@ -66,7 +66,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     (fake / "nvidia-smi").write_text(NVIDIA_SMI)
     (fake / "nvidia-smi").chmod(0o755)
     fake.chmod(0o755)
-    found = person("gpu", "--json", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
+    found = person("status", "--gpus", "--json", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
     rows = json.loads(found.stdout)["gpus"]
     closer = person("status", "-v", "last", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
     assert "  GPUs         2 GPUs 97 % busy, memory 87% full at most\n" in closer.stdout

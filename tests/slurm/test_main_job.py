@@ -187,7 +187,7 @@ def test_the_dry_run_is_what_is_submitted(as_researcher: Hpcrun) -> None:
 
 def test_a_rendered_script_does_the_same_by_hand(as_researcher: Hpcrun) -> None:
     job = ("-P", "a100", "--gpus", "2", "--nodes", "2", "--launcher", "srun", "-J", "by-hand", "hostname")
-    as_researcher("render", *job, check=True)
+    as_researcher.write_script("by-hand.sh", *job)
     answer = as_researcher.run("sbatch", "--wait", "by-hand.sh").stdout
     job_id = answer.split()[-1]
     logs = as_researcher.folder / f"hpcrun-{job_id}/elements/0/attempts/0"

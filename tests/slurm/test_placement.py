@@ -91,7 +91,7 @@ def test_a_job_whose_folder_is_gone_says_so_and_a_script_by_hand_uses_the_caller
     gone = make_folder(as_researcher, "gone", "wrong")
     here = make_folder(as_researcher, "here", "right")
     as_researcher("submit", *SMALL, "--sbatch", "hold", "go.py", cwd=gone, check=True)
-    as_researcher("render", *SMALL, "-o", "../job.sh", "go.py", cwd=gone, check=True)
+    as_researcher.write_script("job.sh", *SMALL, "go.py", cwd=gone)
     as_researcher.run("rm", "-r", str(gone))
     (waiting,) = runs(as_researcher)
     cluster.slurm("scontrol", "release", waiting["job_id"])
@@ -126,9 +126,24 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
     project_runs("submit", *SMALL, "-J", "sweep", "--sweep", "n=1,2", "go.py")
     elsewhere_runs("resubmit", "sweep", "--force", "-J", "sweep-again")
     path = f"{no_sbatch}:{as_researcher.environ['PATH']}"
-    study = ("scale", "-P", "cpu", "--cpus", "1", "--time", "5m", "--ranks", "1", "-J", "study", "--launcher", "srun")
+    study = (
+        "scale",
+        "run",
+        "-P",
+        "cpu",
+        "--cpus",
+        "1",
+        "--time",
+        "5m",
+        "--ranks",
+        "1",
+        "-J",
+        "study",
+        "--launcher",
+        "srun",
+    )
     assert as_researcher(*study, "go.py", cwd=project, env={"PATH": path}).returncode == 5
-    elsewhere_runs("scale", "--resume", "study")
+    elsewhere_runs("scale", "run", "--resume", "study")
     as_researcher.run(f"{as_researcher.venv}/bin/python", "-c", EXECUTOR, cwd=project)
     project_runs("preflight", *SMALL, "--setup", "printf 'in %s\\n' \"$PWD\"", "-J", "nodes")
 

@@ -165,7 +165,7 @@ def test_ctrl_c_cancels_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
 
 
 def test_a_rendered_script_says_that_it_lacks_the_programs(as_researcher: Hpcrun) -> None:
-    as_researcher("render", *TWO, "--preflight", "--out", "job.sh", "true", check=True)
+    as_researcher.write_script("job.sh", *TWO, "--preflight", "true")
     done = as_researcher.run("sbatch", "--wait", "job.sh", check=False)
     assert done.returncode == 1
     (log,) = as_researcher.folder.glob("slurm-*.out")

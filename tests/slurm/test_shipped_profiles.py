@@ -38,11 +38,10 @@ def test_slurm_takes_it(name: str, cluster: Cluster, as_researcher: Hpcrun) -> N
     nodes = NODES[profile.gpu.type]
     gpus = ["--gpus-per-node", str(profile.gpu.per_node)] if profile.gpu.per_node else ["--gpus", "0", "--cpus", "64"]
     (as_researcher.folder / "train.py").touch()
-    render = ["render", "-P", name, *gpus, "--nodes", str(nodes), "--out", "job.sh", "train.py"]
+    options = ["-P", name, *gpus, "--nodes", str(nodes)]
     if not profile.gpu.per_node:
-        render[1:1] = ["--launcher", "torchrun", "--nproc-per-node", "4"]
-    done = as_researcher(*render)
-    assert done.returncode == 0, done.stderr
+        options += ["--launcher", "torchrun", "--nproc-per-node", "4"]
+    as_researcher.write_script("job.sh", *options, "train.py")
     tested = as_researcher.run("sbatch", "--test-only", "job.sh", check=False)
     assert tested.returncode == 0, tested.stderr
     wanted = profile.gpu.type or "cpu"

@@ -182,7 +182,7 @@ def test_waiting_names_the_elements_that_failed(sweeps: Sweeps) -> None:
 
 def test_the_script_is_complete_when_it_is_sbatched_by_hand(cluster: Cluster, sweeps: Sweeps) -> None:
     person = sweeps.person
-    person("render", *CPU_JOB[1:], "--sweep", "n=a,b", "-o", "by-hand.sh", "say.py", check=True)
+    person.write_script("by-hand.sh", *CPU_JOB[1:], "--sweep", "n=a,b", "say.py")
     job_id = person.run("sbatch", "by-hand.sh").stdout.split()[-1]
     wait_for(
         lambda: f" {job_id}_" not in f" {' '.join(cluster.slurm('squeue', '-h', '-o', '%i').split())}", 60, "its end"

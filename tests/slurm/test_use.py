@@ -49,5 +49,5 @@ def test_a_job_whose_gpus_are_idle_is_ended_and_says_why(as_researcher: Hpcrun) 
     assert [(use.cpus, use.memory_limit, len(use.samples[-1].gpus)) for use in uses] == [(2, 1 << 30, 2)] * 2
     log = (Path(run["folder"]) / "batch.log").read_text()
     assert log.count("hpcrun: all GPUs have been idle for") == 1
-    gpu = json.loads(person("gpu", "--json", "last", check=True).stdout)
+    gpu = json.loads(person("status", "--gpus", "--json", "last", check=True).stdout)
     assert [(row["index"], row["idle"]) for row in gpu["gpus"]] == [(0, 1), (1, 1)] * 2

@@ -83,7 +83,7 @@ def folder_to_trust(asked: Path | None, layers: Sequence[Layer]) -> Path:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
                 return layer.path
-        raise NotFoundError("nothing to trust here", hint="hpcrun trust FOLDER names a project")
+        raise NotFoundError("nothing to trust here", hint="hpcrun profile trust FOLDER names a project")
     inner = asked / ".hpcrun"
     path = inner if os.path.lexists(inner) and asked.name != ".hpcrun" else asked
     if not os.path.lexists(path):
@@ -155,7 +155,7 @@ def revoke(path: Path, store: TrustStore) -> None:
         UsageError: nothing was.
     """
     if not store.forget(path):
-        raise UsageError(f"{path} is not trusted", hint="hpcrun trust --list shows the trusted projects")
+        raise UsageError(f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects")
 
 
 def list_trust(store: TrustStore) -> list[TrustRow]:

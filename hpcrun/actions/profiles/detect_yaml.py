@@ -218,7 +218,7 @@ def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
     part = card_part(offer.type)
     if part is None:
         return [_line(depth, "# card:", "hpcrun has no data of this card")]
-    return [_line(depth, f"card: {part}", "by the name of the type; `hpcrun plan` computes with its data")]
+    return [_line(depth, f"card: {part}", "by the name of the type; `hpcrun scale plan` computes with its data")]
 
 
 def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited: _Times) -> list[str]:

@@ -108,7 +108,7 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         PlanError: it does not run.
         SchedulerError: srun could not start the question, or nobody answered in time.
     """
-    check_running(item, "hpcrun gpu")
+    check_running(item, "hpcrun status --gpus")
     if item.run.scheduler == "local":
         answer = run_command(query_command(), timeout_s=ANSWER_WITHIN_S, env=env)
     else:

@@ -112,7 +112,7 @@ def _idle(record: Mapping[str, Any]) -> str:
     times = [record.get(name) for name in ("since", "warned", "ends")]
     since_s, warned_s, ends_s = (float(time) if isinstance(time, int | float) else None for time in times)
     if since_s is None or warned_s is None:
-        return "hpcrun gpu shows their load"
+        return "hpcrun status --gpus shows their load"
     end = f"; the job ends in {format_span(ends_s - warned_s)} if they stay idle" if ends_s is not None else ""
     return f"all of its GPUs have been idle for {format_span(warned_s - since_s)}{end}"
 

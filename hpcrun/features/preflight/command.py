@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.job_options import SUBMISSION
+from hpcrun.cli.job_options import DRY_RUN, takes_job_options
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.submit import prepare_job
@@ -27,9 +24,7 @@ if TYPE_CHECKING:
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
 def preflight(
     asked: dict[str, Any],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the script and submit nothing.", rich_help_panel=SUBMISSION)
-    ] = False,
+    dry_run: bool = DRY_RUN,
     _json: JsonOption = False,
 ) -> Outcomes:
     """Check the nodes of a job: run a short job that tests network and GPUs.

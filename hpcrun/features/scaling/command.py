@@ -12,7 +12,7 @@ from hpcrun.features.scaling.sizes import BATCH_PLACES, Size
 
 @dataclass(frozen=True, slots=True)
 class ScaleCommand:
-    """The ``hpcrun scale`` command of a study.
+    """The ``hpcrun scale run`` command of a study.
 
     Attributes:
         script: with its arguments, quoted for a shell.
@@ -60,7 +60,7 @@ class ScaleCommand:
         typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
         spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
         own, script = with_options(self.options, options), with_options(self.script, args)
-        words = ("hpcrun scale", self.profile, self.sizes, typed, spread, own, script)
+        words = ("hpcrun scale run", self.profile, self.sizes, typed, spread, own, script)
         return " ".join(word for word in words if word)
 
     def preflight(self, gpus: int, nodes: int) -> str:

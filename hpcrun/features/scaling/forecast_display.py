@@ -181,7 +181,7 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     """Return what to measure next, the warnings, what to run instead, and what the numbers rest on."""
     width = min(width, _PROSE)
     measure = measure_command(result)
-    lines = [f"measure  {measure}", "         and forecast again: hpcrun plan --from STUDY"] if measure else []
+    lines = [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"] if measure else []
     lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
     for remedy in result.remedies:
         lines += [
@@ -202,7 +202,19 @@ def measure_command(result: ForecastResult) -> str:
     gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
     batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
     weak = [] if case == "fixed" else ["--weak", "--batch-size", str(work.batch_per_gpu)]
-    words = ["hpcrun", "scale", "-P", result.profile_name, "--gpus", gpus, *weak, "SCRIPT", "--batch-size", batch]
+    words = [
+        "hpcrun",
+        "scale",
+        "run",
+        "-P",
+        result.profile_name,
+        "--gpus",
+        gpus,
+        *weak,
+        "SCRIPT",
+        "--batch-size",
+        batch,
+    ]
     return one_line(" ".join(word if word == "{batch_size}" else shlex.quote(word) for word in words))
 
 

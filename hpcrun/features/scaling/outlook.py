@@ -3,7 +3,7 @@
 The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law (1967) for a strong
 study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N - s(N-1)``, solved for ``s``. Where it
 grows from size to size it is no serial work but the cost of more GPUs. Neither law forecasts: extrapolated, Amdahl's
-errs twice as much on published tables as the one loss for each doubling that ``hpcrun plan`` uses, too.
+errs twice as much on published tables as the one loss for each doubling that ``hpcrun scale plan`` uses, too.
 """
 
 from __future__ import annotations

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
-from hpcrun.cli.help_panel import HelpPanel
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_options
+from hpcrun.cli.options import HelpPanel, flag, takes_options
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
@@ -27,54 +24,58 @@ _MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Foreca
 class ForecastOptions:
     """One attribute for each option of which ``actions.forecast.read_question`` reads the text."""
 
-    samples = _MEASUREMENT.text("--samples", metavar="N", help="Samples per epoch: 1.2M, 500k.")
-    batch_size = _MEASUREMENT.text("--batch-size", metavar="N", help="Global batch of the measured epoch.")
-    epoch_time = _MEASUREMENT.text(
+    samples: str | None = _MEASUREMENT.option("--samples", metavar="N", help="Samples per epoch: 1.2M, 500k.")
+    batch_size: str | None = _MEASUREMENT.option(
+        "--batch-size", metavar="N", help="Global batch of the measured epoch."
+    )
+    epoch_time: str | None = _MEASUREMENT.option(
         "--epoch-time", metavar="TIME", help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
     )
-    reference_gpus = _MEASUREMENT.text(
+    reference_gpus: str | None = _MEASUREMENT.option(
         "--reference-gpus",
         metavar="N[/NODES]",
         help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
     )
-    also = _MEASUREMENT.texts(
+    also: list[str] | None = _MEASUREMENT.option(
         "--also",
         metavar="[GPUS:]BATCH=TIME",
         help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
     )
 
-    gpus = _FORECAST.text(
+    gpus: str | None = _FORECAST.option(
         "--gpus",
         "-G",
         metavar="[TYPE:]N,...",
         help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
     )
-    nodes = _FORECAST.text(
+    nodes: str | None = _FORECAST.option(
         "--nodes",
         "-N",
         metavar="N,...",
         help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
     )
-    mode = _FORECAST.text(
+    mode: str | None = _FORECAST.option(
         "--mode",
         metavar="fixed|scaled|both",
         help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
     )
-    price_per_gpu_hour = _FORECAST.text(
+    price_per_gpu_hour: str | None = _FORECAST.option(
         "--price-per-gpu-hour", metavar="PRICE", help="Price of one GPU-hour. Default: the profile's."
     )
 
-    lr = _TRAINING.text("--lr", metavar="RATE", help="Learning rate at the measured global batch.")
-    optimizer = _TRAINING.text(
+    lr: str | None = _TRAINING.option("--lr", metavar="RATE", help="Learning rate at the measured global batch.")
+    optimizer: str | None = _TRAINING.option(
         "--optimizer", metavar="NAME", help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
     )
-    warmup_epochs = _TRAINING.text(
+    warmup_epochs: str | None = _TRAINING.option(
         "--warmup-epochs",
         metavar="N",
         help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
     )
-    epochs = _TRAINING.text("--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1.")
-    tokens_per_sample = _TRAINING.text(
+    epochs: str | None = _TRAINING.option(
+        "--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1."
+    )
+    tokens_per_sample: str | None = _TRAINING.option(
         "--tokens-per-sample",
         metavar="N",
         help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
@@ -84,30 +85,20 @@ class ForecastOptions:
 @takes_options(ForecastOptions)
 def forecast(
     asked: dict[str, Any],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STUDY|RUN",
-            help="Read the measured epochs from the metrics of a scaling study or a run.",
-            rich_help_panel=_MEASUREMENT.title,
-            show_default=False,
-            autocompletion=study_or_run_name,
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile",
-            "-P",
-            metavar="NAME",
-            help="Cluster profile, by name or path. Default: as submit, or the study's.",
-            rich_help_panel=_FORECAST.title,
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    source: str | None = _MEASUREMENT.option(
+        "--from",
+        metavar="STUDY|RUN",
+        help="Read the measured epochs from the metrics of a scaling study or a run.",
+        complete=study_or_run_name,
+    ),
+    profile: str | None = _FORECAST.option(
+        "--profile",
+        "-P",
+        metavar="NAME",
+        help="Cluster profile, by name or path. Default: as submit, or the study's.",
+        complete=complete.profile_name,
+    ),
+    as_csv: bool = flag("--csv", help="Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Forecast the time and cost of a training on more GPUs. Nothing runs.

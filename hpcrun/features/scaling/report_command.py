@@ -1,4 +1,4 @@
-"""hpcrun report."""
+"""hpcrun scale report."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def report(
     context = make_context()
     if not (studies or from_csv):
         yield from list_studies(context)
-        yield note(["hint: hpcrun report STUDY, or hpcrun report --from-csv FILE"])
+        yield note(["hint: hpcrun scale report STUDY, or hpcrun scale report --from-csv FILE"])
         return
     found = [find_study(word, StudyStore(context.store.root)) for word in dict.fromkeys(studies or [])]
     yield note(item.note for item in found)

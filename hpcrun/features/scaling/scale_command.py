@@ -1,18 +1,15 @@
-"""hpcrun scale."""
+"""hpcrun scale run."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import asdict, replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import SUBMISSION
-from hpcrun.cli.options import takes_job_options
+from hpcrun.cli.job_options import SUBMISSION, takes_job_options
+from hpcrun.cli.options import HelpPanel, argument
 from hpcrun.cli.outcome import Outcome, Outcomes, note
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
     from hpcrun.features.scaling.sizes import Design
     from hpcrun.features.scaling.studies import Study
 
-_study = partial(typer.Option, rich_help_panel="Study", show_default=False)
-_submission = partial(typer.Option, rich_help_panel=SUBMISSION, show_default=False)
+_STUDY = HelpPanel("Study")
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 
@@ -33,86 +29,57 @@ _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 @takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
 def scale(
     asked: dict[str, Any],
-    script: Annotated[
-        str | None,
-        typer.Argument(metavar="SCRIPT", help="A .py file, a module with -m, or any program.", show_default=False),
-    ] = None,
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS",
-            help="Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run.",
-            show_default=False,
-        ),
-    ] = None,
-    gpus: Annotated[
-        str | None, _study("--gpus", "-G", metavar="[TYPE:]1,2,4", help="GPUs of each run, over all its nodes.")
-    ] = None,
-    ranks: Annotated[
-        str | None, _study("--ranks", metavar="1,2,4", help="Ranks of each run on CPUs, instead of --gpus.")
-    ] = None,
-    nodes: Annotated[
-        str | None,
-        _study(
-            "--nodes",
-            "-N",
-            metavar="1,1,2",
-            help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
-        ),
-    ] = None,
-    weak: Annotated[
-        bool,
-        _study(
-            "--weak/--strong", help="Keep the per-GPU batch (weak) or the global batch (strong).", show_default=True
-        ),
-    ] = False,
-    batch_size: Annotated[
-        int | None,
-        _study(
-            "--batch-size",
-            metavar="N",
-            help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch.",
-        ),
-    ] = None,
-    lr: Annotated[
-        str | None,
-        _study("--lr", metavar="RATE", help="Value of {lr} for that batch; it is scaled with the global batch."),
-    ] = None,
-    repeat: Annotated[int, _study("--repeat", metavar="N", help="Runs of each size.", show_default=True)] = 1,
-    warmup: Annotated[
-        int, _study("--warmup", metavar="N", help="First epochs to leave out of the measurement.", show_default=True)
-    ] = 1,
-    dataset: Annotated[str, _study("--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.")] = "",
-    chain: Annotated[
-        bool | None,
-        _study(
-            "--chain/--parallel",
-            help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        _submission("--resume", metavar="STUDY", help="Submit the missing runs of a study.", autocompletion=study_name),
-    ] = None,
-    shown: Annotated[
-        str | None,
-        _submission(
-            "--show",
-            metavar="STUDY",
-            help="Show the runs of a study; with --wait, after the last has ended.",
-            autocompletion=study_name,
-        ),
-    ] = None,
-    listing: Annotated[bool, _submission("--list", help="List the studies.")] = False,
-    dry_run: Annotated[bool, _submission("--dry-run", help="Show all runs and one script; submit nothing.")] = False,
-    wait: Annotated[
-        bool, _submission("--wait", help="Wait until all runs end. Exit status 0 if all completed, else 7.")
-    ] = False,
+    script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),
+    args: list[str] | None = argument(
+        "ARGS", "Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run."
+    ),
+    gpus: str | None = _STUDY.option(
+        "--gpus", "-G", metavar="[TYPE:]1,2,4", help="GPUs of each run, over all its nodes."
+    ),
+    ranks: str | None = _STUDY.option("--ranks", metavar="1,2,4", help="Ranks of each run on CPUs, instead of --gpus."),
+    nodes: str | None = _STUDY.option(
+        "--nodes",
+        "-N",
+        metavar="1,1,2",
+        help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
+    ),
+    weak: bool = _STUDY.flag(
+        "--weak/--strong", help="Keep the per-GPU batch (weak), or the global batch (strong, the default)."
+    ),
+    batch_size: int | None = _STUDY.option(
+        "--batch-size", metavar="N", help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch."
+    ),
+    lr: str | None = _STUDY.option(
+        "--lr", metavar="RATE", help="Value of {lr} for that batch; it is scaled with the global batch."
+    ),
+    repeat: int = _STUDY.option("--repeat", metavar="N", help="Runs of each size.", default=1),
+    warmup: int = _STUDY.option(
+        "--warmup", metavar="N", help="First epochs to leave out of the measurement.", default=1
+    ),
+    dataset: str = _STUDY.option(
+        "--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.", default=""
+    ),
+    chain: bool | None = _STUDY.option(
+        "--chain/--parallel",
+        help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
+    ),
+    resume: str | None = SUBMISSION.option(
+        "--resume", metavar="STUDY", help="Submit the missing runs of a study.", complete=study_name
+    ),
+    shown: str | None = SUBMISSION.option(
+        "--show",
+        metavar="STUDY",
+        help="Show the runs of a study; with --wait, after the last has ended.",
+        complete=study_name,
+    ),
+    listing: bool = SUBMISSION.flag("--list", help="List the studies."),
+    dry_run: bool = SUBMISSION.flag("--dry-run", help="Show all runs and one script; submit nothing."),
+    wait: bool = SUBMISSION.flag("--wait", help="Wait until all runs end. Exit status 0 if all completed, else 7."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Measure how a training scales: run it on several numbers of GPUs.
 
-    hpcrun report shows the result.
+    hpcrun scale report shows the result.
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     context = make_context()
@@ -121,14 +88,16 @@ def scale(
         return
     if resume is not None or shown is not None:
         if script is not None or gpus or ranks or (resume and shown):
-            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale --list")
+            raise UsageError(
+                "--resume and --show take a study, without SCRIPT and sizes", hint="hpcrun scale run --list"
+            )
         if resume is not None:
             yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         else:
             yield from show_study(shown or "", context, wait=wait)
         return
     if script is None:
-        raise UsageError("SCRIPT is missing", hint="hpcrun scale --gpus 1,2,4 train.py, or hpcrun scale --list")
+        raise UsageError("SCRIPT is missing", hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list")
     from hpcrun.features.scaling.sizes import Workload, read_design
 
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
@@ -143,7 +112,7 @@ def scale(
         yield from submit_study(study, jobs, context, wait=wait, as_json=as_json)
 
 
-def _names() -> dict[str, bool]:
+def _names() -> dict[str, int]:
     """Return the options that a script of a study would not have: --lr and --batch-size are the script's as well."""
     from hpcrun.cli.submit import submit
 

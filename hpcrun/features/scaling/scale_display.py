@@ -68,8 +68,8 @@ def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
     """
     cancel = f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
     return [
-        one_line(f"look       hpcrun scale --show {study.study_id}{cancel}"),
-        one_line(f"report     hpcrun report {study.study_id}"),
+        one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),
+        one_line(f"report     hpcrun scale report {study.study_id}"),
     ]
 
 

@@ -45,7 +45,7 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
         raise UsageError(f"{option} {text}: not a list of sizes", hint=f"write {option} 1,2,4,8")
     numbers = [int(number) for number in match["numbers"].split(",")]
     if 0 in numbers:
-        hint = "hpcrun scale --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
+        hint = "hpcrun scale run --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
         raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
     return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
 
@@ -211,7 +211,7 @@ def read_design(
         UsageError: an option cannot be read, or they contradict each other.
     """
     if (gpus is None) == (ranks is None):
-        raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale --gpus 1,2,4 train.py")
+        raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale run --gpus 1,2,4 train.py")
     if warmup < 0:
         raise UsageError(f"--warmup {warmup}: the number cannot be negative")
     if repeat < 1:

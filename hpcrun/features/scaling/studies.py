@@ -183,7 +183,7 @@ class StudyStore:
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
         except FileNotFoundError:
-            raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale --list lists them") from None
+            raise NotFoundError(f"there is no study {study_id!r}", hint="hpcrun scale run --list lists them") from None
         except (OSError, ValueError) as error:
             raise DamagedStudyError(
                 f"{folder.record} cannot be read: {error}", hint="its runs are not affected: hpcrun status"
@@ -215,7 +215,8 @@ class StudyStore:
                 free = held.enter_context(flocked(self._study(study_id).lock))
             if not free:
                 raise PlanError(
-                    f"another hpcrun is submitting the runs of study {study_id}", hint=f"hpcrun scale --show {study_id}"
+                    f"another hpcrun is submitting the runs of study {study_id}",
+                    hint=f"hpcrun scale run --show {study_id}",
                 )
             yield  # without locks two at once would submit some runs twice, which status shows
 

@@ -84,14 +84,14 @@ def find_study(word: str, studies: StudyStore) -> FoundStudy:
     """
     ids = studies.study_ids()
     if not ids:
-        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale creates one")
+        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one")
     if word == LAST:
         second = ids[-1][:15]  # ids tell time in seconds, records more exactly
         newest = [studies.load(study_id) for study_id in ids if study_id.startswith(second)]
         return FoundStudy(max(newest, key=lambda study: study.created_s))
     if word in ids:
         return FoundStudy(studies.load(word))
-    study_id, note = choose_id(word, ids, ("study", "studies"), "hpcrun scale --list lists them")
+    study_id, note = choose_id(word, ids, ("study", "studies"), "hpcrun scale run --list lists them")
     return FoundStudy(studies.load(study_id), note)
 
 

@@ -1,4 +1,4 @@
-"""What hpcrun scale does with a study: submit it, wait for it, go on with it, show it."""
+"""What hpcrun scale run does with a study: submit it, wait for it, go on with it, show it."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _finish(
     errors = [item.result for item in submitted if isinstance(item.result, HpcrunError) and not item.point.submitted]
     if errors:
         words = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
-        hint = f"hpcrun scale --resume {study.study_id} submits them again"
+        hint = f"hpcrun scale run --resume {study.study_id} submits them again"
         raise type(errors[0])(words, hint=hint)
 
 
@@ -186,7 +186,7 @@ def _interrupted(study: Study, context: Context) -> InterruptedByUser:
     come_back = "resume" if left else "show"
     return InterruptedByUser(
         f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale --{come_back} {study.study_id} --wait continues",
+        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
     )
 
 
@@ -246,7 +246,9 @@ def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
         hint = (
-            f"hpcrun explain {failed}" if failed else f"hpcrun scale --resume {study.study_id} submits the missing runs"
+            f"hpcrun explain {failed}"
+            if failed
+            else f"hpcrun scale run --resume {study.study_id} submits the missing runs"
         )
         words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
         raise JobFailedError(words, hint=hint)

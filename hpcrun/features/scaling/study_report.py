@@ -108,7 +108,7 @@ def make_report(
         percent = 100 * options.min_efficiency
         raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 %")
     if not points:
-        raise NotFoundError("there are no runs to report on", hint="hpcrun report --from-csv FILE reads a table")
+        raise NotFoundError("there are no runs to report on", hint="hpcrun scale report --from-csv FILE reads a table")
     series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
     unfinished = _unfinished(points)
     return Report(

@@ -187,7 +187,7 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(f"--{name.replace('_', '-')}: {error}", hint="see hpcrun plan --help") from None
+        raise UsageError(f"--{name.replace('_', '-')}: {error}", hint="see hpcrun scale plan --help") from None
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:

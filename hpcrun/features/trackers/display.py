@@ -55,9 +55,9 @@ def display_hints(result: Tracked, word: str) -> list[str]:
     run = shlex.quote(word)
     hints = []
     if any(each.offline and not each.synced for each in result.runs):
-        hints.append(f"when the job has ended, upload the offline wandb runs: hpcrun sync {run}")
+        hints.append(f"when the job has ended, upload the offline wandb runs: hpcrun open --upload {run}")
     if result.events.files:
-        hints.append(f"hpcrun tensorboard {run} shows the event files")
+        hints.append(f"hpcrun open --tensorboard {run} shows the event files")
     places = dict.fromkeys((each.tracker, str(each.folder)) for each in result.runs if each.folder and not each.url)
     for tracker, place in places:
         if tracker == "MLflow" and not result.server:

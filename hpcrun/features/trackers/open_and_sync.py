@@ -150,12 +150,12 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
     Elements that have not ended are left out: wandb takes a run that it has uploaded once for complete.
 
     Raises:
-        PlanError: no Python here has wandb, or another ``hpcrun sync`` uploads them now.
+        PlanError: no Python here has wandb, or another ``hpcrun open --upload`` uploads them now.
     """
     folder = store.folder(run.run_id)
     with flocked(RunFolder(folder).tracker_sync("lock")) as is_ours:
         if not is_ours:
-            raise PlanError(f"the wandb runs of {run.name} are being uploaded by another hpcrun sync")
+            raise PlanError(f"the wandb runs of {run.name} are being uploaded by another hpcrun")
         elements = list(all_elements(run).parameters) if element is None else [element]
         last = store.last_status(run.run_id)
         is_final = last is not None and last.final
@@ -219,12 +219,14 @@ def _note(log: Path, done: Completed) -> None:
 
 
 def start_sync(run: Run, folder: Path, env: Mapping[str, str], hpcrun: Sequence[str]) -> None:
-    """Start ``hpcrun sync`` for a run in the background; its output goes into the run's folder.
+    """Start ``hpcrun open --upload`` for a run in the background; its output goes into the run's folder.
 
     Args:
         hpcrun: the command that runs hpcrun.
     """
-    start_and_leave([*hpcrun, "sync", run.run_id], cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
+    start_and_leave(
+        [*hpcrun, "open", "--upload", run.run_id], cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log")
+    )
 
 
 def python_with(module: str, run: Run | None, env: Mapping[str, str]) -> str:

@@ -9,8 +9,8 @@ import typer
 
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
+from hpcrun.cli.job_options import takes_job_options
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.options import takes_job_options
 from hpcrun.cli.outcome import Outcome, TextPart, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError

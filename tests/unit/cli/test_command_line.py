@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import get_args
-
 import pytest
-from typer.models import OptionInfo
 
-from hpcrun.cli.command_line import REPEATABLE, find_misplaced, last_of_each, new_args, option_names
+from hpcrun.cli.command_line import find_misplaced, last_of_each, new_args, option_names
 from hpcrun.cli.submit import submit
 from hpcrun.errors import UsageError
 
@@ -57,14 +53,6 @@ def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: l
 )
 def test_each_option_stands_once_and_the_later_value_wins(words: str, left: str) -> None:
     assert " ".join(last_of_each(words.split(), NAMES)) == left
-
-
-def test_the_options_that_may_be_repeated_are_those_that_take_a_list() -> None:
-    lists = set()
-    for parameter in inspect.signature(submit).parameters.values():
-        type_, *infos = get_args(parameter.annotation) or (None,)
-        lists |= {info.default for info in infos if isinstance(info, OptionInfo) and "list[" in str(type_)}
-    assert lists == REPEATABLE
 
 
 def test_new_arguments_of_a_run_have_no_dry_run_unless_it_is_said_twice() -> None:

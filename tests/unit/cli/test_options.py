@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from hpcrun.cli.options import job_fields, takes_job, takes_job_options
+from hpcrun.cli.job_options import job_fields, takes_job, takes_job_options
 from hpcrun.job.directives import OPTIONS
 from hpcrun.job.request import JobRequest, option_of, read_request
 

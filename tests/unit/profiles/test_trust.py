@@ -74,7 +74,7 @@ def test_any_change_asks_anew_and_names_what_changed(
     layer = project_layer(project, store)
     assert layer.folder.withheld == "it changed since you trusted it"
     assert layer.warning is not None
-    assert f"{says} (to review and trust it: hpcrun trust)" in layer.warning
+    assert f"{says} (to review and trust it: hpcrun profile trust)" in layer.warning
 
 
 def test_what_was_hashed_is_what_is_used(project: Path, store: TrustStore) -> None:

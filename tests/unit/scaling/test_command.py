@@ -14,8 +14,8 @@ SIZES = (Size(1, 1), Size(4, 1))
 
 def test_a_command_of_which_nothing_is_known() -> None:
     unknown = ScaleCommand()
-    assert unknown.scale(SIZES, batch_size=4096) == "hpcrun scale --gpus 1,4 SCRIPT --batch-size 4096"
-    assert unknown.scale(SIZES, args={"--epochs": "20"}) == "hpcrun scale --gpus 1,4 SCRIPT --epochs 20"
+    assert unknown.scale(SIZES, batch_size=4096) == "hpcrun scale run --gpus 1,4 SCRIPT --batch-size 4096"
+    assert unknown.scale(SIZES, args={"--epochs": "20"}) == "hpcrun scale run --gpus 1,4 SCRIPT --epochs 20"
     assert unknown.preflight(4, 1) == "hpcrun preflight --gpus 4"
 
 
@@ -23,7 +23,7 @@ def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -
     study = ScaleCommand(
         "train.py --batch-size '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024
     )
-    begin, end = "hpcrun scale -P a100 --gpus 1,4 --lr 1e-3", "train.py --batch-size '{batch_size}'"
+    begin, end = "hpcrun scale run -P a100 --gpus 1,4 --lr 1e-3", "train.py --batch-size '{batch_size}'"
     assert study.scale(SIZES, batch_size=4096) == f"{begin} --batch-size 4096 {end}"
     assert (
         study.scale(SIZES, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
@@ -33,14 +33,14 @@ def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -
 
 
 def test_nodes_are_said_where_there_are_several() -> None:
-    assert ScaleCommand().scale((Size(4, 1), Size(8, 2))) == "hpcrun scale --gpus 4,8 --nodes 1,2 SCRIPT"
+    assert ScaleCommand().scale((Size(4, 1), Size(8, 2))) == "hpcrun scale run --gpus 4,8 --nodes 1,2 SCRIPT"
 
 
 def test_in_weak_scaling_the_batch_is_that_of_each() -> None:
     study = ScaleCommand("t.py '{per_gpu_batch_size}'", sizes="--ranks", options="--weak", batch_size=64, weak=True)
     assert (
         study.scale(SIZES, batch_size=512)
-        == "hpcrun scale --ranks 1,4 --weak --batch-size 128 t.py '{per_gpu_batch_size}'"
+        == "hpcrun scale run --ranks 1,4 --weak --batch-size 128 t.py '{per_gpu_batch_size}'"
     )
 
 
@@ -57,11 +57,11 @@ def test_in_weak_scaling_the_batch_is_that_of_each() -> None:
 )
 def test_no_option_stands_twice(script: str, expected: str) -> None:
     assert with_options(script, {"--batch-size": "64"}) == expected
-    assert ScaleCommand(script).scale(SIZES, batch_size=64) == f"hpcrun scale --gpus 1,4 {expected}"
+    assert ScaleCommand(script).scale(SIZES, batch_size=64) == f"hpcrun scale run --gpus 1,4 {expected}"
 
 
 def test_options_of_hpcrun_stand_once_too() -> None:
     study = ScaleCommand("train.py --repeat 2", options="--lr 1 --repeat 1 --chain", gpu_type="a100")
     command = study.scale(SIZES, options={"--repeat": "3", "--chain": ""})
-    assert command == "hpcrun scale --gpus a100:1,4 --lr 1 --repeat 3 --chain train.py --repeat 2"
+    assert command == "hpcrun scale run --gpus a100:1,4 --lr 1 --repeat 3 --chain train.py --repeat 2"
     assert shlex.split(command)[1] == "scale"

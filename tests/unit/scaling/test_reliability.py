@@ -50,7 +50,7 @@ def test_more_than_the_ideal_is_no_verdict_on_any_size() -> None:
     assert set(found.again) == {1, 2, 4}
     judged = part(*runs, command=ScaleCommand("train.py", profile="-P a100"))
     assert judged.advice is None
-    assert judged.again == "hpcrun scale -P a100 --gpus 1,2,4 --repeat 3 --chain train.py"
+    assert judged.again == "hpcrun scale run -P a100 --gpus 1,2,4 --repeat 3 --chain train.py"
 
 
 def test_a_little_more_than_the_ideal_is_chance() -> None:

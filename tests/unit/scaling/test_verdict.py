@@ -110,7 +110,7 @@ def test_a_batch_that_was_divided() -> None:
         "batch",
         "global batch 1024 leaves a per-GPU batch of 256 on 4 GPUs, 1024 at 1",
     )
-    assert cause.command == "hpcrun scale --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
+    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
     # waiting for data explains its part of the loss, and is not the batch's fault
     by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
     assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}

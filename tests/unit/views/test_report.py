@@ -114,7 +114,7 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
     assert "good                 4 GPUs: 3.49× = 87.3 %" in lines
     assert "negative scaling     4 GPUs: 0.46× = 11.5 %" in lines
     text = " ".join(" ".join(lines).split())
-    assert "hpcrun scale --gpus 1,4 SCRIPT --batch-size 128" in text
+    assert "hpcrun scale run --gpus 1,4 SCRIPT --batch-size 128" in text
     assert "serial 4.9 % of the work on one GPU, by 4 GPUs more work 4 GPUs with proportionally more work" in text
     assert text.count("% of the work on one GPU") == 1  # of the data set that became slower there is none
     assert "the time with 1 GPU was computed from the published speed-up" in text
@@ -146,7 +146,7 @@ def test_the_first_lines_say_why_there_is_no_answer() -> None:
         "No answer yet: the times are unreliable (short epochs, no repeats). They suggest 4 GPUs: 4.00× at 100 %;"
     )
     assert "with 4 GPUs an epoch takes 2.2 s: below 3 s" in text
-    assert text.endswith("hpcrun scale --gpus 1,2,4 --repeat 3 SCRIPT")
+    assert text.endswith("hpcrun scale run --gpus 1,2,4 --repeat 3 SCRIPT")
     assert not any(line.startswith(("best value", "next", "good")) for line in lines)
 
 

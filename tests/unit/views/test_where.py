@@ -11,7 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.cli.options import takes_job
+from hpcrun.cli.job_options import takes_job
 from hpcrun.features.where.display import misfit_lines, offers_table, start_text, submit_line
 from hpcrun.features.where.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.job.request import read_request

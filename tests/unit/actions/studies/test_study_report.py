@@ -62,11 +62,11 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
     study = replace(WEAK, request=request, unit="ranks", dataset="$(x)", batch_size=8, profile="my p.yaml")
     assert (
         command_of(study).scale(SIZES)
-        == "hpcrun scale -P 'my p.yaml' --ranks 1,4 --dataset '$(x)' --launcher srun --weak --batch-size 8 "
+        == "hpcrun scale run -P 'my p.yaml' --ranks 1,4 --dataset '$(x)' --launcher srun --weak --batch-size 8 "
         "'my train.py' '--b={batch_size}' 'a;b'"
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
-    assert command_of(module).scale(SIZES) == "hpcrun scale -P a100 --gpus 1,4 -m pkg.train"
+    assert command_of(module).scale(SIZES) == "hpcrun scale run -P a100 --gpus 1,4 -m pkg.train"
 
 
 def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
@@ -74,7 +74,7 @@ def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
                "env": [["A", "1 2"], ["API_TOKEN", "***"]]}  # fmt: skip
     study = replace(STRONG, request=request, gpu_type="h100")
     command = command_of(study).scale(SIZES, options={"--time": "3h"})
-    assert command.startswith("hpcrun scale -P a100 --gpus h100:1,4 ")
+    assert command.startswith("hpcrun scale run -P a100 --gpus h100:1,4 ")
     assert command.count("--time") == 1
     assert "--time 3h" in command
     assert "--partition gpu" in command
