@@ -19,7 +19,7 @@ _DEPENDENCY: dict[Condition, str] = {"ok": "afterok", "any": "afterany", "fail":
 class After:
     """A requested dependency: a run as the user names it, and how it must have ended."""
 
-    word: str
+    run: str
     condition: Condition = "ok"
 
 
@@ -53,10 +53,10 @@ def parse_after(text: str) -> After:
         UsageError: it is neither.
     """
     _refuse_sbatch_order(text)
-    word, condition = _split(text, "ok", "--after")
-    if not word:
+    run, condition = _split(text, "ok", "--after")
+    if not run:
         raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
-    return After(word, condition)
+    return After(run, condition)
 
 
 def _refuse_sbatch_order(text: str) -> None:
@@ -86,12 +86,12 @@ def parse_chain(text: str) -> Chain:
 
 
 def _split(text: str, default: Condition, option: str) -> tuple[str, Condition]:
-    word, colon, condition = text.partition(":")
+    head, colon, condition = text.partition(":")
     if not colon:
-        return word, default
+        return head, default
     if condition not in CONDITIONS:
         raise UsageError(f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}")
-    return word, cast(Condition, condition)
+    return head, cast(Condition, condition)
 
 
 def fulfils(state: str, condition: Condition) -> bool:
@@ -104,9 +104,9 @@ def fulfils(state: str, condition: Condition) -> bool:
 _ENDED: dict[Condition, str] = {"ok": "has completed", "any": "has ended", "fail": "has failed"}
 
 
-def after_text(asked: Sequence[After]) -> str:
+def after_text(dependencies: Sequence[After]) -> str:
     """Return in words when a job starts: ``starts when train has completed and 4711 has ended``."""
-    return "starts when " + " and ".join(f"{item.word} {_ENDED[item.condition]}" for item in asked)
+    return "starts when " + " and ".join(f"{item.run} {_ENDED[item.condition]}" for item in dependencies)
 
 
 def chain_text(chain: Chain) -> str:

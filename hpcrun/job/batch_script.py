@@ -164,7 +164,7 @@ def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
 
 def _launches(source: Source) -> list[_Launch]:
     """Return the surest launches of a script: torchrun and the like, else Python, else shell scripts."""
-    found = []
+    launches = []
     for node in nodes_of(source.root, "command"):
         if any(parent.type in _OUTSIDE for parent in _parents(node)):
             continue
@@ -172,12 +172,12 @@ def _launches(source: Source) -> list[_Launch]:
         try:
             launch = read_launch(words) if words else None
         except UnclearError as error:
-            found.append(_Launch(node, words, None, str(error)))
+            launches.append(_Launch(node, words, None, str(error)))
             continue
         if launch:
-            found.append(_Launch(node, launch[1], launch[0], rank=launch[0].rank))
-    surest = min((launch.rank for launch in found), default=0)
-    return [launch for launch in found if launch.rank == surest]
+            launches.append(_Launch(node, launch[1], launch[0], rank=launch[0].rank))
+    surest = min((launch.rank for launch in launches), default=0)
+    return [launch for launch in launches if launch.rank == surest]
 
 
 def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:

@@ -97,7 +97,7 @@ class Source:
         for command in nodes_of(root, "command"):
             words = [node_text(child) for child in command.named_children]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
-                self._unknown |= {word for word in words[1:] if word.isidentifier()}
+                self._unknown |= {name for name in words[1:] if name.isidentifier()}
 
     @staticmethod
     def _name(assignment: Node) -> str:
@@ -144,9 +144,9 @@ class Source:
         self._reading.add(name)
         choices: list[tuple[str, ...]] = []
         for node in self._assigned[name]:
-            found = self._assignment(name, node, choices)
-            choices = [*choices, *(each for each in found or () if each not in choices)]
-            if found is None or len(choices) > _MOST_CHOICES or sum(map(len, sum(choices, ()))) > _MOST_TEXT:
+            values = self._assignment(name, node, choices)
+            choices = [*choices, *(each for each in values or () if each not in choices)]
+            if values is None or len(choices) > _MOST_CHOICES or sum(map(len, sum(choices, ()))) > _MOST_TEXT:
                 self._reading.discard(name)
                 return None
         self._reading.discard(name)
@@ -171,11 +171,11 @@ class Source:
             [(one[0] + text,) for one in before or [("",)] for text in texts if one] if adds else [(t,) for t in texts]
         )
 
-    def _texts(self, node: Node, own: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
+    def _texts(self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
         """Return the texts that a word may become without being divided; None if there are too many.
 
         Args:
-            own, before: a variable, and its values before this assignment.
+            variable, before: a variable, and its values before this assignment.
         """
         kind, text = node.type, node_text(node)
         if kind == "raw_string":
@@ -183,16 +183,16 @@ class Source:
         if kind in _EXPANSIONS:
             match = _VARIABLE.fullmatch(text.strip())
             name = (match[1] or match[2]) if match else ""
-            values = before if own and name == own else self._values(name) if match else None
+            values = before if variable and name == variable else self._values(name) if match else None
             blank = text[: len(text) - len(text.lstrip())]  # tree-sitter-bash 0.25 takes it along
             return [blank + " ".join(value) for value in values] if values else [blank + UNKNOWN]
         if kind in ("string", "concatenation", "command_name", "translated_string"):
-            return self._joined(node, own, before)
+            return self._joined(node, variable, before)
         if kind in ("word", "number", "variable_name", "test_operator"):
             return [re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""), flags=re.DOTALL)]
         return [UNKNOWN]
 
-    def _joined(self, node: Node, own: str, before: Sequence[tuple[str, ...]]) -> list[str] | None:
+    def _joined(self, node: Node, variable: str, before: Sequence[tuple[str, ...]]) -> list[str] | None:
         """Return the texts of a word of several pieces; in quotes, what stands between the expansions is text."""
         raw, quoted = node.text or b"", node.type == "string"
         pieces: list[list[str]] = []
@@ -202,7 +202,7 @@ class Source:
                 continue
             start = child.start_byte - node.start_byte
             pieces.append([_unescaped(raw[place:start])])
-            texts = self._texts(child, own, before)
+            texts = self._texts(child, variable, before)
             if texts is None:
                 return None
             pieces.append(texts)

@@ -98,16 +98,16 @@ def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bo
         rest = rest[1:]
     words = wrapper.words
     while rest:
-        word, behind = rest[0], rest[1:]
-        if word in wrapper.stops:
+        first, behind = rest[0], rest[1:]
+        if first in wrapper.stops:
             return (), False
-        if word == wrapper.module:
+        if first == wrapper.module:
             return behind, True
-        if word == "--":
+        if first == "--":
             return behind[words:], False
-        if word in wrapper.values:
+        if first in wrapper.values:
             rest = behind[1:]
-        elif word.startswith("-") or _ASSIGNMENT.fullmatch(word):
+        elif first.startswith("-") or _ASSIGNMENT.fullmatch(first):
             rest = behind
         elif words:
             words, rest = words - 1, behind
@@ -128,9 +128,9 @@ class Interpreted:
     words: tuple[str, ...]
 
 
-def is_python(word: str) -> bool:
+def is_python(name: str) -> bool:
     """Return whether a word names Python: ``/opt/bin/python3.11``."""
-    return _PYTHON.fullmatch(PurePath(word).name) is not None
+    return _PYTHON.fullmatch(PurePath(name).name) is not None
 
 
 def interpreted(argv: tuple[str, ...]) -> Interpreted | None:
@@ -140,14 +140,14 @@ def interpreted(argv: tuple[str, ...]) -> Interpreted | None:
         return None
     values = _SHELL_VALUES if name in SHELLS else _PYTHON_VALUES
     while rest and rest[0][:1] in ("-", "+") and rest[0] != "-":
-        word, rest = rest[0], rest[1:]
-        if word in values:
+        option, rest = rest[0], rest[1:]
+        if option in values:
             rest = rest[1:]
-        elif word.startswith("--") or word[:2] in values:
+        elif option.startswith("--") or option[:2] in values:
             continue
-        elif name not in SHELLS and word.endswith("m"):  # -m, -um
+        elif name not in SHELLS and option.endswith("m"):  # -m, -um
             return Interpreted("-m", rest) if rest else None
-        elif "c" in word:
+        elif "c" in option:
             return Interpreted("-c", rest)
     return Interpreted("", rest) if rest and rest[0] != "-" else None
 
@@ -199,13 +199,13 @@ class _Open:
     opened: str = ""
     line: int = 1
     words: list[str] = field(default_factory=list)
-    word: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     array: str = ""
 
     def end_word(self) -> None:
-        if self.word:
-            self.words.append("".join(self.word))
-            self.word = []
+        if self.parts:
+            self.words.append("".join(self.parts))
+            self.parts = []
 
 
 class _Tokenizer:
@@ -222,12 +222,12 @@ class _Tokenizer:
         position = 0
         while position < len(self._text):
             now = self._stack[-1]
-            if self._text[position] == "#" and not now.word:
+            if self._text[position] == "#" and not now.parts:
                 position = _end_of_line(self._text, position)
                 continue
             match = _TOKEN.match(self._text, position)
             assert match is not None  # the last alternative matches any character
-            if not now.words and not now.word:
+            if not now.words and not now.parts:
                 now.line = self._line
             yield from self._take(match)
             position = match.end()
@@ -242,7 +242,7 @@ class _Tokenizer:
         if match["delimiter"] is not None:
             self._delimiters.append(match["delimiter"].strip("\\'\""))
         elif kind == "part":
-            now.word.append(_unquoted(text))
+            now.parts.append(_unquoted(text))
         elif kind in ("blank", "redirect"):
             now.end_word()
         elif kind == "substitution":
@@ -259,20 +259,20 @@ class _Tokenizer:
             yield from self._finish(now)
 
     def _open(self, now: _Open) -> Iterator[ShellCommand]:
-        assigned = _SETS.fullmatch("".join(now.word))
+        assigned = _SETS.fullmatch("".join(now.parts))
         if assigned and not assigned[2]:  # NAME=(
-            now.word = []
+            now.parts = []
             self._stack.append(_Open(opened="=(", array=assigned[1]))
             return
-        if now.word and not now.words:  # NAME(): a function's name is not a command
-            now.word = []
+        if now.parts and not now.words:  # NAME(): a function's name is not a command
+            now.parts = []
         yield from self._finish(now)
         self._stack.append(_Open(opened="("))
 
     def _close(self) -> Iterator[ShellCommand]:
         now = self._stack[-1]
         if len(self._stack) == 1:  # a pattern of case
-            now.words, now.word = [], []
+            now.words, now.parts = [], []
             return
         self._stack.pop()
         if now.array:
@@ -281,7 +281,7 @@ class _Tokenizer:
             return
         yield from self._finish(now)
         if now.opened in ("$(", "`"):
-            self._stack[-1].word.append("$")  # a placeholder for the output
+            self._stack[-1].parts.append("$")  # a placeholder for the output
 
     def _finish(self, now: _Open) -> Iterator[ShellCommand]:
         now.end_word()
@@ -296,9 +296,9 @@ class _Tokenizer:
 
     def _expanded(self, words: list[str]) -> Iterator[str]:
         """Replace variables that the script has assigned: ``CMD="torchrun ..."`` and ``$CMD`` are often lines apart."""
-        for word in words:
-            variable = _VARIABLE.fullmatch(word)
-            yield from self._variables.get(variable[1], (word,)) if variable else (word,)
+        for text in words:
+            variable = _VARIABLE.fullmatch(text)
+            yield from self._variables.get(variable[1], (text,)) if variable else (text,)
 
     def _behind_documents(self, position: int) -> int:
         """Return where the text continues after its here documents."""

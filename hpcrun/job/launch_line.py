@@ -169,7 +169,7 @@ def _with_values(words: Sequence[Word], at: int) -> list[Word]:
 
 def _texts(words: Sequence[Word]) -> tuple[str, ...]:
     """Return a text for each word: what is not known is UNKNOWN."""
-    return tuple(word.choices[0][0] if word.choices and word.choices[0] else UNKNOWN for word in words)
+    return tuple(item.choices[0][0] if item.choices and item.choices[0] else UNKNOWN for item in words)
 
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
     launcher, rest = BY_NAME.get(PurePath(texts[at]).name), texts[at + 1 :]
     if is_python(texts[at]) and (inner := interpreted(texts[at:])) and inner.option == "-m":
         launcher, rest = BY_MODULE.get(inner.words[0]), inner.words[1:]
-    is_certain = all(word.known is not None for word in words[at : len(texts) - len(rest)])
+    is_certain = all(item.known is not None for item in words[at : len(texts) - len(rest)])
     is_torchrun = launcher is not None and launcher.name in ("torchrun", "torch.distributed.launch")
     return len(texts) - len(rest) if is_torchrun and is_certain else None
 
@@ -271,20 +271,20 @@ def read_options(words: Sequence[Word], at: int, program: Program) -> tuple[int,
     options: dict[str, str | None] = {}
     waiting = ""
     for number in range(at, len(words)):
-        word = words[number]
-        if word.choices is None:
+        item = words[number]
+        if item.choices is None:
             if not waiting:
-                raise UnclearError(f"{word.text} may hold options or the program: only the job knows its value")
+                raise UnclearError(f"{item.text} may hold options or the program: only the job knows its value")
             options[waiting], waiting = UNKNOWN, ""
             continue
-        ends = {_read_choice(choice, waiting, program, options) for choice in reversed(word.choices)}
+        ends = {_read_choice(choice, waiting, program, options) for choice in reversed(item.choices)}
         if len(ends) > 1:
-            raise UnclearError(f"{word.text} has several values, which are read in different ways")
+            raise UnclearError(f"{item.text} has several values, which are read in different ways")
         waiting, stop = ends.pop()
         if stop == 0:
             return number, options
         if stop > 0:
-            raise UnclearError(f"{word.text} holds options and the program")
+            raise UnclearError(f"{item.text} holds options and the program")
     return len(words), options
 
 
@@ -299,11 +299,11 @@ def _read_choice(
         if not text.startswith("-") or text == "-":
             return "", number
         key, equals, value = text.partition("=") if text.startswith("--") else (text, "", text[2:])
-        found = takes_value(program, key)
-        if found is None and equals and re.fullmatch(r"--[A-Za-z][\w-]*", key):
-            found = key[2:], False  # whatever it is, no other word is its value
-        if found is None:
+        known = takes_value(program, key)
+        if known is None and equals and re.fullmatch(r"--[A-Za-z][\w-]*", key):
+            known = key[2:], False  # whatever it is, no other word is its value
+        if known is None:
             raise UnclearError(f"{program} has no option {text.replace(UNKNOWN, '...')} that hpcrun knows")
-        options[found[0]] = value or None
-        waiting = found[0] if found[1] and not (equals or value) else ""
+        options[known[0]] = value or None
+        waiting = known[0] if known[1] and not (equals or value) else ""
     return waiting, -1

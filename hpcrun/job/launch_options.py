@@ -121,20 +121,20 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     return name
 
 
-def takes_value(program: Program | Literal["sbatch"], word: str) -> tuple[str, bool] | None:
+def takes_value(program: Program | Literal["sbatch"], option: str) -> tuple[str, bool] | None:
     """Return an option's long name, and whether the next word is its value; None if the option is not known.
 
     Args:
-        word: the option without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its
-            value behind it.
+        option: without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its value
+            behind it.
     """
     letters, known, bare = _TABLES[program]
-    if word.startswith("--"):
-        plain = normalise_key(word)
+    if option.startswith("--"):
+        plain = normalise_key(option)
         longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
         names = {ALIASES.get(name, name) for name in longer}
     else:
-        names = {letters[letter] for letter in word[1:2] if word.startswith("-") and letter in letters}
+        names = {letters[letter] for letter in option[1:2] if option.startswith("-") and letter in letters}
     name = names.pop() if len(names) == 1 else None
     return (name, name not in bare) if name else None
 

@@ -73,13 +73,13 @@ def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     the static rendezvous takes as they are. c10d's nodes agree on numbers of their own, and ask each other once a
     second; only it lets nodes join again, which torchrun's own restarts need.
     """
-    asked = {"max-restarts": "0", **dict(options)}
-    own: dict[str, str | None]
-    if (asked["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in asked):
-        own = {"rdzv-backend": "c10d"}
+    chosen = {"max-restarts": "0", **dict(options)}
+    rendezvous: dict[str, str | None]
+    if (chosen["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in chosen):
+        rendezvous = {"rdzv-backend": "c10d"}
     else:
-        own = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
-    return _words({**own, **asked})
+        rendezvous = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
+    return _words({**rendezvous, **chosen})
 
 
 def option_words(options: Options) -> tuple[str, ...]:
@@ -91,9 +91,9 @@ def _words(options: Mapping[str, str | None]) -> tuple[str, ...]:
     return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items())
 
 
-def _laid_over(program: Program, theirs: Mapping[str, str | bool], asked: tuple[str, ...]) -> dict[str, str | None]:
+def _laid_over(program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]) -> dict[str, str | None]:
     options = {normalise_key(key): None if value is True else str(value) for key, value in theirs.items()}
-    for item in asked:
+    for item in typed:
         key, equals, text = item.partition("=")
         value = text if equals else None
         options[check_option(program, key, value, f"--{program} {item}")] = value

@@ -44,8 +44,8 @@ def host_list(names: Iterable[str]) -> str:
     for name in names:
         match = _NUMBERED.fullmatch(name)
         numbers.setdefault(match["name"] if match else name, []).extend([int(match["number"])] if match else [])
-    ranges = {name: f"[{index_ranges(own)}]" if own[1:] else "".join(map(str, own)) for name, own in numbers.items()}
-    return ",".join(name + text for name, text in ranges.items())
+    ranges = ((name, index_ranges(indices), len(indices) > 1) for name, indices in numbers.items())
+    return ",".join(f"{name}[{text}]" if is_several else f"{name}{text}" for name, text, is_several in ranges)
 
 
 def other_ranks(number: int) -> str:

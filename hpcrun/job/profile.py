@@ -185,12 +185,12 @@ class FabricSection(_Section):
 
         For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the whole name.
         """
-        said = {}
+        variables = {}
         if self.interface:
-            said = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
+            variables = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
         if self.hcas:
-            said["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
-        return said
+            variables["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
+        return variables
 
 
 class PriceSection(_Section):

@@ -52,11 +52,11 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     restarts = profile.requeue.restarts if request.restarts is None else request.restarts
     spares = _spares(request, profile, restarts)
     if times == 0 and restarts == 0:
-        for option, said in (
+        for option, given in (
             ("--retry-on-failure", request.retry_on_failure),
             ("--exclude-bad-nodes", request.exclude_bad_nodes),
         ):
-            if said:
+            if given:
                 raise UsageError(
                     f"{option} has no effect without --requeue or --restarts",
                     hint="add --requeue N: N further attempts",

@@ -56,13 +56,13 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
         (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
         (f"--cpus-per-gpu {request.cpus_per_gpu} × {gpus} GPUs", request.cpus_per_gpu, gpus),
     )
-    said = {words: number * times for words, number, times in ways if number is not None}
-    if len(set(said.values())) > 1:
-        arithmetic = ", but ".join(f"{words} = {number}" for words, number in said.items())
+    given = {words: number * times for words, number, times in ways if number is not None}
+    if len(set(given.values())) > 1:
+        arithmetic = ", but ".join(f"{words} = {number}" for words, number in given.items())
         raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="use only one of these options")
-    if not said:
+    if not given:
         return _default_cpus(profile, shape, machine)
-    cpus = next(iter(said.values()))
+    cpus = next(iter(given.values()))
     if cpus == 0:
         raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
     most = profile.cpu.per_node
@@ -114,9 +114,9 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
     """
     most = profile.memory.per_node
     if memory_mb is not None and most is not None and memory_mb > most:
-        asked, has = format_memory(memory_mb), format_memory(most)
+        requested, has = format_memory(memory_mb), format_memory(most)
         raise PlanError(
-            f"{asked} of memory, but a node of profile {profile.name!r} has {has}",
+            f"{requested} of memory, but a node of profile {profile.name!r} has {has}",
             hint=f"ask for --mem {has} or less",
         )
 
@@ -138,20 +138,20 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
     Raises:
         UsageError: it has no GPU, or their use is not sampled.
     """
-    asked = request.cancel_idle_s
-    idle_s = profile.cancel_idle if asked is None else asked
+    requested = request.cancel_idle_s
+    idle_s = profile.cancel_idle if requested is None else requested
     if not idle_s or request.preflight == "only":
         return None
     if not gpus_per_node:
-        if asked:
+        if requested:
             raise UsageError(
                 "--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus"
             )
         return None
     if not profile.sample_use:
         raise UsageError(
-            f"{'--cancel-idle' if asked else 'cancel_idle'} needs samples of the GPUs, and profile {profile.name!r} "
-            "has sample_use: false",
+            f"{'--cancel-idle' if requested else 'cancel_idle'} needs samples of the GPUs, "
+            f"and profile {profile.name!r} has sample_use: false",
             hint="remove sample_use from the profile, or add --cancel-idle 0",
         )
     return idle_s

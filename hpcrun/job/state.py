@@ -282,9 +282,9 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def explain_reason(word: str) -> Reason | None:
+def explain_reason(reason: str) -> Reason | None:
     """Return the meaning of Slurm's reason, None for an unknown reason."""
     for pattern, short, advice in _REASONS:
-        if re.fullmatch(pattern, word):
+        if re.fullmatch(pattern, reason):
             return Reason(short, advice)
     return None

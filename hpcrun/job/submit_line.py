@@ -71,7 +71,7 @@ def read_edited_line(text: str) -> Words:
     words = _split(kept)
     if words is None:
         raise UsageError("a quote is not closed", hint="write each ' and each \" twice, around a word")
-    words = [word for word in words if word != "\n"]  # a backslash at the end of a line
+    words = [item for item in words if item != "\n"]  # a backslash at the end of a line
     if words and words[:2] != ["hpcrun", "submit"]:
         raise UsageError(f"the command begins with {' '.join(words[:2])!r}", hint="it begins with: hpcrun submit")
     return tuple(words[2:])

@@ -35,15 +35,15 @@ def parse_duration(text: str) -> float:
     Raises:
         ValueError: the text is none of these, or the duration is zero.
     """
-    word = text.strip().lower()
-    if _ZERO_TIME.fullmatch(word):
+    typed = text.strip().lower()
+    if _ZERO_TIME.fullmatch(typed):
         raise ValueError("must be longer than zero")
-    if re.fullmatch(_NUMBER, word, re.ASCII):
-        raise ValueError(f"{word!r} has no unit; write {word}m for minutes, or {word}s, {word}h or {word}d")
-    if (seconds := _slurm_seconds(word)) is not None:
+    if re.fullmatch(_NUMBER, typed, re.ASCII):
+        raise ValueError(f"{typed!r} has no unit; write {typed}m for minutes, or {typed}s, {typed}h or {typed}d")
+    if (seconds := _slurm_seconds(typed)) is not None:
         return seconds
-    parts = _DURATION.fullmatch(word)
-    if not word or parts is None:
+    parts = _DURATION.fullmatch(typed)
+    if not typed or parts is None:
         raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
     return sum(float(part or 0) * unit_s for part, unit_s in zip(parts.groups(), _UNIT_S.values(), strict=True))
 

@@ -114,12 +114,12 @@ class TrustStore:
         Raises:
             ProfileError: another user could have written it.
         """
-        found = []
+        answers = []
         for file in self.root.glob("*.json"):
             with suppress(OSError):
                 if trust := _trust(read_checked(file, MAX_BYTES)):
-                    found.append(trust)
-        return sorted(found, key=lambda trust: trust.path)
+                    answers.append(trust)
+        return sorted(answers, key=lambda trust: trust.path)
 
     def _file(self, path: Path) -> Path:
         real = os.fsencode(os.path.realpath(path))
@@ -232,8 +232,8 @@ class _Scan:
                 yield inner
 
     def _entries(self, name: str) -> list[os.DirEntry[str]]:
-        with os.scandir(self.folder / name) as found:
-            entries = list(islice(found, _MOST_ENTRIES - self.entries + 1))
+        with os.scandir(self.folder / name) as scan:
+            entries = list(islice(scan, _MOST_ENTRIES - self.entries + 1))
         self.entries += len(entries)
         if self.entries > _MOST_ENTRIES:
             raise ProfileError(
@@ -246,9 +246,9 @@ class _Scan:
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
     """Return the differences from the trusted contents: name → ``new``, ``changed`` or ``removed``."""
     before, now = (trust.hashes if trust else {}), contents.hashes()
-    found = {name: "new" if name not in before else "changed" for name, digest in now.items()
+    differences = {name: "new" if name not in before else "changed" for name, digest in now.items()
              if before.get(name) != digest}  # fmt: skip
-    return found | {name: "removed" for name in before if name not in now}
+    return differences | {name: "removed" for name in before if name not in now}
 
 
 _MOST_NAMED = 6
@@ -308,7 +308,11 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if trust and not differences:
         return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
-    named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
+    named = (
+        _named(f"{name} ({difference})" for name, difference in differences.items())
+        if trust
+        else _named(contents.files)
+    )
     way = f"chmod go-w, or hpcrun profile trust {path}" if danger else "to review and trust it: hpcrun profile trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)

@@ -83,7 +83,7 @@ def _schemas(key: Key) -> list[dict[str, Any]]:
     for section in _schemas(key[:-1]):
         # sections of one kind under the site's own names, as in gpu.types
         named = [*section.get("patternProperties", {}).values(), section.get("additionalProperties")]
-        value = section.get("properties", {}).get(key[-1]) or next((item for item in named if item), {})
+        value: dict[str, Any] = section.get("properties", {}).get(key[-1]) or next((item for item in named if item), {})
         forms += value.get("anyOf", [value])
     return [schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
 
