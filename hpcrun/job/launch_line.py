@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, read_commands, unwrap
+from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, unwrap
 from hpcrun.job.launch_options import Program, takes_value
 from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
+from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
 
 Starter = Literal["torchrun", "srun", "command", "python"]
-UNKNOWN = "\0"
-"""A piece of a text that only a running shell knows."""
 EACH, BY_TORCHRUN = "::", ":::"
 """The marks of hpcrun/launch/launch_words.py."""
 _TRANSPARENT = frozenset("env nohup time timeout exec command builtin stdbuf uv poetry pipenv pdm hatch rye pixi conda "
@@ -53,28 +52,6 @@ _ALONE = {
     "bcast": "it copies its program to the nodes",
     "no-allocate": "it has no allocation",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a command.
-
-    Attributes:
-        text: as written.
-        start: its first byte in the script; None if it is a part of a variable's value.
-        choices: what it may become, each choice a list of words; None if that is not known.
-    """
-
-    text: str
-    start: int | None
-    choices: tuple[tuple[str, ...], ...] | None
-
-    @property
-    def known(self) -> str | None:
-        """Its text, if it becomes one word without an unknown piece."""
-        if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
-            return None
-        return None if UNKNOWN in self.choices[0][0] else self.choices[0][0]
 
 
 class UnclearError(Exception):

@@ -18,9 +18,9 @@ from hpcrun.job.command_words import (
     Wrapper,
     interpreted,
     is_python,
-    read_commands,
     unwrap,
 )
+from hpcrun.job.shell_text import read_commands
 
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]

@@ -1,4 +1,4 @@
-"""The commands of a batch script and the values of their words, as far as the text decides them. Pure.
+"""The commands of a shell script and the values of their words, as far as the text decides them. Pure.
 
 tree-sitter reads the grammar of bash. Nothing is evaluated: a word has the texts that the script's assignments may give
 it, and ``UNKNOWN`` where only a running shell knows.
@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
-
-from tree_sitter import Language, Node, Parser
+from time import process_time
+from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launch_line import UNKNOWN, Word
 
+if TYPE_CHECKING:  # few jobs run a shell script
+    from tree_sitter import Node, Parser
+
+UNKNOWN = "\0"
+"""A piece of a text that only a running shell knows."""
 MOST_BYTES = 200_000
 _DEEPEST = 400
 """How deep a script's grammar may be nested: Python's own recursion ends at a thousand."""
+_MOST_SECONDS = 2
 _MOST_CHOICES, _MOST_TEXT = 8, 20_000
 _VARIABLE = re.compile(r"\$(\w+|[@*])|\$\{(\w+)(?:\[([@*])\])?\}")
 _ANSI_C_STRING = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
@@ -26,9 +32,40 @@ _NO_WORDS = frozenset({"variable_assignment", "comment", "file_redirect", "hered
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command.
+
+    Attributes:
+        text: as written.
+        start: its first byte in the script; None if it is a part of a variable's value.
+        choices: what it may become, each choice a list of words; None if that is not known.
+    """
+
+    text: str
+    start: int | None
+    choices: tuple[tuple[str, ...], ...] | None
+
+    @property
+    def known(self) -> str | None:
+        """Its text, if it becomes one word without an unknown piece."""
+        if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
+            return None
+        return None if UNKNOWN in self.choices[0][0] else self.choices[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One command of a script: its words without their quotes, and its first line."""
+
+    line: int
+    words: tuple[str, ...]
+
+
 @cache
 def _parser() -> Parser:
     import tree_sitter_bash
+    from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
 
@@ -43,13 +80,41 @@ def parse_shell(text: str) -> Node:
     if len(data) > MOST_BYTES or b"\0" in data:
         what = "has a NUL character" if b"\0" in data else f"is larger than {MOST_BYTES // 1000} kB"
         raise UsageError(f"the script {what}", hint="give a batch script: a text that sbatch takes")
-    root = _parser().parse(data).root_node
+    deadline = process_time() + _MOST_SECONDS
+    try:
+        # only a source that is a function is read with a limit; tree-sitter needs half a minute for 64 KiB of "a=("
+        tree = _parser().parse(
+            lambda at, _: data[at : at + 4096], progress_callback=lambda *_: process_time() > deadline
+        )
+    except ValueError:
+        _parser().reset()
+        raise UsageError(f"the script is not understood within {_MOST_SECONDS} s") from None
+    root = tree.root_node
     level = [root]
     for _ in range(_DEEPEST):
         level = [child for node in level for child in node.children]
         if not level:
             return root
     raise UsageError("the script is nested too deeply to be read")
+
+
+def read_commands(text: str) -> list[ShellCommand]:
+    """Return the commands of a shell script in their order, with the values that the script itself assigns.
+
+    What only a running shell knows is ``$``; a script that is nested too deeply has no commands.
+    """
+    try:
+        source = Source(parse_shell(text.replace("\0", "")))
+    except UsageError:
+        return []
+    commands = []
+    for node in nodes_of(source.root, "command"):
+        if any(parent.type in ("string", "heredoc_body") for parent in parents_of(node)):
+            continue  # its output is a part of a text
+        choices = [item.choices[-1] if item.choices else (item.text,) for item in source.words(node)]
+        if words := tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice):
+            commands.append(ShellCommand(node.start_point[0] + 1, words))
+    return commands
 
 
 def node_text(node: Node) -> str:
@@ -65,6 +130,13 @@ def nodes_of(root: Node, *kinds: str) -> Iterator[Node]:
         if node.type in kinds:
             yield node
         todo += reversed(node.named_children)
+
+
+def parents_of(node: Node) -> Iterator[Node]:
+    """Yield the nodes around a node, the nearest first."""
+    while (parent := node.parent) is not None:
+        yield parent
+        node = parent
 
 
 def misread_line(root: Node) -> int | None:
