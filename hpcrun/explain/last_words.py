@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.statements import complains
-from hpcrun.job.phrases import rank_text, ranks_text
+from hpcrun.job.units import rank_text, ranks_text
 
 _LAST_WORDS = 2
 """Lines at the end of a log of which one may say why its program returned an exit status."""

@@ -47,11 +47,7 @@ class Chain:
 
 
 def parse_after(text: str) -> After:
-    """Read ``RUN`` or ``RUN:ok|any|fail``.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
     _refuse_sbatch_order(text)
     run, condition = _split(text, "ok", "--after")
     if not run:
@@ -60,11 +56,7 @@ def parse_after(text: str) -> After:
 
 
 def _refuse_sbatch_order(text: str) -> None:
-    """Refuse sbatch's words for a dependency, ``afterok:1`` and ``1:afterok``, with hpcrun's.
-
-    Raises:
-        UsageError: they are sbatch's.
-    """
+    """Raise UsageError, with hpcrun's words, for sbatch's: ``afterok:1`` and ``1:afterok``."""
     words = {option: condition for condition, option in _DEPENDENCY.items()}
     first, _, rest = text.partition(":")
     run, sbatch = (rest, first) if first in words else (first, rest)
@@ -74,11 +66,7 @@ def _refuse_sbatch_order(text: str) -> None:
 
 
 def parse_chain(text: str) -> Chain:
-    """Read ``N`` or ``N:any``.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Read ``N`` or ``N:any``; raise UsageError for anything else."""
     number, condition = _split(text, "fail", "--chain")
     if not (number.isascii() and number.isdigit() and 2 <= int(number) <= 100):
         raise UsageError(f"--chain {text}: {number!r} is not a number of jobs from 2 to 100", hint="write --chain 4")

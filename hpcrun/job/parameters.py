@@ -59,11 +59,7 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
 
 
 def check_parameter(name: str) -> str:
-    """Return ``name`` if it can be the name of a parameter.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Return ``name`` if it can be the name of a parameter, else raise ValueError."""
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first")
     if name == "element":
@@ -110,21 +106,13 @@ def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Pa
 
 
 def check_number(number: int) -> None:
-    """Refuse too many elements.
-
-    Raises:
-        ValueError: there are more than ``MOST``.
-    """
+    """Raise ValueError for more than ``MOST`` elements."""
     if number > MOST:
         raise ValueError(f"{number} elements are too many: a sweep has at most {MOST}")
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` as numbers of elements, in ascending order, each once.
-
-    Raises:
-        ValueError: the text is something else.
-    """
+    """Read ``3,7-9`` as numbers of elements, in ascending order, each once; raise ValueError for anything else."""
     if _INDICES.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of element numbers; write 3,7-9")
     numbers: set[int] = set()

@@ -23,14 +23,16 @@ from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest, Preflight, option_of, option_text
-from hpcrun.job.requeue import Requeue, check_warning, decide_requeue
 from hpcrun.job.resources import (
     Machine,
+    Requeue,
     check_memory,
     check_walltime,
+    check_warning,
     decide_cancel_idle,
     decide_cpus,
     decide_memory,
+    decide_requeue,
     decide_walltime,
     read_allocation,
     share_gpus,

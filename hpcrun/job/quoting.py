@@ -90,22 +90,14 @@ def job_name_from(text: str) -> str:
 
 
 def check_env_name(name: str) -> str:
-    """Return ``name`` if it can be the name of a shell variable.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Return ``name`` if it can be the name of a shell variable, else raise ValueError."""
     if _ENV_NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a variable's name: letters, digits and _, no digit first")
     return name
 
 
 def check_mount(text: str) -> str:
-    """Return ``text`` if it names a folder for a container: ``SOURCE[:TARGET[:ro]]``.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``; raise ValueError for another text."""
     if _MOUNT.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro")
     return text

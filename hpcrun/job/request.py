@@ -12,11 +12,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.parameters import Parameters, index_ranges, parse_assignments, parse_indices
-from hpcrun.job.phrases import error_words
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
-from hpcrun.job.units import format_memory, format_time, parse_memory, parse_time, parse_walltime
+from hpcrun.job.units import error_words, format_memory, format_time, parse_memory, parse_time, parse_walltime
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
@@ -41,11 +40,7 @@ class GpuCount(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> GpuCount:
-        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does.
-
-        Raises:
-            ValueError: the text is neither.
-        """
+        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does; raise ValueError for anything else."""
         type_, colon, count = text.rpartition(":")
         if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (colon and not re.fullmatch(r"[\w.-]+", type_, re.ASCII)):
             raise ValueError(f"{text!r} is not a number of GPUs; write 4 or a100:4")

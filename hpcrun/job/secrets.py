@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from hpcrun.job.phrases import listed
+from hpcrun.job.units import listed
 
 MASK = "***"
 

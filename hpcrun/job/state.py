@@ -119,11 +119,7 @@ class Reason:
 
 
 def parse_states(given: list[str]) -> set[str]:
-    """Return the states that were asked for.
-
-    Raises:
-        UsageError: there is no such state.
-    """
+    """Return the states that were asked for; raise UsageError for an unknown one."""
     wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
     for state in sorted(wanted - STATES):
         close = nearest(state, sorted(STATES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from hpcrun.errors import UsageError
@@ -39,8 +40,10 @@ def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str])
     """Return the line of a request for an editor: each option on a line of its own, below a head of comments."""
     lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
     program = " ".join(map(shlex.quote, program_words(request)))
+    # a folder's name may have a line end, and must not become a command
+    comments = (f"# {' '.join(line.splitlines())}" for line in head)
     return "".join(
-        f"{line}\n" for line in (*_comments(head), "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
+        f"{line}\n" for line in (*comments, "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
     )
 
 
@@ -49,11 +52,6 @@ def with_remark(text: str, remark: str) -> str:
     mark = "# ERROR: "
     kept = [line for line in text.splitlines(keepends=True) if not line.startswith(mark)]
     return "".join(f"{mark}{line}\n" for line in remark.splitlines()) + "".join(kept)
-
-
-def _comments(lines: Sequence[str]) -> Iterator[str]:
-    # a folder's name may have a line end, and must not become a command
-    yield from (f"# {' '.join(line.splitlines())}" for line in lines)
 
 
 def read_edited_line(text: str) -> Words:
@@ -112,10 +110,11 @@ def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
             if value not in columns[name]:
                 columns[name].append(value)
     plain = all(value and "," not in value for values in columns.values() for value in values)
-    size = 1
-    for values in columns.values():
-        size *= len(values)
-    if not plain or size != len(rows) or cross(columns) != tuple(tuple(map(tuple, row)) for row in rows):
+    if (
+        not plain
+        or prod(map(len, columns.values())) != len(rows)
+        or cross(columns) != tuple(tuple(map(tuple, row)) for row in rows)
+    ):
         return None
     return [("--sweep", f"{name}={','.join(values)}") for name, values in columns.items()]
 

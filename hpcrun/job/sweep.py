@@ -125,11 +125,7 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
 
 
 def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
-    """Refuse parallel elements on this machine's GPUs, since each element would use all of them.
-
-    Raises:
-        PlanError: more than one element may run at once.
-    """
+    """Raise PlanError for parallel elements on this machine's GPUs: each would use all of them."""
     if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
         raise PlanError(
             f"--max-parallel {sweep.max_parallel}: on this machine the elements share the GPUs and run one after the "

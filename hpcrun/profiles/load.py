@@ -136,11 +136,7 @@ def _text(path: Path, folders: Sequence[Source]) -> str:
 
 
 def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile from a possible new text of the file ``path``.
-
-    Raises:
-        ProfileError: as ``load_profile``.
-    """
+    """Load a profile from a possible new text of the file ``path``, and refuse what ``load_profile`` refuses."""
     return _load(parse_yaml(text, path), folders)
 
 

@@ -73,11 +73,7 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
 
 
 def parse_yaml(text: str) -> tuple[Parameters, ...]:
-    """Read ``product:`` and ``zip:``, or a list of elements.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Read ``product:`` and ``zip:``, or a list of elements; raise ValueError for anything else."""
     from ruamel.yaml.error import YAMLError
 
     try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError
+from hpcrun.job.units import listed
 from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
 from hpcrun.profiles.folder import Folder
 from hpcrun.profiles.save import make_folder, replace_text, saving
@@ -306,7 +307,8 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if not contents.files and not contents.skipped:
         return Layer(Folder(path, {}), contents=contents, trust=trust)
     if trust and not differences:
-        return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
+        warning = f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
+        return Layer(Folder(path, contents.files), warning, contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
     named = (
         _named(f"{name} ({difference})" for name, difference in differences.items())
@@ -323,13 +325,7 @@ def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
     return Layer(Folder(path, files, withheld=why), f"{path} is not used: {why}", refused=why)
 
 
-def _skipped(path: Path, contents: Contents) -> str | None:
-    return f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
-
-
 def _named(names: Iterable[str]) -> str:
     """Return names on one line; the name of a file is untrusted text."""
-    from hpcrun.job.phrases import listed  # most layers have nothing to say
-
     words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
     return listed(words, _MOST_NAMED)

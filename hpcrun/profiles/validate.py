@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.phrases import error_words
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
+from hpcrun.job.units import error_words
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:

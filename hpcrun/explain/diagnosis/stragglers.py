@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.job.phrases import joined, rank_text
+from hpcrun.job.units import joined, rank_text
 
 STEP_TIME = "s a step"
 """The kind of pace that is the time of a step in seconds; every other kind is a number of something a second."""

@@ -14,8 +14,8 @@ from hpcrun.explain.diagnosis.flight.sentences import FIX_OF_CIRCLE, FIXES, flig
 from hpcrun.explain.diagnosis.rank_positions import Group, RankStack, grouped
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.speech import speech_of
-from hpcrun.job.phrases import ranks_text
 from hpcrun.job.state import EXIT_ABORTED
+from hpcrun.job.units import ranks_text
 
 _NAMES = {
     Trouble.DIFFERENT: "collective-mismatch",

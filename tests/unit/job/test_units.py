@@ -1,4 +1,4 @@
-"""Times, sizes and numbers, as Slurm writes them and as people do."""
+"""Times, sizes, numbers and lists, as Slurm writes them and as people do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hpcrun.job.units import (
     format_rate,
     format_size,
     format_time,
+    host_list,
     parse_count,
     parse_duration,
     parse_memory,
@@ -189,3 +190,18 @@ def test_no_positive_numbers(text: str) -> None:
 
 def test_positive_numbers() -> None:
     assert [parse_positive(text) for text in ("1e-3", "0.001", ".5", "2")] == [0.001, 0.001, 0.5, 2]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["login"], "login"),
+        (["a100-1"], "a100-1"),
+        (["a100-1", "a100-2"], "a100-[1-2]"),
+        (["a100-2", "b7", "a100-4", "a100-3", "login"], "a100-[2-4],b7,login"),
+        (["node09", "node10"], "node09,node10"),
+    ],
+)
+def test_nodes_are_listed_as_squeue_does(names: list[str], text: str) -> None:
+    assert host_list(names) == text

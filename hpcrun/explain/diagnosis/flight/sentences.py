@@ -7,7 +7,7 @@ from itertools import islice
 
 from hpcrun.explain.diagnosis.flight.groups import ProcessGroup
 from hpcrun.explain.diagnosis.flight.meetings import Flight, Meeting, Stand, Trouble
-from hpcrun.job.phrases import rank_text, ranks_text
+from hpcrun.job.units import rank_text, ranks_text
 
 _MOST_PLACES, _MOST_MEETINGS = 3, 4
 
