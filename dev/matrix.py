@@ -69,7 +69,7 @@ def main() -> int:
         write(seen)
     if options.write:
         write(seen)
-    print(table(seen))
+    print(summary(seen))
     return int(failed)
 
 

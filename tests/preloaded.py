@@ -106,7 +106,7 @@ def render_every_kind_of_script():
         render_script(plan, templates)
 
 def read_every_shipped_file():
-    from hpcrun.explain.rule_files import load_rules
+    from hpcrun.explain.diagnosis.rules import load_rules
     from hpcrun.profiles.folder import shipped_folder
     from hpcrun.profiles.load import load_profile, profile_names
     shipped = [shipped_folder("cluster_profiles")]

@@ -260,7 +260,7 @@ class Context:
         Raises:
             HpcrunError: a file of rules is wrong.
         """
-        from hpcrun.explain.rule_files import load_rules  # ruamel is imported only where a run has failed
+        from hpcrun.explain.diagnosis.rules import load_rules  # ruamel is imported only where a run has failed
 
         return load_rules(self.layers.values())
 

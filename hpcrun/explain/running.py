@@ -9,9 +9,8 @@ from enum import IntEnum
 
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.stragglers import straggler_sentence
+from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.step_times import stragglers_of
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
 from hpcrun.job.patterns import STEP, compile_pattern

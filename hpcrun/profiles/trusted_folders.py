@@ -310,11 +310,8 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
         warning = f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
         return Layer(Folder(path, contents.files), warning, contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
-    named = (
-        _named(f"{name} ({difference})" for name, difference in differences.items())
-        if trust
-        else _named(contents.files)
-    )
+    changed = [f"{name} ({difference})" for name, difference in differences.items()]
+    named = _named(changed if trust else contents.files)
     way = f"chmod go-w, or hpcrun profile trust {path}" if danger else "to review and trust it: hpcrun profile trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
