@@ -69,8 +69,13 @@ def value_kinds(key: Key) -> set[str]:
 
     An unknown key has no kind: the check of the values reports it better.
     """
-    types = {name for part in _schemas(key) for name in (part.get("type", ()), *part.get("type", ()))}
+    types = {name for part in _schemas(key) for name in _types(part)}
     return {kind for name, kind in _KINDS.items() if name in types}
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    types: str | list[str] = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
 @cache
