@@ -12,9 +12,9 @@ from typing import Literal
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
+from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Step
+from hpcrun.features.scaling.verdict import steps as worth_steps
 from hpcrun.features.scaling.workload import MeasuredEpoch, MeasuredTraining, steps_per_epoch
-from hpcrun.features.scaling.worth import MIN_EFFICIENCY, Step
-from hpcrun.features.scaling.worth import steps as worth_steps
 from hpcrun.job.profile import CardSection
 from hpcrun.job.shape import multiples_around
 
@@ -209,7 +209,7 @@ class GpuAdvice:
     """How many GPUs to ask for in one case.
 
     Attributes:
-        row: the largest size that is worth its GPUs (``worth.py``); None where nothing can be recommended,
+        row: the largest size that is worth its GPUs (``verdict.py``); None where nothing can be recommended,
             since only one number of GPUs was measured, or there are no rows.
         step: the step to the next larger size, which misses the target; None if there is none.
         next_row: that size; of a training measured on one number of GPUs, the one to measure next.

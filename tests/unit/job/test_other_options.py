@@ -6,7 +6,7 @@ import pytest
 
 from hpcrun.cli.command_line import option_names, unknown_options
 from hpcrun.cli.submit import submit
-from hpcrun.features.scaling.scale_command import scale
+from hpcrun.features.scaling.command import scale
 from hpcrun.job.other_options import instead_of
 
 OWN = option_names(submit)

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from hpcrun.features.scaling.command import ScaleCommand, with_options
+from hpcrun.features.scaling.causes import ScaleCommand, with_options
 from hpcrun.features.scaling.sizes import Size
 
 SIZES = (Size(1, 1), Size(4, 1))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hpcrun.features.scaling.outlook import Outlook, outlook
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import build_series
+from hpcrun.features.scaling.step_model import Outlook, outlook
 
 
 def outlook_of(time_s: Callable[[int], float], sizes: Sequence[int] = (1, 2, 4, 8), *, weak: bool = False) -> Outlook:

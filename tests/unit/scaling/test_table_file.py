@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
-from hpcrun.features.scaling.claims import contradictions
 from hpcrun.features.scaling.series import build_series
-from hpcrun.features.scaling.table_file import COLUMNS, Table, load_table, parse_table
+from hpcrun.features.scaling.table_file import COLUMNS, Table, contradictions, load_table, parse_table
 
 SEEDS = Path(__file__).parents[2] / "data" / "seeds"
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.causes import ScalingDiagnosis, diagnose_series
-from hpcrun.features.scaling.command import ScaleCommand
+from hpcrun.features.scaling.causes import ScaleCommand, ScalingDiagnosis, diagnose_series
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
 from hpcrun.features.scaling.verdict import Advice, advise, pareto, verdict

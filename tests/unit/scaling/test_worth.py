@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.features.scaling.worth import steps
+from hpcrun.features.scaling.verdict import steps
 
 
 def largest(*speedups: tuple[int, float], target: float = 0.65) -> int:

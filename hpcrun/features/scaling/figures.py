@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import PlanError
-from hpcrun.features.scaling.measure import Spread, measure, spread
-from hpcrun.features.scaling.points import Epoch
-from hpcrun.features.scaling.report.axes import (
+from hpcrun.features.scaling.axes import (
     MOST_NOTES,
     Panel,
     Shown,
@@ -30,12 +28,11 @@ from hpcrun.features.scaling.report.axes import (
     value_axis,
     whiskers,
 )
-from hpcrun.features.scaling.report.numbers import TimeUnit, time_unit, units_text
-from hpcrun.features.scaling.report.words import heading, hours_name
+from hpcrun.features.scaling.points import Epoch, Spread, measure, spread
+from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit, units_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.study_report import Report
-from hpcrun.features.scaling.verdict import pareto
-from hpcrun.features.scaling.worth import steps
+from hpcrun.features.scaling.verdict import pareto, steps
 from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
 
 if TYPE_CHECKING:

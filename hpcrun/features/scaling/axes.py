@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.features.scaling.measure import Spread
-from hpcrun.features.scaling.report.numbers import number_text
+from hpcrun.features.scaling.points import Spread
+from hpcrun.features.scaling.sentences import number_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import Unit
 from hpcrun.features.scaling.study_report import Part
