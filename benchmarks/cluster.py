@@ -35,7 +35,7 @@ def cluster_env() -> dict[str, str]:
     if done.returncode != 0:
         raise NoClusterError(f"{done.stderr.strip()}\nhint: `make cluster` starts one, as root")
     words = shlex.split(done.stdout)
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    return dict(pair.split("=", 1) for pair in words if "=" in pair)
 
 
 def hold_jobs(folder: Path) -> None:

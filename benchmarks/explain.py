@@ -73,10 +73,10 @@ def main() -> int:
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
         took_s = time.perf_counter() - start
     peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    found = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     print("| logs | time | memory | answer |\n|--:|--:|--:|---|")
-    print(f"| 1 GB | {took_s:.1f} s | {peak_mb:.0f} MB | {found['summary']} |")
-    good = took_s <= MOST_S and peak_mb <= MOST_MB and found["rule"] == "cuda-out-of-memory"
+    print(f"| 1 GB | {took_s:.1f} s | {peak_mb:.0f} MB | {document['summary']} |")
+    good = took_s <= MOST_S and peak_mb <= MOST_MB and document["rule"] == "cuda-out-of-memory"
     print(f"\n{'as' if good else 'NOT as'} demanded: at most {MOST_S:.0f} s and {MOST_MB} MB")
     return 0 if good else 1
 

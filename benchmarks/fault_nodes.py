@@ -65,19 +65,19 @@ def submit(site: Site, launcher: str, *more: str) -> tuple[str, Path, int]:
 
 def processes(folder: Path, part: str) -> list[int]:
     """Return the processes of a run that are a part of launch, or the program ``sleep``; without the canaries."""
-    found = {}
+    states = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if f"HPCRUN_RUN_DIR={folder}" in (path / "environ").read_text(errors="replace").split("\0"):
                 argv = (path / "cmdline").read_text().split("\0")
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-                found[int(path.name)] = (argv, parent)
+                states[int(path.name)] = (argv, parent)
         except OSError:
             continue
     mine = {
-        pid: each for pid, each in found.items() if part == (each[0][0] if part == "sleep" else "".join(each[0][3:4]))
+        pid: each for pid, each in states.items() if part == (each[0][0] if part == "sleep" else "".join(each[0][3:4]))
     }
-    return [pid for pid, (argv, parent) in mine.items() if found.get(parent, ("", 0))[0] != argv]
+    return [pid for pid, (argv, parent) in mine.items() if states.get(parent, ("", 0))[0] != argv]
 
 
 def dead_spare(site: Site) -> list[Tally]:
@@ -182,5 +182,5 @@ def stopped(site: Site, fault: str) -> Tally:
 
 def node_folders() -> set[Path]:
     """Return the folders of nodes on this machine, those of the other user left out."""
-    found = [path for place in ("/tmp", "/dev/shm") for path in Path(place).glob("hpcrun-node-*")]
-    return {path for path in found if len(path.name) > len("hpcrun-node-0")}
+    left_over = [path for place in ("/tmp", "/dev/shm") for path in Path(place).glob("hpcrun-node-*")]
+    return {path for path in left_over if len(path.name) > len("hpcrun-node-0")}

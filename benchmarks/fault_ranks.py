@@ -78,10 +78,10 @@ def local_under_load(site: Site) -> list[Tally]:
             statuses = [number % 3 for number in range(30)]
             jobs = list(pool.map(lambda status: here.submit(*argv, f"exit {status}"), statuses))
 
-            def look(_: int) -> bool:
+            def is_seen(_: int) -> bool:
                 return all(state in OVER for state in here.states().values())
 
-            wait_for(lambda: all(pool.map(look, range(4))), "the local runs to end", 300)
+            wait_for(lambda: all(pool.map(is_seen, range(4))), "the local runs to end", 300)
     finally:
         for process in burn:
             process.kill()

@@ -79,10 +79,10 @@ def records_damaged(site: Site) -> list[Tally]:
     for job, state in zip(healthy, ("COMPLETED", "FAILED", "COMPLETED"), strict=True):
         if shown.get(job) != state:
             tally.wrong.append(f"{job} is {shown.get(job, 'not shown')}, not {state}")
-    said = done.stdout + done.stderr
-    tally.lost = [f"{what}: {runs[job]}" for job, what in zip(damaged, DAMAGES, strict=True) if runs[job] not in said]
-    if took_s > LOOK_WITHIN_S or "Traceback" in said:
-        tally.wrong.append(f"status took {took_s:.0f} s and ended with {done.returncode}: {said[-200:]}")
+    output = done.stdout + done.stderr
+    tally.lost = [f"{what}: {runs[job]}" for job, what in zip(damaged, DAMAGES, strict=True) if runs[job] not in output]
+    if took_s > LOOK_WITHIN_S or "Traceback" in output:
+        tally.wrong.append(f"status took {took_s:.0f} s and ended with {done.returncode}: {output[-200:]}")
     return [tally]
 
 

@@ -82,13 +82,13 @@ class Site:
         """Return job id → (state, script) of every job that Slurm or its accounts know to be from this runs folder."""
         fields = "--format=JobIDRaw%20,State%40,SubmitLine%2000"
         out = self.run("sacct", "-X", "-P", "--noheader", f"--starttime={self.since}", fields).stdout
-        found = {}
+        states = {}
         for line in out.splitlines():
             job, state, command = line.split("|", 2)
             script = command.split()[-1] if command.split() else ""
             if script.startswith(f"{self.runs}/"):
-                found[job] = (state.split()[0], script)
-        return found
+                states[job] = (state.split()[0], script)
+        return states
 
     def settle(self, within_s: float = 180.0) -> None:
         """Wait until every run is over."""

@@ -98,7 +98,7 @@ def interruptions(site: Site) -> list[Tally]:
     attempts = {str(run["job_id"]): run["attempt"] for run in site.all_runs()}
     tallies = []
     for fault, job in jobs.items():
-        wrong = [word for word in whole.wrong if word.startswith(f"{job} ")]
+        wrong = [line for line in whole.wrong if line.startswith(f"{job} ")]
         wrong += [] if attempts[job] else [f"{job} was not started again"]
         tallies.append(Tally(fault, 1, wrong=wrong, remark=f"ended at attempt {attempts[job] + 1}"))
     tallies[0].lost, tallies[0].orphaned = whole.lost, whole.orphaned

@@ -48,11 +48,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, metavar="N", help="how often submit is killed (default 200)")
     parser.add_argument("faults", nargs="*", choices=[*FAULTS, []], help="by default all")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
         with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-faults-") as name:
-            return run_faults(Path(name), slurm, asked.faults or list(FAULTS), asked.kills)
+            return run_faults(Path(name), slurm, options.faults or list(FAULTS), options.kills)
     except (NoClusterError, CommandFailedError) as error:
         print(f"faults: {error}", file=sys.stderr)
         return 2
@@ -70,8 +70,8 @@ def run_faults(folder: Path, slurm: dict[str, str], names: list[str], kills: int
             columns = (tally.fault, tally.runs, len(tally.lost), len(tally.orphaned), len(tally.wrong), tally.remark)
             print(f"| {' | '.join(map(str, columns))} |", flush=True)
             for what in ("lost", "orphaned", "wrong"):
-                for word in getattr(tally, what):
-                    print(f"{tally.fault}: {what}: {word}", file=sys.stderr)
+                for line in getattr(tally, what):
+                    print(f"{tally.fault}: {what}: {line}", file=sys.stderr)
                     bad += 1
     print(f"\n{'nothing lost, orphaned or wrong' if not bad else f'{bad} NOT AS DEMANDED'}")
     return 1 if bad else 0

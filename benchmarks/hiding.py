@@ -27,13 +27,13 @@ def main() -> int:
     parser.add_argument(
         "--gigabytes", type=float, default=0.02, metavar="N", help="size of the long log (default 0.02)"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     steps = "".join(
         f"2026-01-01 00:00:00,{i % 1000:03d} INFO step {i:09d} loss 0.123456 lr 1.0e-03\n" for i in range(16000)
     )
     texts = [path.read_bytes().decode("utf-8", "replace") for path in sorted(LOGS.rglob("*")) if path.is_file()]
     real = "\n".join(texts)
-    parts = max(1, round(asked.gigabytes * 1e9 / len(steps)))
+    parts = max(1, round(options.gigabytes * 1e9 / len(steps)))
     long_s = seconds(steps, parts) / (parts * len(steps)) * 1e9
     real_s = seconds(real, 1) / len(real) * 1e9
     page_s, line_s = seconds(real[:PAGE].ljust(PAGE), 1), seconds(LINE, 1000) / 1000

@@ -35,14 +35,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)")
     parser.add_argument("--gigabytes", type=float, default=2.0, metavar="N", help="size of the log (default 2)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hpcrun-bench-logs-") as folder:
         root = Path(folder)
         env = {**os.environ, "HPCRUN_RUNS": str(root), "HOME": str(root)}
-        log = make_big_run(root, int(asked.gigabytes * 1e9))
+        log = make_big_run(root, int(options.gigabytes * 1e9))
         make_many_ranks(root)
         try:
-            return measure_all(Place(root, env), log, asked.rounds)
+            return measure_all(Place(root, env), log, options.rounds)
         except CommandFailedError as error:
             print(f"benchmarks: {error}", file=sys.stderr)
             return 2
@@ -101,8 +101,8 @@ def measure_all(place: Place, log: Path, rounds: int) -> int:
     alone = f"reading alone: {seconds * 1000:.2f} ms, {seconds / tail.median:.2f} × the whole of tail"
     beside = f"the whole command beside a log of one line: {ratio:.2f} ×"
     met = [
-        said(f"{alone} (at most {RATIO_AT_MOST})", seconds <= RATIO_AT_MOST * tail.median),
-        said(f"{beside} (at most {RATIO_AT_MOST}; rounds {low:.2f} to {high:.2f})", ratio <= RATIO_AT_MOST),
+        verdict(f"{alone} (at most {RATIO_AT_MOST})", seconds <= RATIO_AT_MOST * tail.median),
+        verdict(f"{beside} (at most {RATIO_AT_MOST}; rounds {low:.2f} to {high:.2f})", ratio <= RATIO_AT_MOST),
     ]
     print()
     for label, args in (
@@ -112,7 +112,7 @@ def measure_all(place: Place, log: Path, rounds: int) -> int:
         ("--merge of 1,024 ranks", ("--merge", MERGED)),
     ):
         seconds, megabytes = cost([HPCRUN, "logs", *args], place)
-        met.append(said(f"{label}: {seconds:.1f} s, {megabytes:.0f} MB of memory", megabytes <= MEMORY_AT_MOST_MB))
+        met.append(verdict(f"{label}: {seconds:.1f} s, {megabytes:.0f} MB of memory", megabytes <= MEMORY_AT_MOST_MB))
     return 0 if all(met) else 1
 
 
@@ -142,7 +142,7 @@ def measure_one(argv: list[str]) -> int:
     return status
 
 
-def said(text: str, met: bool) -> bool:
+def verdict(text: str, met: bool) -> bool:
     print(f"{'ok  ' if met else 'MISS'} {text}")
     return met
 

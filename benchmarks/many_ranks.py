@@ -53,13 +53,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=NODES, help=f"how many (default {NODES})")
     parser.add_argument("--per-node", type=int, default=PER_NODE, help=f"ranks on each (default {PER_NODE})")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
         with cluster_to_oneself(), all_nodes(slurm), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
             place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
             for launcher in ("srun", "command"):
-                Many(place, launcher, asked.nodes, asked.per_node).measure()
+                Many(place, launcher, options.nodes, options.per_node).measure()
     except Failed as error:
         print(f"  NOT MET: {error}")
         return 1
@@ -147,8 +147,8 @@ class Many:
 
     def _check(self, folder: Path, failing: dict[int, int]) -> None:
         attempt = folder / "elements/0/attempts/0"
-        found = [json.loads(path.read_text()) for path in attempt.glob("rank-*.exit")]
-        statuses = {record["rank"]: record["status"] for record in found}
+        exits = [json.loads(path.read_text()) for path in attempt.glob("rank-*.exit")]
+        statuses = {record["rank"]: record["status"] for record in exits}
         if self._launcher == "command":  # a rank to hpcrun is a node here
             failing = {rank // self._per_node: status for rank, status in failing.items()}
         wrong = {rank: status for rank, status in statuses.items() if status != failing.get(rank, 0)}
@@ -157,12 +157,12 @@ class Many:
         if len(statuses) != self._logs or wrong:
             raise Failed(f"{len(statuses)} exit records of {self._logs}; wrong: {wrong}")
         (job_exit,) = failing.values() or [0]
-        said = json.loads((attempt / "exit").read_text())["status"]
-        if said != job_exit:
-            raise Failed(f"the job's exit status is {said}, not {job_exit}")
+        status = json.loads((attempt / "exit").read_text())["status"]
+        if status != job_exit:
+            raise Failed(f"the job's exit status is {status}, not {job_exit}")
         if not failing and self._spoken(attempt) != self._ranks:
             raise Failed("not every rank has spoken")
-        print(f"  every log, record and exit status is right; the job's is {said}", flush=True)
+        print(f"  every log, record and exit status is right; the job's is {status}", flush=True)
 
     def _print_memory(self) -> None:
         """Print what a rank's wrapper and its canary hold for themselves, which no other process shares."""
@@ -186,14 +186,14 @@ class Many:
 
     @staticmethod
     def _processes(name: str) -> list[int]:
-        found = []
+        missing = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 if name in path.read_bytes().decode("utf-8", "replace"):
-                    found.append(int(path.parent.name))
+                    missing.append(int(path.parent.name))
             except OSError:
                 continue
-        return [pid for pid in found if pid != os.getpid()]
+        return [pid for pid in missing if pid != os.getpid()]
 
     def _time(self, words: list[str], most_s: float, folder: Path) -> None:
         began = time.monotonic()

@@ -71,9 +71,9 @@ def measure(place: Place, rounds: int) -> None:
         settle(place, lost)
     limit = place.run(["scontrol", "show", "config"]).stdout.partition("SlurmdTimeout")[2].split()[1]
     print("from the cable to the first line of the next attempt")
-    for options, found in seconds.items():
-        each = ", ".join(f"{one:.1f}" for one in found)
-        print(f"  {options:<26}{statistics.median(found):>6.1f} s  (rounds {each})")
+    for options, times in seconds.items():
+        each = ", ".join(f"{one:.1f}" for one in times)
+        print(f"  {options:<26}{statistics.median(times):>6.1f} s  (rounds {each})")
     print(f"  the cluster's SlurmdTimeout {limit} s: what Slurm itself waits before it calls a node down")
 
 

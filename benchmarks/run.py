@@ -53,14 +53,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)")
     parser.add_argument("--torchx", metavar="PATH", help="a torchx that is installed already, instead of one's own")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
-        torchx = asked.torchx or str(torchx_command())
+        torchx = options.torchx or str(torchx_command())
         with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
             place = make_place(Path(folder), slurm)
             try:
-                return measure_all(place, torchx, asked.rounds)
+                return measure_all(place, torchx, options.rounds)
             finally:
                 cancel_jobs(NAME, place)
     except (NoClusterError, CommandFailedError) as error:
@@ -209,12 +209,12 @@ def check_imports(place: Place) -> bool:
     for command, forbidden in MUST_NOT_IMPORT.items():
         argv = [sys.executable, "-X", "importtime", "-m", "hpcrun", command]
         imported = set(_IMPORTED.findall(place.run(argv).stderr))
-        found = sorted(imported.intersection(forbidden))
-        none = ", ".join(name for name in forbidden if name not in found)
-        print(f"  hpcrun {command}: {len(imported)} modules, none of {none}: {verdict(not found)}")
-        if found:
-            print(f"    but {', '.join(found)}")
-        met = met and not found
+        heavy = sorted(imported.intersection(forbidden))
+        none = ", ".join(name for name in forbidden if name not in heavy)
+        print(f"  hpcrun {command}: {len(imported)} modules, none of {none}: {verdict(not heavy)}")
+        if heavy:
+            print(f"    but {', '.join(heavy)}")
+        met = met and not heavy
     return met
 
 

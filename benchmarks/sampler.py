@@ -40,12 +40,12 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9, help="of trainings (default 9)")
     parser.add_argument("--epochs", type=int, default=400, help="of each training (default 400: about a minute)")
     parser.add_argument("--seconds", type=float, default=300, help="of the measurement of CPU time (default 300)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            if asked.pairs:
-                compare(Path(folder), asked.pairs, asked.epochs)
-            share = own_share(Path(folder), asked.seconds)
+            if options.pairs:
+                compare(Path(folder), options.pairs, options.epochs)
+            share = own_share(Path(folder), options.seconds)
     except CommandFailedError as error:
         print(f"sampler.py: {error}", file=sys.stderr)
         return 1
@@ -76,7 +76,7 @@ def throughput(place: Place, profile: str, epochs: int) -> float:
     ranks = ("--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "2")
     place.run([HPCRUN, "submit", "-P", profile, *ranks, "--wait", str(TRAINING), "--epochs", str(epochs)])
     lines = place.run([HPCRUN, "logs", "last", "--rank", "0"]).stdout.splitlines()
-    rates = [float(found[1]) for line in lines if (found := RATE.search(line))]
+    rates = [float(match[1]) for line in lines if (match := RATE.search(line))]
     return float(statistics.median(rates[len(rates) // 10 :]))
 
 

@@ -33,13 +33,13 @@ def main() -> int:
     """Measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often each is timed (default 10)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
         with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as name:
             place = Place(Path(name), {**os.environ, **slurm})
             try:
-                met = [measure_runs(place, asked.rounds), measure_parsing()]
+                met = [measure_runs(place, options.rounds), measure_parsing()]
             finally:
                 cancel_jobs(NAME, place)
     except (NoClusterError, CommandFailedError) as error:
@@ -59,16 +59,16 @@ def measure_runs(place: Place, rounds: int) -> bool:
         Contender(f"{FEW} live runs", ["env", f"HPCRUN_RUNS={few.root}", HPCRUN, "status"]),
         Contender(f"{LIVE} live and {FINISHED:,} finished runs", ["env", f"HPCRUN_RUNS={many.root}", HPCRUN, "status"]),
     ]
-    for look, live in zip(looks, (FEW, LIVE), strict=True):
-        if (shown := place.run(look.argv).stdout.count(" PENDING")) != live:
-            raise CommandFailedError(f"{look.label}: {shown} runs are shown as waiting")
+    for contender, live in zip(looks, (FEW, LIVE), strict=True):
+        if (shown := place.run(contender.argv).stdout.count(" PENDING")) != live:
+            raise CommandFailedError(f"{contender.label}: {shown} runs are shown as waiting")
     race(looks, place=place, rounds=rounds)
     small, large = looks
     ratio = large.median / small.median
     least, most = ratio_range(large, small)
     print(f"hpcrun status, median of {rounds} rounds after one to warm up")
-    for look in looks:
-        print(f"  {look.label:<44}{look.median * 1000:>5.0f} ms")
+    for contender in looks:
+        print(f"  {contender.label:<44}{contender.median * 1000:>5.0f} ms")
     print(f"  ratio {ratio:.2f}, single rounds from {least:.2f} to {most:.2f}")
     print(f"  demanded: at most {AT_MOST:.1f}, {verdict(ratio <= AT_MOST)}")
     return ratio <= AT_MOST
@@ -90,8 +90,8 @@ def measure_parsing() -> bool:
 
 def held_job(place: Place) -> str:
     """Submit a job that never starts; returns its id."""
-    said = place.run(["sbatch", "--hold", "--parsable", f"--job-name={NAME}", "--output=/dev/null", "--wrap=true"])
-    return said.stdout.strip().partition(";")[0]
+    answer = place.run(["sbatch", "--hold", "--parsable", f"--job-name={NAME}", "--output=/dev/null", "--wrap=true"])
+    return answer.stdout.strip().partition(";")[0]
 
 
 def make_runs(store: RunStore, job_ids: Sequence[str], *, finished: int, cluster: str | None) -> None:

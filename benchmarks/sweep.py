@@ -41,7 +41,7 @@ def main() -> int:
     """Measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is timed (default 5)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
         with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as name:
@@ -51,7 +51,7 @@ def main() -> int:
             (folder / "map_array.py").write_text(SUBMITIT, "ascii")
             env = {**os.environ, **slurm, "PATH": f"{folder}:{os.environ['PATH']}", "HPCRUN_RUNS": str(folder / "runs")}
             try:
-                return 0 if measure(Place(folder, env), asked.rounds) else 1
+                return 0 if measure(Place(folder, env), options.rounds) else 1
             finally:
                 cancel_jobs(NAME, Place(folder, env))
     except (NoClusterError, CommandFailedError) as error:

@@ -51,7 +51,7 @@ def main() -> int:
     """Measure and print; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each is timed (default 5)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
         slurm = cluster_env()
         with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as name:
@@ -62,7 +62,7 @@ def main() -> int:
                 make_runs(store, [held_job(place) for _ in range(LIVE)], finished=FINISHED, cluster=cluster)
                 make_sweeps(store, cluster)
                 env = {**place.env, "HPCRUN_RUNS": str(store.root), "TERM": "xterm-256color"}
-                met = [measure(env, size, asked.rounds) for size in SIZES]
+                met = [measure(env, size, options.rounds) for size in SIZES]
             finally:
                 cancel_jobs(NAME, place)
     except (NoClusterError, CommandFailedError) as error:

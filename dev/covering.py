@@ -161,18 +161,18 @@ def first_failure(tree: Path, tests: Sequence[str], limits: Mapping[str, float])
     """
     left = list(tests)
     while left:
-        status, said = _run_until_failure(tree, left, limits)
+        status, report = _run_until_failure(tree, left, limits)
         if status == 0:
             return None
-        if said is None:
+        if report is None:
             return OUT_OF_TIME if status == ENDED_BY_LIMIT else AT_IMPORT
-        if not said["failed"]:
+        if not report["failed"]:
             return AT_IMPORT
-        failed = str(said["failed"][-1])
+        failed = str(report["failed"][-1])
         status, said_again = _run_until_failure(tree, [failed], limits)
         if status != 0:
             return OUT_OF_TIME if said_again is None and status == ENDED_BY_LIMIT else failed
-        left = [test for test in left if test not in said["durations"]]
+        left = [test for test in left if test not in report["durations"]]
     return None
 
 
@@ -202,9 +202,9 @@ def measure(folder: Path, tests: list[str], workers: int) -> Covering:
     _, output = run_tests(tree, [*tests, f"--numprocesses={workers}"], None, **variables)
     if not reports.exists():
         raise RuntimeError(f"the tests did not run:\n{output[-3000:]}")
-    said: dict[str, Any] = json.loads(reports.read_text())
-    failed = set(said["failed"])
-    durations = {test: seconds for test, seconds in said["durations"].items() if test not in failed}
+    report: dict[str, Any] = json.loads(reports.read_text())
+    failed = set(report["failed"])
+    durations = {test: seconds for test, seconds in report["durations"].items() if test not in failed}
     return Covering(_read_lines(folder, tree), durations)
 
 

@@ -105,7 +105,7 @@ def fuzz(seed: int, numbers: Sequence[int], workers: int, *, show: bool = False)
     shares = [list(numbers[first::workers]) for first in range(workers) if numbers[first::workers]]
     with ProcessPoolExecutor(len(shares), mp_context=multiprocessing.get_context("fork")) as pool:
         done = [job.result() for job in [pool.submit(_run_share, seed, share, show) for share in shares]]
-    findings = sorted((one for found, _ in done for one in found), key=lambda one: one.number)
+    findings = sorted((one for problems, _ in done for one in problems), key=lambda one: one.number)
     return findings, sum((statuses for _, statuses in done), Counter())
 
 
@@ -129,9 +129,9 @@ def _run_share(seed: int, numbers: Sequence[int], show: bool) -> tuple[list[Find
         for number in numbers:
             argv = command_line(commands, seed, number)
             fresh_copy(template, live)
-            status, found = _run_line(number, argv, live, programs, show)
+            status, problems = _run_line(number, argv, live, programs, show)
             statuses[status] += 1
-            findings += found
+            findings += problems
         findings += [
             Finding(numbers[-1], "write elsewhere", f"{path}, after one of the lines before", ())
             for path in _stray_files(Path(folder), {"template", "live", "bin"})
@@ -190,7 +190,7 @@ def judge(argv: tuple[bytes, ...], outcome: Outcome) -> Iterator[tuple[str, str]
 def _changes(argv: tuple[bytes, ...], before: dict[str, bytes], live: Path) -> Iterator[tuple[str, str]]:
     """What is not in the line's own folders: a stranger's files, and names that a shell would have made."""
     after = _state_of(live / "victim")
-    named = any(b"victim" in word for word in argv)
+    named = any(b"victim" in argument for argument in argv)
     for name in sorted(before.keys() | after.keys()):
         is_asked_for = named and (name not in before or b"--force" in argv)
         if before.get(name) != after.get(name) and not is_asked_for:
@@ -224,7 +224,7 @@ def _on_terminal(argv: tuple[bytes, ...], live: Path, variables: dict[str, str])
     if pid == 0:
         _become(argv, live / "work", variables)
     os.write(terminal, b"\xff\nn\n\x04")  # two answers to a question, and the end of what is typed
-    may_wait = any(word.decode(errors="replace") in WAITING for word in argv)
+    may_wait = any(argument.decode(errors="replace") in WAITING for argument in argv)
     output = bytearray()
     for typed, until_s in ((b"\x03", _CTRL_C_AFTER_S if may_wait else LIMIT_S + 1), (b"", LIMIT_S + 2)):
         if _read_until(terminal, output, started + until_s):
@@ -287,18 +287,18 @@ def _flush() -> None:
 
 def _end_descendants() -> None:
     """Kill what the line left in the background, and what that started."""
-    own = Path(f"/proc/self/task/{threading.get_native_id()}/children")
-    while children := own.read_text().split():
+    listed = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    while children := listed.read_text().split():
         for child in children:
             os.kill(int(child), signal.SIGKILL)
             os.waitpid(int(child), 0)
 
 
-def _shell_word(word: bytes) -> str:
+def _shell_word(token: bytes) -> str:
     """Return a word as bash reads it."""
-    if word.isascii() and word.decode().isprintable():
-        return shlex.quote(word.decode())
-    escaped = "".join(chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in word)
+    if token.isascii() and token.decode().isprintable():
+        return shlex.quote(token.decode())
+    escaped = "".join(chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in token)
     return f"$'{escaped}'"
 
 

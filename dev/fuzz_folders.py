@@ -123,8 +123,8 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     ends = os.openpty() if tty else ()  # asked for its size; nothing is written to it
     for stream in streams:
         stream.terminal = ends[1] if ends else None
-    said = sys.stdout, sys.stderr, sys.argv
-    sys.stdout, sys.stderr, sys.argv = streams[0], streams[1], ["hpcrun", *argv]
+    before = sys.stdout, sys.stderr, sys.argv
+    sys.stdout, sys.stderr, sys.argv = before[0], streams[1], ["hpcrun", *argv]
     code: object = 0
     try:
         with _limited(_HANGS_S):
@@ -136,7 +136,7 @@ def run_command(argv: tuple[str, ...], *, tty: bool) -> str | None:
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:300] + " at " + _where()
     finally:
-        sys.stdout, sys.stderr, sys.argv = said
+        sys.stdout, sys.stderr, sys.argv = before
         for end in ends:
             os.close(end)
     shown = "".join(stream.buffer.getvalue().decode("utf-8", "replace") for stream in streams)  # type: ignore[attr-defined]
@@ -157,8 +157,8 @@ def _acting(shown: str) -> str | None:
     import re
 
     plain = re.sub(r"\x1b\[[0-9;:]*m|\r?\x1b\[K|\r\n", "", shown)
-    found = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", plain)
-    return found[0] if found else None
+    hidden = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", plain)
+    return hidden[0] if hidden else None
 
 
 def try_folder(example: tuple[list[Damage], list[tuple[str, ...]]], base: Path, tally: Tally) -> None:

@@ -135,13 +135,15 @@ def command_line(commands: list[Command], seed: int, number: int) -> tuple[bytes
     pick = random.Random(f"{seed}:{number}")
     command = pick.choice(commands)
     hostility = pick.choice((0.1, 0.3, 0.6))
-    options = [word for _ in range(pick.randint(0, 5)) if command.options for word in _option(pick, command, hostility)]
+    options = [
+        token for _ in range(pick.randint(0, 5)) if command.options for token in _option(pick, command, hostility)
+    ]
     arguments: list[bytes] = []
     for one in command.arguments:
         count = 1 if one.nargs == 1 else pick.randint(0, 3)
         if one.required or pick.random() < 0.8:
             arguments += [_value(pick, one.name, hostility) for _ in range(count)]
-    words = [word.encode() for word in command.words]
+    words = [token.encode() for token in command.words]
     return (*words, *arguments, *options) if pick.random() < 0.2 else (*words, *options, *arguments)
 
 
@@ -164,7 +166,7 @@ def _value(pick: random.Random, name: str, hostility: float) -> bytes:
 
 def control_sequences(argv: tuple[bytes, ...]) -> list[bytes]:
     """Return the parts of a line that must not reach a terminal."""
-    return [one for one in _CONTROL if any(one in word for word in argv)]
+    return [one for one in _CONTROL if any(one in argument for argument in argv)]
 
 
 # --- the folders ------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def _attempt(folder: Path, job_id: str) -> None:
     error = (
         'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    f()\nValueError: no such thing\n'
     )
-    said = {
+    values = {
         "start": {"job_id": job_id, "host": "node1", "started": 1001.0},
         "exit": {"status": 1, "signal": "", "ended": 1060.0, "message": "", "reason": "failure", "again": False},
         "node-node1.start": {"node": "node1", "first_rank": 0, "ranks": 2, "started": 1001.5},
@@ -81,7 +81,7 @@ def _attempt(folder: Path, job_id: str) -> None:
         "rank-0.exit": {"rank": 0, "node": "node1", "status": 143, "ended": 1059.0},
         "rank-1.exit": {"rank": 1, "node": "node1", "status": 1, "ended": 1058.0},
     }
-    for name, record in said.items():
+    for name, record in values.items():
         (folder / name).write_text(json.dumps(record) + "\n")
     (folder / "heartbeat").write_text("1050.5\n")
     (folder / "hosts").write_text("node1\n")

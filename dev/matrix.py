@@ -40,7 +40,7 @@ VERSIONS = (
 PAGE_TEXT = """# Versions of Slurm and Python
 
 The results of the tests that need Slurm, with Slurm and Python of three Debian versions: passed / failed / skipped
-tests of each module, from the last run of each test; – means not run. `make matrix` runs them and writes this page.
+tests, from the last run of each test. `make matrix` runs them and writes this page.
 `make matrix ARGS=tests/slurm/test_where.py SUITES=sid` runs some of them, `ARGS='-m versions'` the most important ones.
 
 For the two newer versions, `make matrix` makes a Debian of 2 GB with its own network. Their torch is Debian's build for
@@ -65,7 +65,7 @@ def main() -> int:
             make(suite)
         return 0
     failed, seen = False, read()
-    whole = not any(word in ("-m", "-k") or "::" in word for word in arguments)
+    whole = not any(argument in ("-m", "-k") or "::" in argument for argument in arguments)
     for suite in suites:
         failed |= not note(seen, suite, *run(suite, arguments), whole=whole)
         write(seen)
@@ -95,7 +95,7 @@ def make(suite: str) -> None:
 
 def run(suite: str, arguments: list[str]) -> tuple[str, str]:
     """Run the tests of one suite; returns its versions, and pytest's report."""
-    some = any(word.startswith("tests/") for word in arguments)
+    some = any(argument.startswith("tests/") for argument in arguments)
     wanted = shlex.join(arguments if some else ["tests/slurm", *arguments])
     test = ["make", "test", f"ARGS={wanted} --junitxml={REPORT}"]
     prefix: list[str] = []
@@ -121,12 +121,12 @@ def note(seen: Seen, suite: str, versions: str, report: str, *, whole: bool) -> 
     _, slurm, python, torch = versions.split()
     key = slurm.rpartition(".")[0]
     before = seen.get(key, {}).get("modules", {})
-    found = results(report)
+    outcomes = results(report)
     before = {module: kept for module, tests in before.items() if (kept := _still_there(module, tests))}
     about = {"slurm": slurm, "python": python, "torch": torch, "debian": SUITES.get(suite, "this machine")}
-    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in found.items()}
+    modules = {name: tests if whole else {**before.get(name, {}), **tests} for name, tests in outcomes.items()}
     seen[key] = {**about, "modules": {**before, **modules}}
-    return not any("failed" in tests.values() for tests in found.values())
+    return not any("failed" in tests.values() for tests in outcomes.values())
 
 
 def _still_there(module: str, tests: dict[str, str]) -> dict[str, str]:
@@ -138,34 +138,17 @@ def _still_there(module: str, tests: dict[str, str]) -> dict[str, str]:
 
 def results(report: str) -> Modules:
     """Return how each test of each module ended, from pytest's report."""
-    found: Modules = {}
+    missing: Modules = {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         kinds = {child.tag for child in case}
         ended = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-        tests = found.setdefault(case.get("classname", "").split(".")[2], {})
+        tests = missing.setdefault(case.get("classname", "").split(".")[2], {})
         if tests.get(case.get("name", "")) != "failed":  # an error after the test is a case of its own
             tests[case.get("name", "")] = ended
-    return found
+    return missing
 
 
 # --- telling ----------------------------------------------------------------------------------------------------
-
-
-def table(seen: Seen) -> str:
-    """Return a table of modules × versions: passed / failed / skipped."""
-    versions = sorted(seen)
-    modules = sorted({name for version in versions for name in seen[version]["modules"]})
-    lines = ["| module | " + " | ".join(versions) + " |", "|---|" + "---:|" * len(versions)]
-    for module in modules:
-        cells = [_cell(seen[version]["modules"].get(module, {}).values()) for version in versions]
-        lines.append(f"| {module} | " + " | ".join(cells) + " |")
-    cells = [_cell(_all(seen[version]["modules"])) for version in versions]
-    return "\n".join([*lines, "| **all** | " + " | ".join(cells) + " |"]) + "\n"
-
-
-def _cell(ended: Iterable[str]) -> str:
-    counts = Counter(ended)
-    return " / ".join(str(counts[kind]) for kind in KINDS) if counts else "–"
 
 
 def _all(modules: Modules) -> list[str]:
@@ -194,7 +177,7 @@ def page(seen: Seen) -> str:
         if "failed" in tests.values()
     ]
     return PAGE_TEXT + (
-        f"{summary(seen)}\n{table(seen)}\n"
+        f"{summary(seen)}\n"
         + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
     )
 

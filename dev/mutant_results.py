@@ -47,7 +47,7 @@ def note(result: Result, noted: Path) -> None:
 def read_results(noted: Path) -> list[Result]:
     """Return what became of each mutant that was tried, as it was noted last."""
     lines = noted.read_text().splitlines() if noted.exists() else []
-    results = (Result(**{**said, "mutant": Mutant(**said["mutant"])}) for said in map(json.loads, lines))
+    results = (Result(**{**row, "mutant": Mutant(**row["mutant"])}) for row in map(json.loads, lines))
     return list({result.mutant: result for result in results}.values())
 
 

@@ -43,7 +43,7 @@ def site_text(text: str, page: str) -> str:
     Args:
         page: where it lies in the site.
     """
-    written_in = next((REPO / name for name, own in PAGES.items() if own == page), DOCS / page).parent
+    written_in = next((REPO / name for name, address in PAGES.items() if address == page), DOCS / page).parent
 
     def moved(match: re.Match[str]) -> str:
         place = site_place(written_in, match["target"])
@@ -74,13 +74,13 @@ def site_place(folder: Path, target: str) -> str | None:
 
 def linked_sources() -> set[str]:
     """Return the files of the checkout that pages link to, and that are no pages."""
-    found = set()
+    linked = set()
     for page in [*DOCS.rglob("*.md"), *(REPO / name for name in PAGES)]:
         for match in _LINK.finditer(page.read_text("utf-8")):
             place = site_place(page.parent, match["target"])
             if place and place.startswith("source/"):
-                found.add(place.removeprefix("source/"))
-    return found
+                linked.add(place.removeprefix("source/"))
+    return linked
 
 
 def decisions_page() -> str:

@@ -33,8 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--profile", default="local", help="profile of the third pass")
     parser.add_argument("tests", nargs="*", help="words of pytest -k, joined by or")
-    said = parser.parse_args()
-    outcomes = {mode: _run(mode, said.profile, said.tests) for mode in MODES}
+    options = parser.parse_args()
+    outcomes = {mode: _run(mode, options.profile, options.tests) for mode in MODES}
     tests = sorted(set().union(*outcomes.values()))
     width = max(map(len, tests), default=0)
     print(f"{'TEST':{width}}  " + "  ".join(f"{mode.upper():8}" for mode in MODES))
@@ -61,7 +61,7 @@ def _run(mode: str, profile: str, words: list[str]) -> dict[str, str]:
         done = subprocess.run([*command, *files], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
         print(f"--- {mode}\n{done.stdout}", file=sys.stderr)
         lines = results.read_text().splitlines() if results.exists() else []
-        return {said["test"]: said["outcome"] for said in map(json.loads, lines)}
+        return {row["test"]: row["outcome"] for row in map(json.loads, lines)}
 
 
 # --- in pytest: this module is its plug-in -------------------------------------------------------------------------
@@ -73,11 +73,11 @@ def pytest_configure() -> None:
     if mode == "alone":
         from submitit.core import plugins
 
-        found: Any = plugins._iter_submitit_entrypoints
+        entry_points: Any = plugins._iter_submitit_entrypoints
         setattr(  # noqa: B010 - mypy
             plugins,
             "_iter_submitit_entrypoints",
-            lambda: [entry for entry in found() if not entry.value.startswith("hpcrun.")],
+            lambda: [entry for entry in entry_points() if not entry.value.startswith("hpcrun.")],
         )
     if mode == "hpcrun":
         from submitit.local import debug, local
@@ -90,14 +90,14 @@ def _executor(cluster: str) -> type[Any]:
     from hpcrun.api.submitit_plugin import HpcrunExecutor
 
     profile = os.environ[_PROFILE]
-    said = {"profile": profile, "time": "10m", **({"gpus": 0} if profile == "local" else {})}
+    defaults = {"profile": profile, "time": "10m", **({"gpus": 0} if profile == "local" else {})}
 
     class Replacement(HpcrunExecutor):
         """hpcrun's executor under the name and with the arguments of submitit's."""
 
         def __init__(self, folder: Path | str, max_num_timeout: int | None = None, **more: Any) -> None:
             requeue = {} if max_num_timeout is None else {"requeue": max_num_timeout}
-            super().__init__(folder, **{**said, **requeue, **more})
+            super().__init__(folder, **{**defaults, **requeue, **more})
 
         @classmethod
         def name(cls) -> str:

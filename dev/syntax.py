@@ -61,9 +61,13 @@ def left_out_spans(tree: ast.Module) -> Iterator[tuple[tuple[int, int], tuple[in
     """
     for node in ast.walk(tree):
         annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
-        for found in (*annotations, *getattr(node, "decorator_list", [])):
-            if isinstance(found, ast.expr) and found.end_lineno is not None and found.end_col_offset is not None:
-                yield (found.lineno, found.col_offset), (found.end_lineno, found.end_col_offset)
+        for expression in (*annotations, *getattr(node, "decorator_list", [])):
+            if (
+                isinstance(expression, ast.expr)
+                and expression.end_lineno is not None
+                and expression.end_col_offset is not None
+            ):
+                yield (expression.lineno, expression.col_offset), (expression.end_lineno, expression.end_col_offset)
 
 
 def is_python(source: str) -> bool:

@@ -128,8 +128,8 @@ class Training:
         train = Digits(slice(0, 1500), disturbed=True)
         self.sampler = Sampler(train, seed=args.seed)
         # resume: a loader without a generator of its own takes a number from torch's for each epoch it begins
-        own = torch.Generator().manual_seed(args.seed)
-        self.loader = DataLoader(train, batch_size=self.batch_size, sampler=self.sampler, generator=own)
+        generator = torch.Generator().manual_seed(args.seed)
+        self.loader = DataLoader(train, batch_size=self.batch_size, sampler=self.sampler, generator=generator)
         network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10)).to(device)
         self.model = DistributedDataParallel(network, device_ids=[device.index] if device.index is not None else None)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr)
@@ -164,9 +164,9 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.epoch, self.steps_done, self.step, self.best = state["progress"]
-        own = state["random"][self.rank]
+        states = state["random"][self.rank]
         set_random_state(
-            {**own, "torch": own["torch"].cpu(), "cuda": None if own["cuda"] is None else own["cuda"].cpu()}
+            {**states, "torch": states["torch"].cpu(), "cuda": None if states["cuda"] is None else states["cuda"].cpu()}
         )
         self.say(f"attempt {attempt() + 1} goes on after step {self.step}, in epoch {self.epoch}")
 

@@ -188,8 +188,8 @@ def recall(model: KGAT, graph: Graph) -> float:
     total = 0.0
     for first in range(0, graph.users, USERS_AT_ONCE):
         scores = users[first : first + USERS_AT_ONCE] @ films.T
-        own = graph.seen[(graph.seen[:, 0] >= first) & (graph.seen[:, 0] < first + USERS_AT_ONCE)]
-        scores[own[:, 0] - first, own[:, 1]] = float("-inf")
+        seen = graph.seen[(graph.seen[:, 0] >= first) & (graph.seen[:, 0] < first + USERS_AT_ONCE)]
+        scores[seen[:, 0] - first, seen[:, 1]] = float("-inf")
         best = scores.topk(min(TOP, graph.items)).indices.tolist()
         wanted = graph.held_out[first : first + USERS_AT_ONCE]
         total += sum(len({*top} & {*hidden}) / len(hidden) for top, hidden in zip(best, wanted, strict=True) if hidden)
@@ -200,8 +200,8 @@ def train(args: argparse.Namespace, ranks: Ranks) -> None:
     graph = read_graph(args.data) if args.data else read_movielens(args.min_facts)
     edges, nodes = edges_of(graph), graph.users + graph.entities
     data = TensorDataset(graph.seen[:, 0], graph.users + graph.seen[:, 1])
-    own = OwnShuffle(data, seed=args.seed, drop_last=True) if args.own_shuffle else None
-    loader = make_loader(data, args, ranks.device, own)
+    shuffle = OwnShuffle(data, seed=args.seed, drop_last=True) if args.own_shuffle else None
+    loader = make_loader(data, args, ranks.device, shuffle)
     model = KGAT(args, edges, nodes, ranks.device)
     training = Training(model, args, ranks, find_unused=True)
     # Evaluation on one rank may take longer than a collective may wait, and NCCL's would keep the GPU busy meanwhile.

@@ -40,13 +40,13 @@ def rows(kind: str) -> Iterable[list[str]]:
 
 def ratings() -> list[Rating]:
     """Return all ratings, the oldest first."""
-    found = (Rating(int(user) - 1, int(film) - 1, float(stars), int(time)) for user, film, stars, time in rows("inter"))
-    return sorted(found, key=lambda rating: (rating.time_s, rating.user, rating.film))
+    lines = (Rating(int(user) - 1, int(film) - 1, float(stars), int(time)) for user, film, stars, time in rows("inter"))
+    return sorted(lines, key=lambda rating: (rating.time_s, rating.user, rating.film))
 
 
 def films_by_user(seen: Iterable[Rating]) -> list[list[Rating]]:
     """Return each user's ratings, in the order in which they are given."""
-    found: dict[int, list[Rating]] = {}
+    by_user: dict[int, list[Rating]] = {}
     for rating in seen:
-        found.setdefault(rating.user, []).append(rating)
-    return [found[user] for user in sorted(found)]
+        by_user.setdefault(rating.user, []).append(rating)
+    return [by_user[user] for user in sorted(by_user)]

@@ -81,10 +81,10 @@ TEXT_SETS = {"imdb": TextSet(2, "train/pos", read_imdb), "ag_news": TextSet(4, "
 
 def text_set(folder: Path, name: str | None) -> TextSet:
     """Return the data set of this name; without a name, the one that lies in the folder."""
-    found = [name] if name else [each for each, kind in TEXT_SETS.items() if (folder / kind.mark).exists()]
-    if not found:
+    names = [name] if name else [each for each, kind in TEXT_SETS.items() if (folder / kind.mark).exists()]
+    if not names:
         raise SystemExit(f"{folder} has neither train/pos and train/neg (IMDB) nor train.csv (AG News)")
-    return TEXT_SETS[found[0]]
+    return TEXT_SETS[names[0]]
 
 
 # --- KGAT's graphs: amazon-book, last-fm, yelp2018 ------------------------------------------------------------------
@@ -111,19 +111,19 @@ class Graph(NamedTuple):
 def numbers(line: str, place: str, expected: str) -> list[int]:
     """Return the numbers of a line."""
     words = line.split()
-    if all(word.isdecimal() for word in words):
-        return [int(word) for word in words]
+    if all(token.isdecimal() for token in words):
+        return [int(token) for token in words]
     raise SystemExit(f"{place}: expected {expected}")
 
 
 def items_by_user(path: Path) -> dict[int, list[int]]:
     """Return the items of each user: lines of a user and items, some of which are there twice, or none."""
-    found: dict[int, list[int]] = {}
+    by_user: dict[int, list[int]] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if row := numbers(line, f"{path}, line {number}", "the numbers of a user and of items"):
-                found[row[0]] = list(dict.fromkeys(row[1:]))
-    return found
+                by_user[row[0]] = list(dict.fromkeys(row[1:]))
+    return by_user
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -138,15 +138,15 @@ def lines_of(path: Path) -> Iterator[str]:
 
 def read_facts(path: Path) -> torch.Tensor:
     """Return the different facts of a knowledge graph: lines of head, relation and tail."""
-    found = array("i")  # millions of rows: lists of them would take gigabytes in each rank
+    columns = array("i")  # millions of rows: lists of them would take gigabytes in each rank
     for number, line in enumerate(lines_of(path), 1):
         row = numbers(line, f"{path}, line {number}", expected := "the numbers of head, relation and tail")
         if len(row) != 3:
             raise SystemExit(f"{path}, line {number}: expected {expected}")
-        found.extend(row)
-    if not found:
+        columns.extend(row)
+    if not columns:
         raise SystemExit(f"{path} is empty: get it from {KGAT_PAGE}")
-    facts: torch.Tensor = torch.frombuffer(found, dtype=torch.int32).view(-1, 3).long().unique(dim=0)
+    facts: torch.Tensor = torch.frombuffer(columns, dtype=torch.int32).view(-1, 3).long().unique(dim=0)
     return facts
 
 

@@ -220,10 +220,10 @@ def hits(training: Training, histories: list[list[Rating]], length: int) -> tupl
     """
     training.model.eval()
     ranks, model = training.ranks, training.model.module
-    own = histories[ranks.rank :: ranks.size]
-    found, gain = 0.0, 0.0
-    for first in range(0, len(own), 256):
-        some = own[first : first + 256]
+    part = histories[ranks.rank :: ranks.size]
+    hits, gain = 0.0, 0.0
+    for first in range(0, len(part), 256):
+        some = part[first : first + 256]
         data = Histories([history[-length - 1 :] for history in some], length)
         films, times = data.films.to(ranks.device), data.times.to(ranks.device)
         last = (films != PADDING).sum(1) - 1  # the place of the film to be found
@@ -238,9 +238,9 @@ def hits(training: Training, histories: list[list[Rating]], length: int) -> tupl
         for row, history in enumerate(some):
             scores[row, [rating.film + 1 for rating in history[:-1]]] = float("-inf")
         place = (scores > answer_scores).sum(1)
-        found += float((place < TOP).sum())
+        hits += float((place < TOP).sum())
         gain += float((1 / torch.log2(place + 2.0))[place < TOP].sum())
-    all_found, all_gain = sum_over_ranks(ranks.device, found, gain)
+    all_found, all_gain = sum_over_ranks(ranks.device, hits, gain)
     return all_found / len(histories), all_gain / len(histories)
 
 

@@ -64,12 +64,12 @@ def parse_args() -> argparse.Namespace:
 
 
 @cache
-def number_of(word: str, vocabulary: int) -> int:
-    return 1 + zlib.crc32(word.encode()) % (vocabulary - 1)  # the same on every rank; Python's own hash() is not
+def number_of(token: str, vocabulary: int) -> int:
+    return 1 + zlib.crc32(token.encode()) % (vocabulary - 1)  # the same on every rank; Python's own hash() is not
 
 
 def numbers_of(text: str, vocabulary: int) -> list[int]:
-    return [number_of(word, vocabulary) for word in re.findall(r"\w+|[^\w\s]", text)]
+    return [number_of(token, vocabulary) for token in re.findall(r"\w+|[^\w\s]", text)]
 
 
 def read_package(package: str, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,9 +141,9 @@ class Data(NamedTuple):
 def read_data(args: argparse.Namespace) -> Data:
     """Return the texts of ``--data``, or those of Python's own library."""
     if args.data:
-        found = text_set(args.data, args.dataset)
-        train, test = (found.read(args.data, part) for part in ("train", "test"))
-        return Data(Documents(train, args.samples, args), Documents(test, None, args), found.classes)
+        data = text_set(args.data, args.dataset)
+        train, test = (data.read(args.data, part) for part in ("train", "test"))
+        return Data(Documents(train, args.samples, args), Documents(test, None, args), data.classes)
     texts = [read_package(package, args.vocabulary) for package in PACKAGES]
     train_texts, held_out = ([pair[part] for pair in texts] for part in (0, 1))
     return Data(

@@ -164,12 +164,12 @@ class Epoch:
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """Hand on the batches, noting how long each was waited for."""
-        asked = time.perf_counter()
+        begun_s = time.perf_counter()
         for batch in loader:
-            self.data_s += time.perf_counter() - asked
+            self.data_s += time.perf_counter() - begun_s
             self.steps += 1
             yield batch
-            asked = time.perf_counter()
+            begun_s = time.perf_counter()
 
 
 class Training:

@@ -74,11 +74,11 @@ class InterruptedByUser(HpcrunError):
 _LONGEST_WORD = 200
 
 
-def nearest(word: str, known: list[str]) -> str | None:
+def nearest(text: str, known: list[str]) -> str | None:
     """Return the known word closest to a misspelt one, or None where none is close."""
-    if len(word) > _LONGEST_WORD:  # the time grows with its length, and it is no word
+    if len(text) > _LONGEST_WORD:  # the time grows with its length, and it is no word
         return None
     import difflib
 
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(text, known, n=1, cutoff=0.6)
+    return matches[0] if matches else None

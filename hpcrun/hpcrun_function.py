@@ -42,9 +42,9 @@ def main() -> None:
         submission.process_job(folder)
     except Exception:
         if not paths.result_pickle.exists():  # submitit keeps a failed call's traceback, but not a failed pickling's
-            said = f"{traceback.format_exc()}\nwhat the function returned cannot be written as a result"
+            message = f"{traceback.format_exc()}\nwhat the function returned cannot be written as a result"
             with suppress(OSError), _fresh(paths.result_pickle) as aside:
-                utils.cloudpickle_dump(("error", said), aside)
+                utils.cloudpickle_dump(("error", message), aside)
         raise
 
 

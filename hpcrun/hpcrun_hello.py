@@ -22,16 +22,16 @@ def main() -> None:
     """Say where each rank runs, and add up the ranks' numbers; exit status 1 if the sum is wrong."""
     env = os.environ
     rank, world = int(env.get("RANK", env.get("NODE_RANK", "0"))), int(env.get("WORLD_SIZE", env.get("NNODES", "1")))
-    own = {"rank": rank, "host": socket.gethostname().split(".")[0], "gpus": _given_gpus()}
+    row = {"rank": rank, "host": socket.gethostname().split(".")[0], "gpus": _given_gpus()}
     env.setdefault(
         "TORCH_CPP_LOG_LEVEL", "ERROR"
     )  # its warnings, as of hosts without a reverse entry in DNS, mislead here
     try:
         import torch.distributed  # noqa: F401
     except ImportError:
-        way, total, everyone = _add_by_sockets(own, world)
+        way, total, everyone = _add_by_sockets(row, world)
     else:
-        way, total, everyone = _add_by_torch(own, world)
+        way, total, everyone = _add_by_torch(row, world)
     if rank == 0:
         print("\n".join(_report(way, total, everyone)), flush=True)
     sys.stdout.flush()
@@ -62,11 +62,11 @@ def _given_gpus() -> int:
     return len([item for item in given.split(",") if item.strip()])
 
 
-def _add_by_torch(own: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
+def _add_by_torch(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
     import torch
     import torch.distributed as dist
 
-    rank = own["rank"]
+    rank = row["rank"]
     os.environ.setdefault("RANK", str(rank))
     os.environ.setdefault("WORLD_SIZE", str(world))
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -80,24 +80,24 @@ def _add_by_torch(own: dict[str, Any], world: int) -> tuple[str, int, list[dict[
     dist.all_reduce(number)
     total = int(number.item())
     everyone: list[Any] = [None] * world
-    dist.all_gather_object(everyone, own)
+    dist.all_gather_object(everyone, row)
     began = time.perf_counter()
     dist.all_reduce(number)
     number.item()
     took_ms = (time.perf_counter() - began) * 1000
     dist.barrier()
-    if own["gpus"] and not gpus and rank == 0:
+    if row["gpus"] and not gpus and rank == 0:
         print("torch does not see the GPUs of this job: the ranks use CPUs")
     return f"torch {torch.__version__}, {backend}, {took_ms:.1f} ms", total, everyone
 
 
-def _add_by_sockets(own: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
+def _add_by_sockets(row: dict[str, Any], world: int) -> tuple[str, int, list[dict[str, Any]]]:
     way = "sockets, since the job's Python has no torch"
     if world == 1:
-        return way, own["rank"], [own]
+        return way, row["rank"], [row]
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-    if own["rank"] == 0:
-        return way, *_collect(own, world, address[1])
+    if row["rank"] == 0:
+        return way, *_collect(row, world, address[1])
     deadline = time.monotonic() + WITHIN_S
     while True:  # rank 0 may not listen yet
         try:
@@ -108,14 +108,14 @@ def _add_by_sockets(own: dict[str, Any], world: int) -> tuple[str, int, list[dic
                 raise
             time.sleep(0.2)
     with connection, connection.makefile("rw") as stream:
-        stream.write(json.dumps(own) + "\n")
+        stream.write(json.dumps(row) + "\n")
         stream.flush()
-        return way, int(stream.readline()), [own]
+        return way, int(stream.readline()), [row]
 
 
-def _collect(own: dict[str, Any], world: int, port: int) -> tuple[int, list[dict[str, Any]]]:
+def _collect(row: dict[str, Any], world: int, port: int) -> tuple[int, list[dict[str, Any]]]:
     """Add up the numbers of all other ranks, and tell each of them the sum."""
-    everyone, streams = [own], []
+    everyone, streams = [row], []
     with socket.create_server(("", port)) as server:
         server.settimeout(WITHIN_S)
         while len(everyone) < world:

@@ -73,8 +73,8 @@ def take(picture: Picture, at: Desk, *, keep: bool) -> None:
             terminal.type(step) if isinstance(step, str) else step(terminal)
         lines = terminal.lines()
     text = "\n".join(line.plain for line in lines)
-    if found := re.search(rf"/(work|root|tmp)\b|{re.escape(os.uname().nodename)}", text):
-        raise TerminalError(f"the screen shows {found[0]}, which is this machine's:\n{text}")
+    if private := re.search(rf"/(work|root|tmp)\b|{re.escape(os.uname().nodename)}", text):
+        raise TerminalError(f"the screen shows {private[0]}, which is this machine's:\n{text}")
     if not keep:
         return
     if picture.drawn:

@@ -73,7 +73,7 @@ def full_screen(line: str, *keys: tuple[str, str], rows: int = 18, leave: str = 
     return step
 
 
-def asked(line: str, question: str, answer: str) -> Step:
+def answering(line: str, question: str, answer: str) -> Step:
     """Type a command, and an answer to what it asks."""
 
     def step(terminal: Terminal) -> None:
@@ -151,9 +151,9 @@ def receive(desk: Desk) -> None:
 
     class Inbox(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            note = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with inbox.open("a") as file:
-                file.write("" if said["title"].startswith("Test") else f"* {said['title']}\n{said['message']}\n")
+                file.write("" if note["title"].startswith("Test") else f"* {note['title']}\n{note['message']}\n")
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -301,7 +301,7 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("profile-env", "hpcrun profile env a100"),
     picture("profile-env-variable", "hpcrun profile env NCCL_IB_HCA"),
     break_profile,
-    picture("trust", asked("hpcrun profile trust", "[y/N]", "y")),
+    picture("trust", answering("hpcrun profile trust", "[y/N]", "y")),
     picture("profile-validate", "hpcrun profile validate lab"),
     picture("sweep-status", "hpcrun status lr"),
     end_sweep,
@@ -330,5 +330,5 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     picture("metrics", "hpcrun metrics train -n 6"),
     picture("metrics-plot", "hpcrun metrics train --plot -m loss"),
     picture("metrics-png", "hpcrun metrics train --png loss.png -m loss", drawn="loss.png"),
-    picture("clean", asked("hpcrun clean --state failed", "[y/N]", "y")),
+    picture("clean", answering("hpcrun clean --state failed", "[y/N]", "y")),
 )

@@ -30,13 +30,17 @@ class Terminal:
     """A terminal at which lines are typed. It is closed, and what runs in it hung up, at the end of a ``with``."""
 
     def __init__(self, become: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = COLUMNS) -> None:
-        own = {"PS1": r"\[\e[1;32m\]$\[\e[0m\] ", "PROMPT_COMMAND": r"printf '\e]133;A\a'", "TERM": "xterm-256color"}
+        variables = {
+            "PS1": r"\[\e[1;32m\]$\[\e[0m\] ",
+            "PROMPT_COMMAND": r"printf '\e]133;A\a'",
+            "TERM": "xterm-256color",
+        }
         program, *args = (*become, *_BASH)
         self._screen = pyte.Screen(columns, _SCROLLED)
         self._stream = pyte.ByteStream(self._screen)
         self._prompts = 0
         self._kept: list[Text] = []
-        self._bash = pexpect.spawn(program, args, cwd=str(cwd), env={**env, **own}, dimensions=(ROWS, columns))
+        self._bash = pexpect.spawn(program, args, cwd=str(cwd), env={**env, **variables}, dimensions=(ROWS, columns))
         self._until(lambda: self._prompts == 1, 10, "a prompt")
 
     def __enter__(self) -> Terminal:

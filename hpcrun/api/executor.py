@@ -55,17 +55,17 @@ class Executor(core.Executor):
     checkpoint_requeues = 0
     """How often a function with a ``checkpoint`` method is requeued if neither ``requeue`` nor the profile says it."""
 
-    def __init__(self, profile: str | None = None, **said: Any) -> None:
+    def __init__(self, profile: str | None = None, **values: Any) -> None:
         super().__init__(make_context(announce=None).store.root)
-        self._internal_update_parameters(profile=profile, **said)
+        self._internal_update_parameters(profile=profile, **values)
 
-    def _internal_update_parameters(self, **said: Any) -> None:
-        parameters.check_names(said)
-        together = {**self.parameters, **said}
+    def _internal_update_parameters(self, **values: Any) -> None:
+        parameters.check_names(values)
+        together = {**self.parameters, **values}
         function_request(parameters.fields(together), parameters.read_function_request)
         parameters.array_parallelism(together)
         parameters.stderr_to_stdout(together)
-        self.parameters.update(said)  # submitit.AutoExecutor shows this very dictionary
+        self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
@@ -103,13 +103,13 @@ class Executor(core.Executor):
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
         surroundings = context.surroundings
         profile = context.profile_name(self.parameters.get("profile"))
-        said = {"name": name, **_python(context), **parameters.fields(self.parameters), **defaults}
+        fields = {"name": name, **_python(context), **parameters.fields(self.parameters), **defaults}
         if parameters.stderr_to_stdout(self.parameters):
-            said["env"] = [*said.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
-        if "workdir" in said:
-            said["workdir"] = _folder(context.cwd / Path(said["workdir"]).expanduser())
+            fields["env"] = [*fields.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
+        if "workdir" in fields:
+            fields["workdir"] = _folder(context.cwd / Path(fields["workdir"]).expanduser())
         return prepare_functions(
-            function_request(said, parameters.read_function_request),
+            function_request(fields, parameters.read_function_request),
             profile,
             surroundings,
             context.machine,

@@ -83,19 +83,19 @@ class JobStatuses:
         info = answers.get(folder) if answers else None
         if records.ended and not (info and is_terminal(info.state)):
             answers = {}  # the answer is older than the script's own word
-        found = run.known[index] = judge_element(run, index, records, answers, time.time()).status
-        if found.final:
+        status = run.known[index] = judge_element(run, index, records, answers, time.time()).status
+        if status.final:
             self._open.discard(job)
-        return found
+        return status
 
     def over(self, job: JobKey) -> bool:
         """Return whether a job is over, or has been lost for so long that nothing more will be heard of it."""
         if records_of(*job).ended:
             return True
-        found = self.status(job)
-        if found.state != UNKNOWN:
+        status = self.status(job)
+        if status.state != UNKNOWN:
             self._unknown_since.pop(job, None)
-            return found.final
+            return status.final
         return self.clock() - self._unknown_since.setdefault(job, self.clock()) > LOST_AFTER_S
 
     def cancel(self, job: JobKey) -> None:
@@ -187,8 +187,8 @@ class FunctionJob(Job[R]):
     def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's signature
         """Return what is known, under sacct's names."""
         status = self._status()
-        said = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
-        return {name: value for name, value in said.items() if value}
+        shown = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
+        return {name: value for name, value in shown.items() if value}
 
     def done(self, force_check: bool = False) -> bool:
         """Return whether the job is over. Never asks the scheduler more often than every ten seconds."""
@@ -223,8 +223,8 @@ class FunctionJob(Job[R]):
         if not self._sub_jobs:
             return super().exception()
         self.wait()
-        found = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
-        return min(found, key=lambda failure: not isinstance(failure, FailedJobError), default=None)
+        failures = [failure for job in self._sub_jobs if (failure := job.exception()) is not None]
+        return min(failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None)
 
     def results(self) -> list[R]:
         """Wait for the end, and return what the function returned in each task.
@@ -318,13 +318,13 @@ class FunctionJob(Job[R]):
         if rank is not None and not rank.is_consequence:
             reasons.append(f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}")
         why = "; ".join(reasons)
-        said = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
-        said += f" ({why})" if why else ""
+        message = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
+        message += f" ({why})" if why else ""
         if attempt is None and "_" in self.job_id:  # the batch log is that of the other elements
-            return f"{said}\nthe job has not started"
+            return f"{message}\nthe job has not started"
         logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": self.run_folder.batch_log}
         for name, path in logs.items():
             with suppress(OSError):
                 if text := tail(path, LOG_LINES, links=True).strip():
-                    return f"{said}\nthe end of its {name}, {path}:\n{text}"
-        return f"{said}\nthe job has written no log"
+                    return f"{message}\nthe end of its {name}, {path}:\n{text}"
+        return f"{message}\nthe job has written no log"

@@ -30,13 +30,13 @@ def names() -> list[str]:
     )
 
 
-def check_names(said: Mapping[str, Any]) -> None:
+def check_names(values: Mapping[str, Any]) -> None:
     """Refuse a parameter that there is not.
 
     Raises:
         UsageError: with the nearest name.
     """
-    for name in said:
+    for name in values:
         if name not in names():
             close = nearest(name, names())
             raise UsageError(
@@ -45,51 +45,53 @@ def check_names(said: Mapping[str, Any]) -> None:
             )
 
 
-def fields(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was said as fields of the request, without the parameters that are the Executor's own."""
-    found = {_FIELDS.get(name, name): value for name, value in said.items() if name not in _OWN and value is not None}
-    return {field: _as_typed(field, value) for field, value in found.items()}
+def fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as fields of the request, without the parameters that are the Executor's own."""
+    request = {
+        _FIELDS.get(name, name): value for name, value in values.items() if name not in _OWN and value is not None
+    }
+    return {field: _as_typed(field, value) for field, value in request.items()}
 
 
-def array_parallelism(said: Mapping[str, Any]) -> int | None:
+def array_parallelism(values: Mapping[str, Any]) -> int | None:
     """Return how many elements of an array may run at a time, None for any number.
 
     Raises:
         UsageError: it is no such number.
     """
-    value = said.get("array_parallelism")
+    value = values.get("array_parallelism")
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
 
 
-def stderr_to_stdout(said: Mapping[str, Any]) -> bool:
+def stderr_to_stdout(values: Mapping[str, Any]) -> bool:
     """Return whether the tasks write stderr into the log of stdout.
 
     Raises:
         UsageError: the value is neither True nor False.
     """
-    value = said.get("stderr_to_stdout")
+    value = values.get("stderr_to_stdout")
     if value is None or isinstance(value, bool):
         return bool(value)
     raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
 
 
-def read_function_request(asked: dict[str, Any]) -> JobRequest:
+def read_function_request(fields: dict[str, Any]) -> JobRequest:
     """Build the request.
 
     Raises:
         UsageError: a value cannot be read; the message names the parameter.
     """
     try:
-        return JobRequest(**asked)
+        return JobRequest(**fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
         detail = first["msg"].removeprefix("Value error, ")
         is_text = field not in ("env", "notify")  # these may be secrets
-        given = repr(asked.get(field)) if is_text else "..."
-        learn_secrets(asked)
+        given = repr(fields.get(field)) if is_text else "..."
+        learn_secrets(fields)
         raise UsageError(
             HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
             hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",

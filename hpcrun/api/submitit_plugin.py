@@ -38,10 +38,10 @@ class HpcrunExecutor(core.Executor):
         UsageError: a parameter is misspelt, or its value cannot be read.
     """
 
-    def __init__(self, folder: Path | str, **said: Any) -> None:
+    def __init__(self, folder: Path | str, **values: Any) -> None:
         from hpcrun.api.executor import Executor
 
-        self._executor: Executor = Executor(**said)
+        self._executor: Executor = Executor(**values)
         self._executor.checkpoint_requeues = CHECKPOINT_REQUEUES
         super().__init__(folder, self._executor.parameters)
 
@@ -60,13 +60,13 @@ class HpcrunExecutor(core.Executor):
         return _ParameterNames()  # type: ignore[return-value]  # submitit only iterates and looks names up
 
     def _convert_parameters(self, params: dict[str, Any]) -> dict[str, Any]:
-        said = {_RENAMED.get(name, name): value for name, value in params.items()}
-        if "mem" in said:
-            said["mem"] = f"{round(said['mem'] * 1024)}M"
-        return said
+        values = {_RENAMED.get(name, name): value for name, value in params.items()}
+        if "mem" in values:
+            values["mem"] = f"{round(values['mem'] * 1024)}M"
+        return values
 
-    def _internal_update_parameters(self, **said: Any) -> None:
-        self._executor.update_parameters(**said)
+    def _internal_update_parameters(self, **values: Any) -> None:
+        self._executor.update_parameters(**values)
 
     def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
         # before there is a job: a folder that cannot be written is an error, as in submitit

@@ -32,12 +32,12 @@ def read_status(*runs: str) -> DataFrame:
         HpcrunError: there is no such run, or its scheduler is away: what was last known may be old.
     """
     context = make_context(announce=None)
-    found = [find_element(word, context.store) for word in runs]
-    ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=True)
+    elements = [find_element(run, context.store) for run in runs]
+    ids = [item.run.run_id for item in elements] or chosen_ids(context.store, everything=True)
     result = get_status(ids, context.ports)
     if result.away:
         raise result.away
-    named = [(item.run.run_id, item.element) for item in found]
+    named = [(item.run.run_id, item.element) for item in elements]
     rows = status_json(with_element_rows(only_elements(result, named)) if named else result)["runs"]
     return pandas.DataFrame([{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS))
 
@@ -58,18 +58,18 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
         HpcrunError: there is no such run.
     """
     context = make_context(announce=None)
-    found = find_element(run, context.store, elements_with_calls)
-    patterns, _ = context.metric_patterns(found.run.profile)
-    folder = context.store.folder(found.run.run_id)
+    named = find_element(run, context.store, elements_with_calls)
+    patterns, _ = context.metric_patterns(named.run.profile)
+    folder = context.store.folder(named.run.run_id)
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
-    elements = elements_with_calls(found.run, folder)
-    if elements is None or found.element is not None:
-        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=found.element or 0)
+    elements = elements_with_calls(named.run, folder)
+    if elements is None or named.element is not None:
+        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=named.element or 0)
         return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])
     each = read_elements(folder, elements.parameters, patterns, wanted=wanted, all_ranks=ranks == "all")
-    said = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
-    rows = [{**said[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
-    columns = [name for front in said.values() for name in front]
+    fronts = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
+    rows = [{**fronts[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
+    columns = [name for front in fronts.values() for name in front]
     columns += ["rank", "attempt", "step", "time", *(name for metrics in each.values() for name in metrics.names)]
     return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)))
 

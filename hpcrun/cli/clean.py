@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
+from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
@@ -13,8 +16,10 @@ from hpcrun.cli.durations import read_duration
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption
-from hpcrun.cli.status import check_states
 from hpcrun.errors import UsageError
+from hpcrun.job.state import parse_states
+from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.clean import CleanPlan
@@ -44,26 +49,22 @@ def clean(
     Shows the runs and their size, then asks.
     Without a terminal, --yes is required.
     """
-    from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
-    from hpcrun.actions.runs.find import find_run
-    from hpcrun.views.clean import clean_json, clean_summary
-
     if keep is not None and keep < 0:
         raise UsageError(f"--keep {keep}: must be 0 or more")
     if everything and (runs or older_than is not None):
         raise UsageError(
             f"--all and {'RUN' if runs else '--older-than'} cannot be combined", hint="leave one of them out"
         )
-    wanted = frozenset(check_states(states or []))
+    wanted = frozenset(parse_states(states or []))
     age_s = _age_s(older_than)
     by_default = age_s is None and not (everything or runs or wanted or keep is not None)
     age_s = DEFAULT_AGE_S if by_default else age_s
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
-    found = [find_run(word, context.store) for word in runs or []]
-    yield note(item.note for item in found)
-    result, now_s = _statuses(context, found), context.now_s()
+    named = [find_run(name, context.store) for name in runs or []]
+    yield note(item.note for item in named)
+    result, now_s = _statuses(context, named), context.now_s()
     yield note(_remarks(result))
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
     younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
@@ -81,9 +82,6 @@ def clean(
 
 def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Iterator[TextPart]:
     """Return the runs that would go; or that there are none, and how many would with --all."""
-    from hpcrun.views.clean import clean_table, leftover_lines, staying_lines
-    from hpcrun.views.text import count
-
     yield stderr(staying_lines(plan))
     if not (plan.going or plan.going_leftovers):
         yield stderr([f"nothing to remove in {store.root}"])
@@ -95,8 +93,6 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Itera
 
 
 def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
-    from hpcrun.views.clean import clean_summary
-
     if not agreed:
         return stderr([f"nothing was removed: {clean_summary(plan)}; to remove them: --yes"])
     return stdout([f"removed    {gone} of {clean_summary(plan)}" if failed else f"removed    {clean_summary(plan)}"])
@@ -108,16 +104,12 @@ def _age_s(text: str | None) -> int | None:
     return 0 if _ANY_AGE.fullmatch(text.strip()) else read_duration("--older-than", text)
 
 
-def _statuses(context: Context, found: Sequence[FoundRun]) -> StatusResult:
-    from hpcrun.actions.status.status import get_status
-
-    ids = list(dict.fromkeys(item.run.run_id for item in found)) or context.store.run_ids()
+def _statuses(context: Context, named: Sequence[FoundRun]) -> StatusResult:
+    ids = list(dict.fromkeys(item.run.run_id for item in named)) or context.store.run_ids()
     return get_status(ids, context.ports)
 
 
 def _remarks(result: StatusResult) -> Iterator[str]:
-    from hpcrun.views.text import one_line
-
     yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
         yield "hpcrun: the scheduler does not respond; runs that may still be running are kept"

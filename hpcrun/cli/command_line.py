@@ -35,7 +35,7 @@ class Misplaced:
     args: tuple[str, ...]
 
 
-def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str, int]) -> Context:
+def with_typed(context: Context, values: Mapping[str, Any], options: Mapping[str, int]) -> Context:
     """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
 
     Args:
@@ -45,7 +45,7 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     Raises:
         UsageError: one of them stands behind SCRIPT, and SCRIPT does not define it.
     """
-    script, args = asked["script"], tuple(asked.get("args") or ())
+    script, args = values["script"], tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
     if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program, not typed
         return context
@@ -56,7 +56,7 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     # the options of a launcher are converted, or refused, with it
     if not behind.names or find_calls((script, *args), lambda _: None):
         return replace(context, typed=Typed(words))
-    text = _program_text(asked, context)
+    text = _program_text(values, context)
     lost = [name for name in behind.names if not defines_option(text, name)]
     if lost:
         behind = find_misplaced(args, {name: options[name] for name in lost})
@@ -71,16 +71,16 @@ def with_typed(context: Context, asked: Mapping[str, Any], options: Mapping[str,
     return replace(context, typed=Typed(words, (f"{names} went to the script; for hpcrun, write: {line}",)))
 
 
-def _program_text(asked: Mapping[str, Any], context: Context) -> str:
+def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
     from hpcrun.actions.jobs.program import file_text
 
-    script, folder = asked["script"], context.cwd / Path(asked.get("workdir") or "").expanduser()
-    if asked.get("module"):
+    script, folder = values["script"], context.cwd / Path(values.get("workdir") or "").expanduser()
+    if values.get("module"):
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     else:
-        names = [script, *(word for word in asked.get("args") or () if word.endswith((".py", ".sh")))]
+        names = [script, *(argument for argument in values.get("args") or () if argument.endswith((".py", ".sh")))]
     return "\n".join(file_text(folder / name) for name in names)
 
 
@@ -139,16 +139,16 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced
     kept: list[str] = []
     rest = list(args)
     while rest:
-        word = rest.pop(0)
-        if word == "--":  # the script's own way to say that no options follow
-            kept += [word, *rest]
+        token = rest.pop(0)
+        if token == "--":  # the script's own way to say that no options follow
+            kept += [token, *rest]
             break
-        name, equals, _ = word.partition("=")
+        name, equals, _ = token.partition("=")
         if name not in options or (equals and not options[name]):
-            kept.append(word)
+            kept.append(token)
             continue
         names.append(name)
-        moved.append(word)
+        moved.append(token)
         if options[name] and not equals and rest and not rest[0].startswith("-"):
             moved.append(rest.pop(0))
     return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
@@ -164,22 +164,22 @@ def unknown_options(
         options: those that the command has, each with whether a value follows it.
         script_last: what follows the first word that is no option belongs to the script.
     """
-    found: list[tuple[str, str | None]] = []
+    unknown: list[tuple[str, str | None]] = []
     rest = list(words)
-    while rest and (word := rest.pop(0)) != "--":
-        name, equals, value = word.partition("=")
-        short = word[:2] if not word.startswith("--") else ""
-        if not word.startswith("-") or word == "-":
+    while rest and (token := rest.pop(0)) != "--":
+        name, equals, value = token.partition("=")
+        short = token[:2] if not token.startswith("--") else ""
+        if not token.startswith("-") or token == "-":
             if script_last:
                 break
         elif name in options:
             del rest[: 1 if options[name] and not equals else 0]
         elif short not in options:
-            found.append((name, value if equals else None))
+            unknown.append((name, value if equals else None))
             # what follows may be its value; a script would be a word with an ending, or the last
             has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
             del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
-    return found
+    return unknown
 
 
 def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str, ...]:
@@ -193,16 +193,16 @@ def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str,
     groups: list[tuple[str, ...]] = []
     rest = list(words)
     while rest:
-        word = rest.pop(0)
-        name, equals, _ = word.partition("=")
+        token = rest.pop(0)
+        name, equals, _ = token.partition("=")
         takes_value = options.get(name, False) and not equals and bool(rest)
-        groups.append((word, rest.pop(0)) if takes_value else (word,))
+        groups.append((token, rest.pop(0)) if takes_value else (token,))
     first = [group[0].partition("=")[0] for group in groups]
     names = [_SHORT.get(name, name) for name in first]
-    return tuple(word for place, group in enumerate(groups) for word in group
+    return tuple(token for place, group in enumerate(groups) for token in group
                  if names[place] not in options or options[names[place]] == MANY
                  or names[place] not in names[place + 1 :])  # fmt: skip
 
 
 def _line(*words: str) -> str:
-    return " ".join(quote_bash(word) for word in words)
+    return " ".join(quote_bash(token) for token in words)

@@ -94,7 +94,7 @@ def help_of(name: str, command: Command) -> str:
     """Return the help of a command out of its module's bytecode: importing all commands takes longer than the help."""
     spec = find_spec(command.module)
     code = cast(Any, spec).loader.get_code(command.module) if spec else None
-    own = command.function or name
-    functions = (const for const in code.co_consts if getattr(const, "co_name", None) == own) if code else ()
+    function_name = command.function or name
+    functions = (const for const in code.co_consts if getattr(const, "co_name", None) == function_name) if code else ()
     function = next(iter(functions), None)
     return str(function.co_consts[0] or "") if function else ""

@@ -22,16 +22,16 @@ Complete = Callable[[str], list[str]]
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+,=-]*", re.ASCII)
 
 
-def is_safe_word(word: str) -> bool:
+def is_safe_word(text: str) -> bool:
     """Whether a shell takes a word as it is: nothing in it is expanded, and it is no option."""
-    return _SAFE.fullmatch(word) is not None
+    return _SAFE.fullmatch(text) is not None
 
 
 def quiet(complete: Complete) -> Complete:
     def quietly(incomplete: str) -> list[str]:
         try:
-            found = dict.fromkeys(complete(incomplete))
-            return [word for word in found if word.startswith(incomplete) and is_safe_word(word)]
+            offers = dict.fromkeys(complete(incomplete))
+            return [offer for offer in offers if offer.startswith(incomplete) and is_safe_word(offer)]
         except (HpcrunError, OSError):
             return []
 
@@ -95,17 +95,17 @@ def key(incomplete: str) -> list[str]:
     from hpcrun.profiles.check import known_keys, value_kinds
 
     section = tuple(incomplete.split(".")[:-1])
-    found = []
+    keys = []
     for name in known_keys(section):
         inner = (*section, name)
-        found.append(".".join(inner) + ("." if "mapping" in value_kinds(inner) else ""))
-    return found
+        keys.append(".".join(inner) + ("." if "mapping" in value_kinds(inner) else ""))
+    return keys
 
 
 @quiet
 def assignment(incomplete: str) -> list[str]:
     """Complete a key of a profile up to the ``=`` behind it."""
-    return [word if word.endswith(".") else f"{word}=" for word in key(incomplete)]
+    return [name if name.endswith(".") else f"{name}=" for name in key(incomplete)]
 
 
 RunArgument = Annotated[

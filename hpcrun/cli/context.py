@@ -95,9 +95,9 @@ class Context:
     @cached_property
     def profile_layers(self) -> dict[str, Folder]:
         """The folders of profiles by layer, most important first."""
-        own = {name: folder.below("profiles") for name, folder in self.layers.items()}
+        layers = {name: folder.below("profiles") for name, folder in self.layers.items()}
         detected = {} if self.detected is None else {"detected": self.detected.folder}
-        return {**own, **detected, "shipped": shipped("cluster_profiles")}
+        return {**layers, **detected, "shipped": shipped("cluster_profiles")}
 
     @cached_property
     def detected(self) -> DetectedProfile | None:
@@ -109,11 +109,11 @@ class Context:
         from hpcrun.actions.profiles.detected import DetectedProfile
 
         cache = platformdirs.user_cache_path("hpcrun")
-        own = (folder.below("profiles") for folder in self.layers.values())
+        layers = (folder.below("profiles") for folder in self.layers.values())
         return DetectedProfile(
             cache / "detected",
             self._cluster_facts,
-            (*own, shipped("cluster_profiles")),
+            (*layers, shipped("cluster_profiles")),
             lambda: self._facts_cache.drop(),
         )
 
@@ -136,11 +136,11 @@ class Context:
         """Where the folders of profiles lie."""
         return {name: folder.path for name, folder in self.profile_layers.items()}
 
-    def profile_name(self, asked: str | None) -> str:
+    def profile_name(self, requested: str | None) -> str:
         """Return the requested profile, or the default one."""
         from hpcrun.actions.jobs.prepare import choose_profile
 
-        return choose_profile(asked, self.surroundings, lambda: self.scheduler("slurm").unavailable())
+        return choose_profile(requested, self.surroundings, lambda: self.scheduler("slurm").unavailable())
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -190,8 +190,12 @@ class Context:
 
         from hpcrun.runs.store import RunStore
 
-        said = self.env.get("HPCRUN_RUNS")
-        root = Path(said).expanduser() if said else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
+        variable = self.env.get("HPCRUN_RUNS")
+        root = (
+            Path(variable).expanduser()
+            if variable
+            else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
+        )
         return RunStore(self.cwd / root, self.failed_nodes)
 
     @cached_property
@@ -282,7 +286,7 @@ def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) ->
 
 def _tell_why_it_waits() -> Callable[[RunStatus], None]:
     """Return what tells a person who waits for a job why it does not run yet, whenever that changes."""
-    told: set[tuple[str, str | None, bool]] = set()
+    shown: set[tuple[str, str | None, bool]] = set()
 
     def tell_new(item: RunStatus) -> None:
         from hpcrun.job.state import RUNNING
@@ -292,9 +296,9 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
         status = item.status
         reason = (status.state, status.reason, status.start_s is None)
         if status.state == RUNNING:
-            told.clear()
-        elif reason not in told:
-            told.add(reason)
+            shown.clear()
+        elif reason not in shown:
+            shown.add(reason)
             tell(map(one_line, waiting_lines(item, time.time())))
 
     return tell_new

@@ -15,6 +15,7 @@ from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import tell
 from hpcrun.errors import HpcrunError, InterruptedByUser, UsageError
+from hpcrun.schedulers.process import run_on_terminal
 
 T = TypeVar("T")
 
@@ -48,8 +49,6 @@ def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
     Raises:
         UsageError: it cannot be started.
     """
-    from hpcrun.schedulers.process import run_on_terminal
-
     try:
         return run_on_terminal(argv, env)
     except OSError as error:

@@ -6,6 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.allocation import check_running
+from hpcrun.actions.runs.find import LAST, find_element, newest_line
+from hpcrun.actions.status.run_status import element_of
+from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
@@ -13,6 +17,7 @@ from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.state import RUNNING
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.run_status import RunStatus
@@ -63,17 +68,17 @@ def explain(
     try:
         yield from _run(words[0] if words else "last", context, rules, stacks=stacks)
     except NotFoundError:
-        said = _job(words[0], context, rules) if words else None
-        if said and stacks:
+        explanation = _job(words[0], context, rules) if words else None
+        if explanation and stacks:
             raise PlanError(
                 f"--stacks needs a run of hpcrun's, and hpcrun did not submit {words[0]}",
                 hint=f"hpcrun explain {words[0]}",
             ) from None
-        if said is None:
+        if explanation is None:
             _refuse_file(words)
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
-        yield _shown(said)
+        yield _shown(explanation)
 
 
 def _check_files(words: list[str], log: list[str] | None) -> None:
@@ -83,11 +88,11 @@ def _check_files(words: list[str], log: list[str] | None) -> None:
         UsageError: a word is no file.
     """
     first = quote_bash((log or ["FILE"])[0])
-    for word in words:
-        if word != "-" and not os.path.lexists(word):
+    for name in words:
+        if name != "-" and not os.path.lexists(name):
             raise UsageError(
-                f"a run and --log cannot be combined: {word!r} is no file",
-                hint=f"hpcrun explain {quote_bash(word)}, or hpcrun explain --log {first}",
+                f"a run and --log cannot be combined: {name!r} is no file",
+                hint=f"hpcrun explain {quote_bash(name)}, or hpcrun explain --log {first}",
             )
 
 
@@ -104,39 +109,34 @@ def _refuse_file(words: list[str]) -> None:
         ) from None
 
 
-def _run(word: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
-    from hpcrun.actions.runs.allocation import check_running
-    from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.actions.status.run_status import element_of
-    from hpcrun.actions.status.status import get_status
+def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:
     from hpcrun.explain.ended import explain as explain_run
     from hpcrun.explain.running import most_silent
-    from hpcrun.job.state import RUNNING
 
-    found = find_element(word, context.store)
-    yield note([found.note])
-    if word == LAST:
-        yield Outcome(notes=[for_person(newest_line(found.run))])
-    result = get_status([found.run.run_id], context.ports)
+    named = find_element(name, context.store)
+    yield note([named.note])
+    if name == LAST:
+        yield Outcome(notes=[for_person(newest_line(named.run))])
+    result = get_status([named.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(
-            f"the folder of {found.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"
+            f"the folder of {named.run.run_id} no longer exists, or cannot be read", hint="hpcrun status --all"
         )
     item = result.runs[0]
-    if found.element is not None:
-        item = element_of(item, found.element)
+    if named.element is not None:
+        item = element_of(item, named.element)
     if item.elements and (index := most_silent(item, context.now_s())) is not None:
         item = element_of(item, index)
-        yield note([f"{word} is a sweep; showing element {index}, which has been silent for the longest time"])
+        yield note([f"{name} is a sweep; showing element {index}, which has been silent for the longest time"])
     if stacks:
         check_running(item, "hpcrun explain --stacks")
     if item.status.state == RUNNING and (explanation := _running(item, context, stacks=stacks)) is not None:
         yield _shown(explanation)
         return
     explanation = explain_run(item, rules)
-    asked, answered = found.element, explanation.item.element
-    if asked != answered:
-        yield note([f"{word} is a sweep; showing its first failed element, {answered}"])
+    requested, answered = named.element, explanation.item.element
+    if requested != answered:
+        yield note([f"{name} is a sweep; showing its first failed element, {answered}"])
     yield _shown(explanation)
     if result.away:
         yield note([f"hpcrun: {result.away.message}; shown is what the run's folder records"])
@@ -154,12 +154,12 @@ def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation 
     return explain_running(running, [take_stacks(running, context.env)])
 
 
-def _job(word: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
+def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
     """Explain a job of Slurm's that no run has; None where there is none."""
     from hpcrun.explain.any_job import find_job, is_job_id
     from hpcrun.explain.outside import explain_job
 
-    job_id = word.replace("/", "_")
+    job_id = name.replace("/", "_")
     job = find_job(job_id, context.env) if is_job_id(job_id) else None
     return explain_job(job, rules, context.now_s()) if job else None
 

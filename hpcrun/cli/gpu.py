@@ -6,8 +6,19 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
 from hpcrun.cli.context import Context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr, stdout, table
+from hpcrun.job.units import format_span
+from hpcrun.views.gpu import (
+    gpu_json,
+    gpu_table,
+    ports_table,
+    recorded_gpus_table,
+    recorded_json,
+    recorded_nodes_table,
+    without_lines,
+)
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.gpu import GpuResult, RecordedUse
@@ -24,9 +35,6 @@ def gpu_load(item: RunStatus, context: Context, *, watched: bool, as_json: bool)
         item: a run, or an element of a sweep.
         watched: it is asked for again and again.
     """
-    from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
-    from hpcrun.views.gpu import gpu_json, recorded_json
-
     if item.status.final and not watched:
         uses = list(islice(recorded_uses(item), None if as_json else MOST_ELEMENTS + 1))
         yield Outcome(lambda: _recorded_text(uses), lambda: recorded_json(uses))
@@ -39,9 +47,6 @@ def gpu_load(item: RunStatus, context: Context, *, watched: bool, as_json: bool)
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
-    from hpcrun.job.units import format_span
-    from hpcrun.views.gpu import recorded_gpus_table, recorded_nodes_table
-
     shown = uses[:MOST_ELEMENTS]
     if any(use.gpus for use in shown):
         yield table(recorded_gpus_table(shown))
@@ -59,8 +64,6 @@ def _instead_text(use: RecordedUse, result: GpuResult) -> Iterator[TextPart]:
 
 
 def _text(result: GpuResult) -> Iterator[TextPart]:
-    from hpcrun.views.gpu import gpu_table, ports_table, without_lines
-
     if result.rows:
         yield table(gpu_table(result))
     yield stdout(without_lines(result))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.hold import hold_runs
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
@@ -24,13 +26,10 @@ def release(runs: Annotated[list[str], RUNS]) -> Outcomes:
 
 
 def _change(words: list[str], *, release: bool) -> Outcomes:
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.runs.hold import hold_runs
-
     context = make_context()
-    found = [find_element(word, context.store) for word in words]
-    yield note(item.note for item in found)
-    result = hold_runs(found, context.ports, release=release)
+    named = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named)
+    result = hold_runs(named, context.ports, release=release)
     yield Outcome(lambda: _text(result, release=release))
     if not result.changed:
         verb = "released" if release else "held"

@@ -17,7 +17,7 @@ from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
 from hpcrun.cli.output import JsonOption, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
-from hpcrun.cli.submit import stay_to_end
+from hpcrun.cli.submit import wait_for_run
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.profiles.config import FILE_NAME
 
@@ -183,17 +183,17 @@ def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
     current = str(context.store.root)
     asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
     while True:
-        said = (
+        answer = (
             ask("Folder of the runs, which all nodes must see", default=current).strip() if asks else typed or current
         )
-        folder = os.path.abspath(context.cwd / Path(said).expanduser())
+        folder = os.path.abspath(context.cwd / Path(answer).expanduser())
         problem = runs_problem(Path(folder)) if folder != current else None
         if problem is None and folder != current:
             _say_where_runs_stay(context)
         if problem is None:
             return folder if folder != current else None
         if not asks:
-            raise UsageError(f"--runs {said}: {problem}", hint="name a folder on a file system that all nodes see")
+            raise UsageError(f"--runs {answer}: {problem}", hint="name a folder on a file system that all nodes see")
         tell([problem])
 
 
@@ -277,4 +277,4 @@ def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Out
     yield note(
         [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
     )
-    return stay_to_end(result, context, follow=follow)
+    return wait_for_run(result, context, follow=follow)

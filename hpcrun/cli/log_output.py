@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from hpcrun.actions.runs.logs import finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
 from hpcrun.job.patterns import Pattern
@@ -55,18 +56,16 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     Raises:
         NotFoundError: one cannot be read.
     """
-    from hpcrun.actions.runs.logs import finished_logs
-
     lines = lines or Lines()
-    found = finished_logs(folder, choice)
+    logs = finished_logs(folder, choice)
     prefixes = choice.several or lines.merge
     printer = lines.printer(prefixes=prefixes)
     if lines.merge:
-        _print_merged(found, lines, printer)
-        return bool(found)
+        _print_merged(logs, lines, printer)
+        return bool(logs)
     ended = True  # the text before ended with its line
-    for number, log in enumerate(found):
-        if len(found) > 1 and not prefixes:
+    for number, log in enumerate(logs):
+        if len(logs) > 1 and not prefixes:
             write(f"{'' if ended else chr(10)}{chr(10) if number else ''}{heading(log)}\n")
         try:
             for text in _texts(log, lines):
@@ -77,17 +76,17 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
         except OSError as error:  # another user's, or deleted since it was listed
             raise NotFoundError(f"{log.path} cannot be read: {error.strerror}") from None
         printer.finish()
-    return bool(found)
+    return bool(logs)
 
 
 def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: _Printer) -> None:
     from hpcrun.runs.log_times import merged
 
-    found: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
+    marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
     pattern = lines.pattern
     if pattern is not None:
-        found = ((log, text) for log, text in found if pattern.is_in(fold(text)))
-    for log, text in found if lines.last is None else deque(found, lines.last):
+        marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
+    for log, text in marked if lines.last is None else deque(marked, lines.last):
         printer.feed(log, text if text.endswith("\n") else f"{text}\n")
 
 
@@ -102,15 +101,15 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
 def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
     from hpcrun.runs.log_times import has_stamps, matching, since
 
-    found = log_lines(log.path)
+    chosen = log_lines(log.path)
     if lines.since_s is not None:
         if log.path.stat().st_mtime < lines.since_s:
             return iter(())
         if has_stamps(log.path, lines.started_s):
-            found = since(found, lines.since_s, lines.started_s)
+            chosen = since(chosen, lines.since_s, lines.started_s)
         else:
             tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
-    return found if lines.pattern is None else matching(found, lines.pattern)
+    return chosen if lines.pattern is None else matching(chosen, lines.pattern)
 
 
 def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines: Lines) -> bool:
@@ -129,8 +128,6 @@ def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines
 
 def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
     """Print a run's logs until it is over; while it waits, the waiter tells why."""
-    from hpcrun.actions.runs.logs import follow_logs
-
     lines = lines or Lines()
     stream = follow_logs(folder, choice, lines=lines.last, is_over=waiter.over())
     if not print_stream(stream, prefixes=choice.several, lines=lines):

@@ -7,14 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.find import LAST, find_element, newest_line
+from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
+from hpcrun.actions.status.elements import interesting_element
+from hpcrun.actions.status.run_status import element_of
+from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.durations import read_duration
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.log_output import Lines, print_finished, print_followed
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
+from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.layout import WITHIN
+from hpcrun.job.patterns import PatternError, compile_pattern
+from hpcrun.runs.elements import elements_of
+from hpcrun.runs.store import DamagedRunError
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.logs import LogChoice
@@ -56,9 +67,6 @@ def logs(
     merge: bool = flag("--merge", help="Sort the lines of all ranks by their timestamps."),
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
-    from hpcrun.actions.runs.logs import LogChoice, check_choice, chosen_attempt, parse_ranks
-    from hpcrun.cli.log_output import Lines
-
     if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
         raise UsageError("--rank, --all-ranks, --node and --batch cannot be combined", hint="choose one")
     if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
@@ -110,30 +118,26 @@ def logs(
         yield from _show(place, choice, shown, follow=follow)
 
 
-def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
-    from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.runs.elements import elements_of
-    from hpcrun.runs.store import DamagedRunError
-
+def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     try:
-        found = find_element(word, context.store)
+        named = find_element(name, context.store)
     except DamagedRunError as error:
         if error.run_id is None:
             raise
         yield note([f"hpcrun: {error.message}", "its logs are readable:"])
         return _LogSource(context.store.folder(error.run_id))
-    yield note([found.note])
-    run = found.run
-    if word == LAST:
+    yield note([named.note])
+    run = named.run
+    if name == LAST:
         yield Outcome(notes=[for_person(newest_line(run))])
     waiter = context.waiter(run.run_id)
     place = _LogSource(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)
     if elements is None:
         return place
-    element = found.element
+    element = named.element
     if element is None:
-        element, remark = _choose_element(waiter.look(), word)
+        element, remark = _choose_element(waiter.look(), name)
         yield note([remark])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
@@ -141,15 +145,10 @@ def _find(word: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 
 def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
     """Return the choice of the rank that failed first and what to say of it, by the run's folder; else rank 0."""
-    from hpcrun.actions.status.run_status import element_of
-    from hpcrun.actions.status.status import last_known
-    from hpcrun.explain.first_line import ending, has_failed
-
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, place.element) if item.elements else item
         if not has_failed(one.status):
             break
-        from hpcrun.actions.runs.logs import finished_logs
 
         rank = ending(one, context.rules).rank
         first = replace(choice, ranks=(rank or 0,))
@@ -158,21 +157,15 @@ def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) ->
     return choice, None
 
 
-def _choose_element(item: RunStatus, word: str) -> tuple[int, str]:
+def _choose_element(item: RunStatus, name: str) -> tuple[int, str]:
     """Return the element to show where none was named, and what to say about that."""
-    from hpcrun.actions.status.elements import interesting_element
-    from hpcrun.views.text import count, one_line
-
     index = interesting_element(item.elements)
     state = next(element.status.state for element in item.elements if element.index == index)
-    whole = f"{word} is a sweep of {count(len(item.elements), 'element')}"
-    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {word}/N")
+    whole = f"{name} is a sweep of {count(len(item.elements), 'element')}"
+    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {name}/N")
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
-    from hpcrun.cli.log_output import print_finished, print_followed
-    from hpcrun.views.text import one_line
-
     item = place.waiter.current() if follow and place.waiter else None
     if item is None or place.waiter is None or item.status.final:
         if not print_finished(place.folder, choice, lines):
@@ -184,8 +177,6 @@ def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -
 
 def _nothing(place: _LogSource, choice: LogChoice) -> str:
     """Return why there is nothing to show."""
-    from hpcrun.actions.runs.logs import choose_logs
-
     status = place.waiter.current().status if place.waiter else None
     reason = f" ({status.reason})" if status and status.reason else ""
     words = f": the job is {status.state}{reason}" if status else ""
@@ -198,8 +189,6 @@ def _nothing(place: _LogSource, choice: LogChoice) -> str:
 
 
 def _pattern(text: str | None) -> Pattern | None:
-    from hpcrun.job.patterns import PatternError, compile_pattern
-
     if text is None:
         return None
     try:

@@ -44,13 +44,13 @@ def build_app(names: Collection[str], others: Mapping[str, Command] = MappingPro
             app.command(name)(getattr(import_module(others[name].module), others[name].function or name))
             continue
         command = COMMANDS[name]
-        group, _, own = name.rpartition(" ")
+        group, _, name_in_group = name.rpartition(" ")
         if group and group not in groups:
             groups[group] = typer.Typer(cls=CliGroup, no_args_is_help=True)
             app.add_typer(groups[group], name=group, help=GROUPS[group], epilog=epilog(group))
-        function = getattr(import_module(command.module), command.function or own)
+        function = getattr(import_module(command.module), command.function or name_in_group)
         made = (groups[group] if group else app).command(
-            own, cls=CliCommand, context_settings=dict(command.settings), epilog=epilog(name)
+            name_in_group, cls=CliCommand, context_settings=dict(command.settings), epilog=epilog(name)
         )
         made(function)
     return app
@@ -75,9 +75,9 @@ class _ListOfCommands(CliGroup):
         """Return the command that the arguments name, with its options, and the arguments behind it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
-            own = [each for each in COMMANDS if each.split()[0] == name]
-            others = {} if own else commands_of_others()
-            command = cast(Any, get_command(build_app(own or [name], others))).commands[name]
+            names = [each for each in COMMANDS if each.split()[0] == name]
+            others = {} if names else commands_of_others()
+            command = cast(Any, get_command(build_app(names or [name], others))).commands[name]
         return name, command, rest
 
 
@@ -120,7 +120,7 @@ def _hpcrun(
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
-    words = [word for word in sys.argv[1:] if word not in ("-v", "--verbose")]
+    words = [token for token in sys.argv[1:] if token not in ("-v", "--verbose")]
     typed = [name for name in (" ".join(words[:1]), " ".join(words[:2])) if name in COMMANDS]
     app = build_app(typed) if typed or words[:1] == ["--version"] else list_app()
     exit_at_interrupt()

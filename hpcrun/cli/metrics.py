@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.logs import parse_ranks
+from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
@@ -14,6 +17,19 @@ from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
+from hpcrun.job.parameters import index_ranges
+from hpcrun.runs.elements import elements_with_calls
+from hpcrun.views.metrics import (
+    elements_csv,
+    elements_json,
+    elements_table,
+    metrics_csv,
+    metrics_json,
+    metrics_table,
+    plot_lines,
+    save_png,
+)
+from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.runs.metrics import Metrics
@@ -26,8 +42,6 @@ SHOWN = 20
 def how_to_record() -> str:
     """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
     import platformdirs
-
-    from hpcrun.views.text import one_line
 
     config = platformdirs.user_config_path("hpcrun") / "config.yaml"
     return (
@@ -60,28 +74,21 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     import_pydantic()
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.runs.logs import parse_ranks
-    from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
-    from hpcrun.job.parameters import index_ranges
-    from hpcrun.runs.elements import elements_with_calls
-    from hpcrun.views.metrics import elements_json, metrics_json, save_png
-    from hpcrun.views.text import count
 
     context = make_context()
-    found = find_element(run, context.store, elements_with_calls)
-    wanted = parse_ranks(rank, found.run.world_size) if rank is not None else None
-    patterns, remark = context.metric_patterns(found.run.profile)
-    yield note([found.note, remark])
-    folder = context.store.folder(found.run.run_id)
-    elements = elements_with_calls(found.run, folder)
-    if elements and found.element is None:
+    named = find_element(run, context.store, elements_with_calls)
+    wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None
+    patterns, remark = context.metric_patterns(named.run.profile)
+    yield note([named.note, remark])
+    folder = context.store.folder(named.run.run_id)
+    elements = elements_with_calls(named.run, folder)
+    if elements and named.element is None:
         if plot or png is not None:
             what, several = ("--plot", "--plot") if plot else ("--png", "--png FILE")
-            one = f"{index_ranges(elements.parameters)}: {found.run.job_id}/{min(elements.parameters)}"
-            together = f"hpcrun sweep {found.run.job_id} {several} draws all; " if found.run.plan.get("sweep") else ""
+            one = f"{index_ranges(elements.parameters)}: {named.run.job_id}/{min(elements.parameters)}"
+            together = f"hpcrun sweep {named.run.job_id} {several} draws all; " if named.run.plan.get("sweep") else ""
             raise UsageError(
-                f"{what} draws one element, but {found.run.name} has {len(elements.parameters)}",
+                f"{what} draws one element, but {named.run.name} has {len(elements.parameters)}",
                 hint=f"{together}choose one of {one}",
             )
         each = read_elements(
@@ -89,19 +96,19 @@ def metrics(
         )
         whole = {index: last_rows(result, lines) for index, result in each.items()}
         yield Outcome(
-            lambda: _elements_text(each, whole, found.run, elements.parameters, lines, as_csv=as_csv),
-            lambda: elements_json(whole, found.run.run_id, elements.parameters),
+            lambda: _elements_text(each, whole, named.run, elements.parameters, lines, as_csv=as_csv),
+            lambda: elements_json(whole, named.run.run_id, elements.parameters),
         )
         return
-    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=found.element or 0)
+    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0)
     result = last_rows(choose_metrics(result, names or ()), lines)
     if result.unreadable:
         yield note([f"hpcrun: left out {count(result.unreadable, 'line')} that cannot be read as metrics"])
     if png is not None and result.rows:
-        save_png(result, png, found.run.run_id)
+        save_png(result, png, named.run.run_id)
     yield Outcome(
         lambda: _text(result, lines, as_csv=as_csv, plot=plot, png=png),
-        lambda: {**metrics_json(result, found.run.run_id), "element": found.element},
+        lambda: {**metrics_json(result, named.run.run_id), "element": named.element},
     )
 
 
@@ -115,9 +122,6 @@ def _elements_text(
     as_csv: bool,
 ) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
-    from hpcrun.actions.runs.metrics import last_rows
-    from hpcrun.views.metrics import elements_csv, elements_table
-
     if as_csv:
         yield verbatim(elements_csv(whole))
     elif not any(result.rows for result in each.values()):
@@ -132,9 +136,6 @@ def _elements_text(
 
 
 def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
-    from hpcrun.actions.runs.metrics import last_rows
-    from hpcrun.views.metrics import metrics_csv, metrics_table, plot_lines
-
     if as_csv:
         yield verbatim(metrics_csv(metrics))
     elif not metrics.rows:

@@ -80,13 +80,14 @@ def with_parameters(
     Args:
         own_first: the command's own parameters come first in its help.
     """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters_of_command = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @wraps(command)
     def wrapped(**values: Any) -> Any:
         return command({name: values.pop(name) for name in parameters}, **values)
 
-    others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    others = [parameter.replace(kind=keyword) for parameter in parameters_of_command]
     joined = [*others, *parameters.values()] if own_first else [*parameters.values(), *others]
     wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}

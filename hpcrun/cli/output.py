@@ -197,13 +197,13 @@ def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
 
 def _repeats(message: str, remark: str) -> bool:
     """Return whether a failure is about the folder that a remark says is not used."""
-    folder, found, _ = remark.removeprefix("hpcrun: ").partition(" is not used: ")
-    return bool(found) and f"{folder}/" in message
+    folder, is_unused, _ = remark.removeprefix("hpcrun: ").partition(" is not used: ")
+    return bool(is_unused) and f"{folder}/" in message
 
 
 def _shortened(match: re.Match[str]) -> str:
-    word = match[0]
-    return f"{word[:_SHOWN_OF_WORD]}... ({len(word)} characters)"
+    token = match[0]
+    return f"{token[:_SHOWN_OF_WORD]}... ({len(token)} characters)"
 
 
 def _print(stream: Any, text: str) -> None:

@@ -15,6 +15,20 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
+from hpcrun.schedulers.detect import SlurmSite
+from hpcrun.views import profiles as view
+from hpcrun.views.profiles import (
+    detected_json,
+    diff_json,
+    diff_table,
+    origins_json,
+    origins_table,
+    profile_yaml,
+    profiles_json,
+    profiles_tables,
+    verdicts_json,
+)
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
@@ -24,7 +38,6 @@ if TYPE_CHECKING:
 def list_(_json: JsonOption = False) -> Outcome:
     """List the profiles; * marks the default profile."""
     from hpcrun.actions.profiles.profiles import list_profiles
-    from hpcrun.views.profiles import profiles_json
 
     context = make_context()
     rows = list_profiles(context.surroundings)
@@ -32,8 +45,6 @@ def list_(_json: JsonOption = False) -> Outcome:
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import profiles_tables
-
     drawn, others, folders = profiles_tables(rows, paths, width())
     yield table(drawn)
     if others is not None:
@@ -50,7 +61,6 @@ def show(
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
     from hpcrun.profiles.load import load_profile
-    from hpcrun.views.profiles import origins_json
 
     context = make_context()
     loaded = load_profile(context.profile_name(name), context.surroundings.profile_folders)
@@ -66,17 +76,12 @@ def show(
 
 
 def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import origins_table
-
     drawn, folders = origins_table(loaded, paths, width())
     yield table(drawn)
     yield stdout(["", *folders] if folders else [])
 
 
 def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[TextPart]:
-    from hpcrun.views.profiles import profile_yaml
-    from hpcrun.views.text import one_line
-
     yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
 
 
@@ -100,17 +105,16 @@ def env(
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
     from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
-    from hpcrun.views import profiles as view
 
     if name is None:
         variables = all_variables()
         return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
     context = make_context()
-    found = find_variables(name, context.surroundings)
-    if isinstance(found, ProfileVariables):
-        lines = view.profile_variables_lines(found, context.profile_paths, width())
-        return printed(lines, lambda: view.profile_variables_json(found))
-    return printed(view.variable_lines(found, width()), lambda: view.variables_json([found]))
+    explained = find_variables(name, context.surroundings)
+    if isinstance(explained, ProfileVariables):
+        lines = view.profile_variables_lines(explained, context.profile_paths, width())
+        return printed(lines, lambda: view.profile_variables_json(explained))
+    return printed(view.variable_lines(explained, width()), lambda: view.variables_json([explained]))
 
 
 def detect(
@@ -127,29 +131,27 @@ def detect(
 
     from hpcrun.actions.profiles.detect import detect as detect_profile
     from hpcrun.actions.profiles.detect import detect_and_write
-    from hpcrun.schedulers.detect import SlurmSite
-    from hpcrun.views.profiles import detected_json
 
     if force and write is None:
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
     site = SlurmSite(context.env)
     if write is None:
-        found = detect_profile(site, context.surroundings)
+        detected = detect_profile(site, context.surroundings)
     else:
         folder = platformdirs.user_config_path("hpcrun") / "profiles"
-        found = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
-    if found.path is None:
-        lines = [found.text.rstrip("\n")]
+        detected = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+    if detected.path is None:
+        lines = [detected.text.rstrip("\n")]
     else:
         lines = [
-            f"written  {found.path}",
+            f"written  {detected.path}",
             f"look     hpcrun profile show {write}",
             f"use      hpcrun submit -P {write}",
         ]
     return Outcome(
-        lambda: [stderr(f"hpcrun: {warning}" for warning in found.warnings), stdout(lines)],
-        lambda: detected_json(found),
+        lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
+        lambda: detected_json(detected),
     )
 
 
@@ -164,7 +166,6 @@ def validate(
     Exit status 3 if there is an error.
     """
     from hpcrun.actions.profiles.profiles import validate_profiles
-    from hpcrun.views.profiles import verdicts_json
 
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
@@ -179,8 +180,6 @@ def validate(
 
 
 def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
-    from hpcrun.views.text import one_line
-
     yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
     # a mistake in what several extend is one mistake
     yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
@@ -191,7 +190,6 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
 def diff(left: OwnName, right: OwnName, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles.profiles import diff_profiles
-    from hpcrun.views.profiles import diff_json, diff_table
 
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])

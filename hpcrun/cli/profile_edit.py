@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.actions.jobs.trust import keep_trust
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
@@ -19,6 +20,7 @@ from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
 from hpcrun.errors import UsageError
+from hpcrun.profiles.editor_text import USUAL
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
@@ -93,7 +95,6 @@ def new(
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
-    from hpcrun.profiles.editor_text import USUAL
     from hpcrun.profiles.load import load_profile, profile_names
 
     names = sorted(profile_names(place.folders))
@@ -204,11 +205,9 @@ def own_place(context: Context) -> Place:
 
 def _report(result: Changed, context: Context) -> Outcomes:
     """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
-    from hpcrun.actions.jobs.trust import keep_trust
-
     keep_trust(result.path, list(context.judged_layers.values()), context.trust)
-    word = "written" if result.made else "changed" if result.changed else "unchanged"
-    yield printed([f"{word}  {result.path}"])
+    label = "written" if result.made else "changed" if result.changed else "unchanged"
+    yield printed([f"{label}  {result.path}"])
     yield note(
         f"hpcrun: {key} now applies to GPU types {', '.join(types)} too, which had their own"
         for key, types in result.replaced.items()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @takes_job_options(without=("module",))
 def resubmit(
-    asked: dict[str, Any],
+    options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),
     args: list[str] | None = argument("-- ARGS", "New arguments of the script. Default: the same as before."),
     fresh: bool = SUBMISSION.flag("--fresh", help="Start without the checkpoints of the run."),
@@ -55,41 +55,41 @@ def resubmit(
     import_pydantic()
     from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
     from hpcrun.actions.runs.find import find_run
-    from hpcrun.cli.submit import prepare_job, stay
+    from hpcrun.cli.submit import prepare_job, wait_for_end
     from hpcrun.views.plan import again_text
 
     if args and "--" not in sys.argv:
         raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
                          hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
-        asked["args"] = new_args(args or [], run, submits=not dry_run)
+        options["args"] = new_args(args or [], run, submits=not dry_run)
     check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
     context = make_context()
-    found = find_run(run, context.store)
-    yield note([found.note])
-    new_snapshot = bool(asked["snapshot"])
+    named = find_run(run, context.store)
+    yield note([named.note])
+    new_snapshot = bool(options["snapshot"])
     if failed:
-        asked["elements"] = failed_of(found.run, context.ports)
-    request, there = _request(found.run, asked, context)
+        options["elements"] = failed_of(named.run, context.ports)
+    request, there = _request(named.run, options, context)
     if not dry_run:
-        check_over(found.run, context.ports, force=force or failed)
+        check_over(named.run, context.ports, force=force or failed)
     with (
-        _edited(found.run, request, there, fresh=fresh)
+        _edited(named.run, request, there, fresh=fresh)
         if edit
         else nullcontext(prepare_job(request, there)) as prepared
     ):
-        lineage = lineage_of(found.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
+        lineage = lineage_of(named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot)
         again = again_text(lineage, prepared.plan.workdir or there.cwd)
         check_follow(prepared, follow=follow)
         done = yield from submit_job(prepared, there, lineage, after=after, chain=chain, again=again, dry_run=dry_run)
-    yield from stay(done, there, follow=follow, wait=wait)
+    yield from wait_for_end(done, there, follow=follow, wait=wait)
 
 
-def _request(run: Run, asked: dict[str, Any], context: Context) -> tuple[dict[str, Any], Context]:
+def _request(run: Run, options: dict[str, Any], context: Context) -> tuple[dict[str, Any], Context]:
     """Return the request of a run again, and the context as it would be in the run's folder."""
     from hpcrun.actions.jobs.resubmit import folder_of, repeated, same_python
 
-    given = {name: value for name, value in asked.items() if value is not None and value is not False}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
     if "workdir" in given:
         given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
     profile = given.pop("profile", None) or run.profile_file or run.profile
@@ -132,9 +132,9 @@ def _edited(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -
         if words in ((), read_edited_line(before)):
             what = "nothing was changed" if words else "the command is empty"
             raise EditAbortedError(f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}")
-        asked = {**kept, **{name: value for name, value in parse_submit(words).items() if value is not None}}
+        options = {**kept, **{name: value for name, value in parse_submit(words).items() if value is not None}}
         secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
-        return prepare_job({**asked, "env": [secrets.get(item, item) for item in asked.get("env", ())]}, there)
+        return prepare_job({**options, "env": [secrets.get(item, item) for item in options.get("env", ())]}, there)
 
     return edited(before, read, with_remark, lambda path: run_editor([*argv, str(path)], there.env))
 

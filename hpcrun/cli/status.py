@@ -8,13 +8,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.background import answers_of
+from hpcrun.actions.runs.allocation import one_element
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.status.run_status import is_in, without_lost
+from hpcrun.actions.status.silent_runs import first_silent, with_silence
+from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
+from hpcrun.actions.status.wait import Changes
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError, nearest
+from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
+from hpcrun.explain.first_line import with_element_lines, with_first_lines
+from hpcrun.job.state import parse_states
+from hpcrun.views.status import (
+    check_columns,
+    closer_rows,
+    lost_line,
+    never_starts_lines,
+    only_elements,
+    status_csv,
+    status_json,
+    status_table,
+    with_element_rows,
+)
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
@@ -55,7 +76,7 @@ def status(
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""
-    wanted = check_states(states or [])
+    wanted = parse_states(states or [])
     layout = _layout(columns or [], as_csv=as_csv, as_json=as_json, verbose=verbose, watch=watch, everything=everything)
     if interval < MIN_INTERVAL_S:
         raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
@@ -70,7 +91,6 @@ def status(
     if not watch:
         yield from show()
         return
-    from hpcrun.actions.status.wait import Changes
 
     changes = Changes(context.store, interval)
     with interrupted_as(InterruptedByUser("stopped watching; the jobs are not affected")):
@@ -85,9 +105,6 @@ def status(
 
 
 def _gpus(words: list[str], context: Context, *, watch: bool, as_json: bool) -> Outcomes:
-    from hpcrun.actions.runs.allocation import one_element
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.status import one_status
     from hpcrun.cli.gpu import gpu_load
 
     if len(words) > 1:
@@ -124,8 +141,6 @@ def _layout(
     Raises:
         UsageError: that cannot be, or there is no such column.
     """
-    from hpcrun.views.status import check_columns
-
     if watch and (as_json or as_csv):
         raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")
     if as_json and (as_csv or columns):
@@ -135,17 +150,10 @@ def _layout(
 
 
 def _show(context: Context, words: list[str], wanted: set[str], *, everything: bool, layout: _Layout) -> Outcomes:
-    from hpcrun.actions.background import answers_of
-    from hpcrun.actions.runs.find import find_element
-    from hpcrun.actions.status.silent_runs import with_silence
-    from hpcrun.actions.status.status import chosen_ids, get_status, last_known
-    from hpcrun.explain.first_line import with_first_lines
-    from hpcrun.views.status import only_elements
-
-    found = [find_element(word, context.store) for word in words]
-    yield note(item.note for item in found)
-    ids = [item.run.run_id for item in found] or chosen_ids(context.store, everything=everything or bool(wanted))
-    named = [(item.run.run_id, item.element) for item in found]
+    named_runs = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named_runs)
+    ids = [item.run.run_id for item in named_runs] or chosen_ids(context.store, everything=everything or bool(wanted))
+    named = [(item.run.run_id, item.element) for item in named_runs]
     now_s = context.now_s()
     ports = context.ports.for_polling() if layout.watch else context.ports
 
@@ -175,8 +183,6 @@ def _show(context: Context, words: list[str], wanted: set[str], *, everything: b
 
 def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
     """Return a run; a sweep whose elements have a row each with what happened to those that failed."""
-    from hpcrun.explain.first_line import with_element_lines
-
     words = [index for run_id, index in named if run_id == item.run.run_id]
     if not (item.elements and words):
         return item
@@ -196,10 +202,6 @@ def _shown(
     known_only: bool,
 ) -> Outcomes:
     """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
-    from hpcrun.actions.status.silent_runs import first_silent
-    from hpcrun.views.status import closer_rows, never_starts_lines, status_json
-    from hpcrun.views.text import one_line
-
     result, lost = _chosen(result, wanted, folds=layout.folds and not named)
     closer = closer_rows(result, named)
     insight = None
@@ -242,8 +244,6 @@ def _text(
         lost: how many are left out of the table.
         none: what to say where there are no runs.
     """
-    from hpcrun.views.status import lost_line, status_csv, status_table, with_element_rows
-
     listed = with_element_rows(result) if named else result
     if layout.csv:
         yield stdout([status_csv(listed, now_s, layout.columns)])
@@ -263,26 +263,6 @@ def _text(
 
 def _chosen(result: StatusResult, wanted: set[str], *, folds: bool) -> tuple[StatusResult, int]:
     """Return the runs to show, and how many lost ones are left out."""
-    from hpcrun.actions.status.run_status import is_in, without_lost
-
     if wanted:
         return replace(result, runs=tuple(item for item in result.runs if is_in(item, wanted))), 0
     return without_lost(result) if folds else (result, 0)
-
-
-def check_states(given: list[str]) -> set[str]:
-    """Return the states that were asked for.
-
-    Raises:
-        UsageError: there is no such state.
-    """
-    from hpcrun.job.state import STATES
-
-    wanted = {word.strip().upper() for item in given for word in item.split(",") if word.strip()}
-    for word in sorted(wanted - STATES):
-        close = nearest(word, sorted(STATES))
-        raise UsageError(
-            f"--state {word}: no such state",
-            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
-        )
-    return wanted

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @takes_job
 def submit(
-    asked: dict[str, Any],
+    options: dict[str, Any],
     output_dir: Path | None = SUBMISSION.option(
         "--output-dir", metavar="DIR", help="Folder for the run. Default: one per run in the runs folder."
     ),
@@ -49,25 +49,25 @@ def submit(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     check_start(after, chain, follow=follow, wait=wait, as_json=as_json)
-    context = with_typed(make_context(), asked, option_names(submit))
-    prepared = prepare_job(asked, context)
+    context = with_typed(make_context(), options, option_names(submit))
+    prepared = prepare_job(options, context)
     check_follow(prepared, follow=follow)
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
     done = yield from submit_job(prepared, context, after=after, chain=chain, output_dir=folder, dry_run=dry_run)
-    yield from stay(done, context, follow=follow, wait=wait)
+    yield from wait_for_end(done, context, follow=follow, wait=wait)
 
 
-def prepare_job(asked: dict[str, Any], context: Context) -> Prepared:
+def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
     """Decide everything about a job that was asked for on the command line.
 
     Raises:
         UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
-    request, profile = read_job(asked, context)
+    request, profile = read_job(options, context)
     return prepare_request(request, profile, context)
 
 
-def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
+def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     """Return the request that was typed, and the name of its profile.
 
     Raises:
@@ -76,15 +76,15 @@ def read_job(asked: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
     import_pydantic()
     from hpcrun.job.request import read_request
 
-    profile = asked.pop("profile", None)
+    profile = options.pop("profile", None)
     # a list that was not given is None from typer, and empty in the request
-    said = {name: value for name, value in asked.items() if value is not None}
-    if "workdir" in said:
-        said["workdir"] = str(context.cwd / Path(said["workdir"]).expanduser())
-        if not os.path.isdir(said["workdir"]):
-            raise UsageError(f"--workdir: there is no folder {said['workdir']}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+        if not os.path.isdir(given["workdir"]):
+            raise UsageError(f"--workdir: there is no folder {given['workdir']}")
     name = context.profile_name(profile)
-    return read_request(said), name
+    return read_request(given), name
 
 
 def prepare_request(request: JobRequest, profile: str, context: Context) -> Prepared:
@@ -98,7 +98,7 @@ def prepare_request(request: JobRequest, profile: str, context: Context) -> Prep
     return prepare(request, profile, context.surroundings, context.machine)
 
 
-def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: bool) -> Outcomes:
+def wait_for_end(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: bool) -> Outcomes:
     """Wait for the end of what was submitted, if a person asked for it.
 
     Raises:
@@ -111,10 +111,10 @@ def stay(done: Sequence[SubmitResult], context: Context, *, follow: bool, wait: 
 
         yield sweep_end(done, context)
     else:
-        yield stay_to_end(done[0], context, follow=follow)
+        yield wait_for_run(done[0], context, follow=follow)
 
 
-def stay_to_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
+def wait_for_run(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     """Wait for the end of a run, streaming its log where that was asked for.
 
     Raises:

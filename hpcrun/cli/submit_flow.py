@@ -11,6 +11,7 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.lean_imports import import_submitit
 from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
+from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.lineage import Lineage
@@ -30,7 +31,6 @@ def check_start(
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     if not after and chain is None:
         return
-    from hpcrun.job.after import parse_after, parse_chain
 
     for text in after or ():
         parse_after(text)
@@ -60,12 +60,11 @@ def with_after(lineage: Lineage, after: list[str] | None, context: Context) -> G
     if not after:
         return lineage
     from hpcrun.actions.jobs.after_and_chain import resolve_after
-    from hpcrun.job.after import parse_after
 
-    asked = [parse_after(text) for text in after]
-    found, notes = resolve_after(asked, context.ports)
+    conditions = [parse_after(text) for text in after]
+    resolved, notes = resolve_after(conditions, context.ports)
     yield note(notes)
-    return replace(lineage, after=found)
+    return replace(lineage, after=resolved)
 
 
 def dry_run_outcome(
@@ -92,7 +91,8 @@ def _arrays(prepared: Prepared, context: Context, chain: str | None) -> Generato
         return [prepared]
     if chain is not None:
         raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
-    from hpcrun.cli.submit_sweep import parts_of
+
+    from hpcrun.cli.submit_sweep import parts_of  # few jobs are sweeps
 
     parts = parts_of(prepared, context)
     if len(parts) > 1:
@@ -110,7 +110,6 @@ def _waiting(prepared: Prepared, after: list[str] | None, chain: str | None) -> 
     if not after and chain is None:
         return []
     from hpcrun.actions.jobs.lineage import check_can_wait
-    from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
 
     rows = []
     if after:
@@ -152,16 +151,15 @@ def submit_job(
     from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
     from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
 
-    own = yield from with_after(lineage or Lineage(), after, context)
+    lineage = yield from with_after(lineage or Lineage(), after, context)
     yield printed(plan_lines(prepared.plan, more))
     if chain is None:
-        series, lines, document = JobSeries("array", parts, lambda _: own), submitted_lines, submissions_json
+        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
     else:
         from hpcrun.actions.jobs.after_and_chain import chain_links
-        from hpcrun.job.after import parse_chain
         from hpcrun.views.lineage import chain_json, link_line, look_line
 
-        links = chain_links(prepared, parse_chain(chain), own, context.surroundings)
+        links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
         series, lines, document = links, link_line, chain_json
     if prepared.plan.scheduler == "slurm":
         import_submitit()

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.status.elements import failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.explain.first_line import with_element_lines
+from hpcrun.job.parameters import index_ranges, parameters_text
 from hpcrun.job.state import COMPLETED
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
@@ -37,7 +41,6 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     Raises:
         InterruptedByUser: Ctrl-C; the sweep goes on.
     """
-    from hpcrun.job.parameters import index_ranges
     from hpcrun.views.plan import joined_json, submitted_json
 
     ended = [_explained(_wait(result, context), context) for result in done]
@@ -63,9 +66,6 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
 
 def _explained(item: RunStatus, context: Context) -> RunStatus:
     """Return a sweep that is over, the elements that are named at its end with what happened to them."""
-    from hpcrun.actions.status.elements import failed_elements
-    from hpcrun.explain.first_line import with_element_lines
-
     named = failed_elements(item.elements)[:NAMED_AT_MOST]
     return with_element_lines(item, named, context.store, context.rules)
 
@@ -82,9 +82,6 @@ def _wait(result: SubmitResult, context: Context) -> RunStatus:
 
 def _named(bad: Sequence[tuple[RunStatus, ElementStatus]]) -> Iterator[TextPart]:
     """Name elements that did not end well."""
-    from hpcrun.job.parameters import parameters_text
-    from hpcrun.views.text import one_line
-
     for item, element in bad:
         status = element.status
         why = f", exit status {status.exit_status}" if status.exit_status else ""

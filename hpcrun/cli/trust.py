@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hpcrun.actions.jobs import trust as action
+from hpcrun.actions.jobs.trust import look_into, trust_folder
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
 from hpcrun.cli.outcome import Outcome, Outcomes, printed, stdout, table
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
+from hpcrun.views import trust as view
+from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line
 
 
 def trust(
@@ -25,9 +29,6 @@ def trust(
     hpcrun ignores a project's .hpcrun until you trust it, and asks again after
     any change of its files.
     """
-    from hpcrun.actions.jobs import trust as action
-    from hpcrun.views import trust as view
-
     if list_ + revoke + never > 1:
         raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun profile trust --help")
     context = make_context(announce=None)
@@ -50,9 +51,6 @@ def trust(
 
 
 def _ask(path: Path, context: Context) -> Outcomes:
-    from hpcrun.actions.jobs.trust import look_into, trust_folder
-    from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line
-
     question = look_into(path, context.trust)
     below = [f"{path} is already trusted"] if question.trusted else question_lines(question)
     head = stdout([str(path), "", *content_lines(question)])

@@ -100,14 +100,14 @@ def _names(context: Any, words: Sequence[str]) -> list[str]:
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent
-    plain = [word for word in words if not word.startswith("-")]
+    plain = [token for token in words if not token.startswith("-")]
     if names or not plain:
         return names
     return next((list(plain[:length]) for length in (2, 1) if " ".join(plain[:length]) in EXAMPLES), [])
 
 
 def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]) -> UsageError:
-    typed = next((word for word in words if not word.startswith("-")), "")
+    typed = next((token for token in words if not token.startswith("-")), "")
     if typed.endswith(_SCRIPTS):
         return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}")
     close = _COMMANDS.get(typed) or nearest(typed, list(commands))
@@ -118,23 +118,29 @@ def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]
 
 def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own_help: str) -> UsageError:
     """Return the failure that names all unknown options of the line, and for each what to write instead."""
-    if not names and any(word.endswith(_SCRIPTS) for word in words):
+    if not names and any(token.endswith(_SCRIPTS) for token in words):
         line = shlex.join(words)
         return UsageError(f"hpcrun {line} names no command", hint=f"to submit a script: hpcrun submit {line}")
     command = error.ctx.command
-    own = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
+    known = {name: not param.is_flag for param in command.params if param.param_type_name == "option"
            for name in (*param.opts, *param.secondary_opts)}  # fmt: skip
-    own |= {"--help": False, "-h": False}
+    known |= {"--help": False, "-h": False}
     for name in names:
         words = words[words.index(name) + 1 :] if name in words else words
-    found = unknown_options(words, own, script_last=not command.allow_interspersed_args)
-    if error.option_name not in [name for name, _ in found]:
-        found.insert(0, (error.option_name, None))
-    advice = {name: instead_of(name, value, " ".join(names), list(own)) for name, value in found}
+    unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
+    if error.option_name not in [name for name, _ in unknown]:
+        unknown.insert(0, (error.option_name, None))
+    advice = {name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown}
     listing = f"`{own_help}` lists all options"
     if len(advice) == 1:
-        ((name, said),) = advice.items()
-        hint = own_help if said is None else f"{said} {listing}" if said.endswith("?") else f"{said}; {listing}"
+        ((name, advised),) = advice.items()
+        hint = (
+            own_help
+            if advised is None
+            else f"{advised} {listing}"
+            if advised.endswith("?")
+            else f"{advised}; {listing}"
+        )
         return UsageError(f"No such option: {name}", hint=hint)
-    lines = (f"  {name}: {said}" if said else f"  {name}" for name, said in advice.items())
+    lines = (f"  {name}: {advised}" if advised else f"  {name}" for name, advised in advice.items())
     return UsageError("\n".join(["No such options:", *lines]), hint=listing)

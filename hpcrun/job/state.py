@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from hpcrun.errors import UsageError, nearest
+
 _TERMINAL = frozenset(
     "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED".split()
 )
@@ -91,3 +93,19 @@ class JobInfo:
 def is_live(info: JobInfo | None) -> bool:
     """Return whether the scheduler itself lists the job as not ended, so that it can be cancelled or entered."""
     return info is not None and not info.archived and not is_terminal(info.state)
+
+
+def parse_states(given: list[str]) -> set[str]:
+    """Return the states that were asked for.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
+    for state in sorted(wanted - STATES):
+        close = nearest(state, sorted(STATES))
+        raise UsageError(
+            f"--state {state}: no such state",
+            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
+        )
+    return wanted

@@ -33,7 +33,7 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     rows = [
         *more,
         ("folder", str(item.folder)),
-        *((f"after {said['condition']}", said["run_id"]) for said in run.after),
+        *((f"after {wait['condition']}", wait["run_id"]) for wait in run.after),
         *([("again", f"of {run.resubmitted_from}")] if run.resubmitted_from else []),
         *([("checkpoints", checkpoints)] if run.checkpoints_of else []),
         *([("code", code_text(run.code))] if run.code else []),
@@ -99,7 +99,7 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
     if image := _table(plan.get("container")).get("image"):
         yield "container", str(image)
     requeue = _table(plan.get("requeue"))
-    if times := [f"{word} up to {count(requeue[name], 'time')}" for word, name in _AGAIN if requeue.get(name)]:
+    if times := [f"{label} up to {count(requeue[name], 'time')}" for label, name in _AGAIN if requeue.get(name)]:
         yield "after a stop", ", ".join(times)
     for label, name in (("modules", "modules"), ("set-up", "setup"), ("notes", "notes")):
         if isinstance(lines := plan.get(name), list) and lines:

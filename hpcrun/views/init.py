@@ -32,8 +32,8 @@ def setup_lines(setup: Setup, kept: Path | None) -> list[str]:
     """
     lines = []
     if setup.profile:
-        word = "unchanged" if not setup.profile.changed else "changed" if setup.profile.before else "written"
-        lines.append(f"{word:<9}  {setup.profile.path}")
+        label = "unchanged" if not setup.profile.changed else "changed" if setup.profile.before else "written"
+        lines.append(f"{label:<9}  {setup.profile.path}")
     if kept:
         lines.append(f"kept       {kept}, the profile until now")
     instead = f" instead of {setup.instead_of}" if setup.instead_of else ""

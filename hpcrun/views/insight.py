@@ -140,14 +140,14 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
     """Return what a run has used: by Slurm's accounting, or in more detail by the run's own samples."""
     rows: Rows = []
     completed, asked_s = item.status.state == state.COMPLETED, item.status.limit_s or item.run.walltime_s
-    said = use_advice(use, completed=completed) if use else []
+    hints = use_advice(use, completed=completed) if use else []
     if usage:
         if usage.gpus:
             attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
             rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
         rows += [] if use else _accounted_rows(usage)
-        said += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
-    return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in said)]
+        hints += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
+    return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]
 
 
 def _accounted_rows(usage: Usage) -> Rows:

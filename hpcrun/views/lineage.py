@@ -57,8 +57,8 @@ def wait_text(item: RunStatus) -> str | None:
     waits = (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
     if not waits:
         return None
-    said = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
-    return f"never started, after {said}" if item.status.final else f"after {said}"
+    states = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
+    return f"never started, after {states}" if item.status.final else f"after {states}"
 
 
 def lineage_json(item: RunStatus) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def lineage_json(item: RunStatus) -> dict[str, Any]:
     run = item.run
     states = {wait.run_id: wait.state for wait in item.waits}
     return {
-        "after": [{**said, "state": states.get(said["run_id"])} for said in run.after],
+        "after": [{**wait, "state": states.get(wait["run_id"])} for wait in run.after],
         "chain": run.chain,
         "resubmitted_from": run.resubmitted_from,
         "checkpoints_of": run.checkpoints_of,

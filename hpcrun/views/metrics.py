@@ -152,12 +152,12 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 
 def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
     """Return the finite numbers of a metric by rank; a row without a step is placed by its position."""
-    found: dict[int, list[_Point]] = {}
+    points: dict[int, list[_Point]] = {}
     for number, row in enumerate(metrics.rows):
         value = row.values.get(name)
         if isinstance(value, float | int) and math.isfinite(value):
-            found.setdefault(row.rank, []).append((float(number if row.step is None else row.step), float(value)))
-    return found
+            points.setdefault(row.rank, []).append((float(number if row.step is None else row.step), float(value)))
+    return points
 
 
 def save_png(metrics: Metrics, path: Path, title: str) -> None:
@@ -220,10 +220,10 @@ def _ends(
     curves: Sequence[Sequence[_Point]], names: Sequence[str], bottom: float, top: float, height: int
 ) -> list[str]:
     """Return for each line the names of the curves that end on it."""
-    found: list[list[str]] = [[] for _ in range(height)]
+    canvas: list[list[str]] = [[] for _ in range(height)]
     for curve, name in zip(curves, names, strict=False):
-        found[height - 1 - _place(curve[-1][1], bottom, top, 4 * height) // 4].append(name)
-    return [f" {','.join(here)}" if here else "" for here in found]
+        canvas[height - 1 - _place(curve[-1][1], bottom, top, 4 * height) // 4].append(name)
+    return [f" {','.join(here)}" if here else "" for here in canvas]
 
 
 def _joined(dots: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -84,7 +84,7 @@ def command_line(plan: Plan) -> str:
     words = plan.command
     if plan.sweep:
         words += plan.sweep.arguments[plan.sweep.chosen[0]]
-    return " ".join(quote_bash(word) for word in words)
+    return " ".join(quote_bash(token) for token in words)
 
 
 def _shape(plan: Plan) -> str:
@@ -143,9 +143,9 @@ def sweep_text(sweep: Sweep) -> str:
     for index in sweep.chosen:
         for name, value in sweep.elements[index]:
             values.setdefault(name, {})[value] = None
-    said = ", ".join(f"{name} {count(len(found), 'value')}" for name, found in values.items())
+    names = ", ".join(f"{name} {count(len(choices), 'value')}" for name, choices in values.items())
     at_once = f", at most {sweep.max_parallel} at once" if sweep.max_parallel else ""
-    return f"{count(len(sweep.chosen), 'element')} ({said}){at_once}"
+    return f"{count(len(sweep.chosen), 'element')} ({names}){at_once}"
 
 
 def _no_limit(plan: Plan) -> str:
@@ -156,8 +156,8 @@ def _where(plan: Plan) -> str:
     if plan.scheduler == "local":
         return f"this machine, as a background job (profile {plan.profile})"
     names = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
-    said = [f"{name} {value}" for name in names if (value := plan.directive(name))]
-    return f"{', '.join(said) or 'the default partition'} (profile {plan.profile})"
+    parts = [f"{name} {value}" for name in names if (value := plan.directive(name))]
+    return f"{', '.join(parts) or 'the default partition'} (profile {plan.profile})"
 
 
 def _value(value: str | None) -> str:

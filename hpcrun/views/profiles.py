@@ -92,14 +92,14 @@ def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
     }
 
 
-def detected_json(found: Detected) -> dict[str, Any]:
+def detected_json(detected: Detected) -> dict[str, Any]:
     """Return a detected profile as a JSON document: the file's text and its values."""
     return {
         "kind": "detected",
-        "path": str(found.path) if found.path else None,
-        "text": found.text,
-        "profile": found.profile.model_dump(exclude_defaults=True, exclude={"name"}),
-        "warnings": list(found.warnings),
+        "path": str(detected.path) if detected.path else None,
+        "text": detected.text,
+        "profile": detected.profile.model_dump(exclude_defaults=True, exclude={"name"}),
+        "warnings": list(detected.warnings),
     }
 
 
@@ -307,13 +307,15 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
     return lines
 
 
-def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
+def profile_variables_lines(variables: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
     """Return the variables that a profile sets, with file, line and reason.
 
     If a whole path does not fit, its folder is named by its layer.
     """
-    lines = [f"Profile {found.profile} sets" if found.set_here else f"Profile {found.profile} sets no variable"]
-    for row in found.set_here:
+    lines = [
+        f"Profile {variables.profile} sets" if variables.set_here else f"Profile {variables.profile} sets no variable"
+    ]
+    for row in variables.set_here:
         lines += ["", one_line(f"{row.name}={row.value}")]
         if row.origin is not None:
             fits = len(f"    from {row.origin}") <= width
@@ -323,8 +325,8 @@ def profile_variables_lines(found: ProfileVariables, layers: Mapping[str, Path],
         if row.problem:
             lines += _row("", f"warning: {row.problem}", 2, width)
     lines += ["", "Every job script sets"]
-    column = max((len(variable.name) for variable in found.by_script), default=0)
-    for variable in found.by_script:
+    column = max((len(variable.name) for variable in variables.by_script), default=0)
+    for variable in variables.by_script:
         lines += _row(variable.name, f"{variable.hpcrun}: {variable.meaning}", column, width)
     return lines
 
@@ -344,11 +346,11 @@ def variables_json(variables: Sequence[Variable]) -> dict[str, Any]:
     return {"kind": "variables", "variables": [asdict(variable) for variable in variables]}
 
 
-def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
+def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
     """Return the variables that a profile sets as a JSON document."""
     return {
         "kind": "profile-variables",
-        "profile": found.profile,
+        "profile": variables.profile,
         "set": [
             {
                 "name": row.name,
@@ -357,7 +359,7 @@ def profile_variables_json(found: ProfileVariables) -> dict[str, Any]:
                 "problem": row.problem,
                 "variable": asdict(row.variable) if row.variable else None,
             }
-            for row in found.set_here
+            for row in variables.set_here
         ],
-        "set_by_script": [asdict(variable) for variable in found.by_script],
+        "set_by_script": [asdict(variable) for variable in variables.by_script],
     }

@@ -64,12 +64,12 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
         UsageError: there is no such column.
     """
     known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
-    wanted = tuple(dict.fromkeys(word.strip() for item in given for word in item.split(",") if word.strip()))
-    for word in wanted:
-        if word not in known:
-            close = nearest(word, list(known))
+    wanted = tuple(dict.fromkeys(column.strip() for item in given for column in item.split(",") if column.strip()))
+    for column in wanted:
+        if column not in known:
+            close = nearest(column, list(known))
             hint = f"did you mean {close}?" if close else ", ".join(known)
-            raise UsageError(f"--columns {word}: no such column", hint=hint)
+            raise UsageError(f"--columns {column}: no such column", hint=hint)
     return wanted
 
 
@@ -179,8 +179,8 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "cut": why_text(item, now_s, is_cut=True),
     }
     if others := [name for name in names if name not in cells]:
-        said = _run_json(item, None)
-        cells |= {name: "-" if said[name] is None else str(said[name]) for name in others}
+        document = _run_json(item, None)
+        cells |= {name: "-" if document[name] is None else str(document[name]) for name in others}
     return {name: one_line(cells[name]) for name in (*names, "cut")}
 
 
