@@ -53,7 +53,7 @@ COMMANDS: dict[str, Command] = {
     "scale report": Command("hpcrun.features.scaling.command", "Scale"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
-    "nodes": Command("hpcrun.features.preflight.nodes_command", "Cluster"),
+    "nodes": Command("hpcrun.features.preflight.command", "Cluster"),
     "profile list": Command("hpcrun.cli.profile", "Cluster", "list_"),
     "profile show": Command("hpcrun.cli.profile", "Cluster"),
     "profile path": Command("hpcrun.cli.profile", "Cluster"),
