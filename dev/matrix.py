@@ -14,8 +14,6 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +69,7 @@ def main() -> int:
         write(seen)
     if options.write:
         write(seen)
-    print(table(seen))
+    print(summary(seen))
     return int(failed)
 
 

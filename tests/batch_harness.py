@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.job.batch.convert import BatchScript, read_batch_script
+from hpcrun.job.batch_script import BatchScript, read_batch_script
 from tests.harness import REPO
 
 STUBS = (

@@ -92,7 +92,7 @@ def _associations() -> list[tuple[str, tuple[str, ...]]]:
 @quiet
 def key(incomplete: str) -> list[str]:
     """Complete a key of a profile, ``gpu.type``; a section first, then what stands in it."""
-    from hpcrun.profiles.check import known_keys, value_kinds
+    from hpcrun.profiles.validate import known_keys, value_kinds
 
     section = tuple(incomplete.split(".")[:-1])
     keys = []

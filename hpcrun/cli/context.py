@@ -20,8 +20,7 @@ from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folder import Folder, shipped
-from hpcrun.profiles.layers import Layer, own_layer, project_layer
-from hpcrun.profiles.trust import TrustStore
+from hpcrun.profiles.trusted_folders import Layer, TrustStore, own_layer, project_layer
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.jobs.choice import Choice
@@ -261,7 +260,7 @@ class Context:
         Raises:
             HpcrunError: a file of rules is wrong.
         """
-        from hpcrun.explain.rule_files import load_rules  # ruamel is imported only where a run has failed
+        from hpcrun.explain.diagnosis.rules import load_rules  # ruamel is imported only where a run has failed
 
         return load_rules(self.layers.values())
 

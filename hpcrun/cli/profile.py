@@ -201,6 +201,6 @@ def diff(left: OwnName, right: OwnName, _json: JsonOption = False) -> Outcome:
 
 def schema() -> Outcome:
     """Print the JSON Schema of a profile file, for completion in editors."""
-    from hpcrun.profiles.schema import profile_schema
+    from hpcrun.profiles.validate import profile_schema
 
     return Outcome(lambda: [verbatim(json.dumps(profile_schema(), indent=2) + "\n")])

@@ -20,11 +20,10 @@ from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
 from hpcrun.errors import UsageError
-from hpcrun.profiles.editor_text import USUAL
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.edit import Changed, Place
-    from hpcrun.profiles.mistakes import Mistake
+    from hpcrun.profiles.yaml_file import Mistake
 
 OwnName = Annotated[
     str,
@@ -96,6 +95,7 @@ def new(
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
     from hpcrun.profiles.load import load_profile, profile_names
+    from hpcrun.profiles.yaml_edit import USUAL
 
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])

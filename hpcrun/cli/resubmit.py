@@ -109,7 +109,7 @@ def _edited(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -
     from hpcrun.cli.editor import EditAbortedError, edited, find_editor, run_editor
     from hpcrun.cli.submit import prepare_job
     from hpcrun.job.request import read_request
-    from hpcrun.job.secret_forms import MASK
+    from hpcrun.job.secrets import MASK
     from hpcrun.job.submit_line import editable_line, read_edited_line, sweep_options, with_remark
 
     profile = request.pop("profile")

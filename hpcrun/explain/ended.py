@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.actions.status.waits import NEVER
-from hpcrun.explain.diagnosis.culprit import SAME_MOMENT_S, RankEnd, Speech, first_leaver
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Facts
-from hpcrun.explain.diagnosis.flight.meetings import Flight
-from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
+from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.scan import LogScan, Scanner
-from hpcrun.explain.diagnosis.speech import speech_of
-from hpcrun.explain.diagnosis.starts import first_to_fail
-from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_tracebacks
-from hpcrun.explain.flight_files import read_flight
-from hpcrun.explain.silence import with_silence
+from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
+from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, advice, answer, evidence_of, next_command
 from hpcrun.job import state
 from hpcrun.job.after import Condition
-from hpcrun.job.reasons import explain_reason
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.reading import open_regular, read_text
-from hpcrun.runs.attempt import IDLE, RESTART_BEGINS, Attempt, ExitRecord, attempts, last_attempt, rank_exits, ranks
-from hpcrun.runs.elements import all_elements
-from hpcrun.runs.logs import rank_log
+from hpcrun.job.state import explain_reason
+from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, last_attempt
 from hpcrun.runs.use import UseSummary
 
-_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
-"""Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks blame other ranks."""
 _MOST_ATTEMPTS = 5
 _STOPPED = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
 """States of a job that was stopped before its end: perhaps it was slow."""
@@ -48,12 +35,6 @@ _NOT_RUNNING = frozenset("PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED RE
 _CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
-_LONGEST_STOP = 4096
-"""Bytes of a file in stop/: a host name and a time."""
-_ATTEMPT_BEGINS = "hpcrun: job "
-"""The first words of each attempt in the batch log, to which all attempts append."""
-_RESTARTED = "hpcrun: torchrun starts the ranks of "
-"""The first words of each restart of torchrun in the batch log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +94,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
                            next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
-    facts, unread = _gather(item, attempt, rules, quick=quick)
+    facts, unread = gather(item, attempt, rules, quick=quick)
     if attempt is not None and item.status.state in _STOPPED and not quick:
         before = (*_stragglers(item, attempt), *before)
     if use is not None and (
@@ -135,7 +116,7 @@ def _between(item: RunStatus, attempt: Attempt, said: str, rules: Sequence[Rule]
         command = f"hpcrun logs {item.run.job_id or item.run.run_id}"
         return Explanation(item, sentence + ended_text(attempt), evidence=before, next=command)
     failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=exit_.status))
-    facts, unread = _gather(failed, attempt, rules, quick=quick)
+    facts, unread = gather(failed, attempt, rules, quick=quick)
     found = explained(failed, facts, rules, attempt=attempt, before=before, unread=unread)
     return replace(found, item=item, summary=sentence + found.summary)
 
@@ -205,8 +186,10 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
 
 def _stragglers(item: RunStatus, attempt: Attempt) -> tuple[Evidence, ...]:
     """Return which ranks were slower than the others."""
-    from hpcrun.explain.diagnosis.stragglers import straggler_sentence
-    from hpcrun.explain.step_times import stragglers_of  # most failures are of another kind
+    from hpcrun.explain.diagnosis.stragglers import (
+        straggler_sentence,
+        stragglers_of,  # most failures are of another kind
+    )
 
     if (slow := stragglers_of(attempt)) is None:
         return ()
@@ -252,106 +235,3 @@ def _never_started(item: RunStatus) -> str | None:
         condition = f"{other.name} ({other.job_id}) {_CONDITIONS[other.condition]}"
         return f"the job was not needed: it was to run only if {condition}, which is {other.state}"
     return f"the job was {BEFORE_START}" if item.status.reason == BEFORE_START else None
-
-
-def _gather(
-    item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
-) -> tuple[Facts, tuple[str, ...]]:
-    """Return what the ranks and the logs of an attempt say, and what could not be read.
-
-    If torchrun has started the ranks again, it is what they say of the start whose failure ended the attempt.
-    """
-    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
-    ends = _ends(attempt, 0) if attempt is not None else {}
-    logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
-    shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
-    if attempt is not None and attempt.number:
-        shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
-    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
-    if attempt is None or not any(log.restart for log in logs):
-        logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
-        signalled_s = _signalled_s(attempt) if attempt else None
-        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight), tuple(reader.unread)
-    last = max(log.restart for log in logs)
-    agents = [part for log in shared for part in parts(_RESTARTED, log)]
-    starts = [
-        Facts(
-            item.status.state if restart == last else state.FAILED,
-            ends if restart == last else _ends(attempt, restart + 1),
-            tuple(log for log in (*logs, *agents) if log.restart == restart),
-            _signalled_s(attempt) if restart == last else None,
-            flight=flight if restart == last else None,
-        )
-        for restart in range(last + 1)
-    ]
-    return first_to_fail(starts), tuple(reader.unread)
-
-
-def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
-    return {
-        end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
-        for end in rank_exits(attempt.folder, before_restart=before_restart)
-    }
-
-
-def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
-    """Return a log with its exception, and note in ``unread`` if a part of it was skipped."""
-    if not scan.whole:
-        unread.append(f"{name}: too long; only its beginning and end were searched")
-    return examine(name, rank, scan, written_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _LogReader:
-    """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
-
-    folder: Path
-    scanner: Scanner
-    quick: bool
-    unread: list[str]
-
-    def read(self, path: Path, rank: int | None) -> list[Log]:
-        """Return a log, or nothing where it is not there or cannot be read."""
-        name = str(path.relative_to(self.folder))
-        try:
-            with open_regular(path, links=False) as file:
-                scan = self.scanner.scan(file, quick=self.quick)
-                return [examine_noting(name, rank, scan, self.unread, path.stat().st_mtime)]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            self.unread.append(f"{name}: {error.strerror}")
-            return []
-
-    def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
-        """Return the logs of a rank, stderr first."""
-        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
-        found = [part for log in logs for part in parts(RESTART_BEGINS, log)]
-        return found if any(log.restart for log in found) else with_other_log(found)
-
-
-def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
-    """Return the logs of the ranks that did not complete, and of a rank that completed before the others failed."""
-    # one that ended well: what its log says of errors did not matter
-    wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
-    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
-    logs: list[Log] = []
-    has_own_words = False
-    for count, rank in enumerate(wanted):
-        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
-            break
-        found = reader.read_rank(attempt, rank)
-        logs += found
-        end, said = ends.get(rank), speech_of(found[-2:], ends.get(rank))
-        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
-    leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
-    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
-
-
-def _signalled_s(attempt: Attempt) -> float | None:
-    """Return when the script or a rank first received a signal to end; None if none did."""
-    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
-    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
-        with suppress(OSError, ValueError, IndexError):
-            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
-    return min(filter(math.isfinite, heard), default=None)

@@ -9,13 +9,11 @@ from enum import IntEnum
 
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.stragglers import straggler_sentence
+from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.step_times import stragglers_of
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
-from hpcrun.job.metrics import STEP
-from hpcrun.job.patterns import compile_pattern
+from hpcrun.job.patterns import STEP, compile_pattern
 from hpcrun.job.phrases import other_ranks, rank_text
 from hpcrun.job.units import format_span
 from hpcrun.reading import parse_object

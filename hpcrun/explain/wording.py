@@ -5,27 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.diagnose import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
-from hpcrun.explain.diagnosis.flight.meetings import Flight
-from hpcrun.explain.diagnosis.flight.sentences import flight_sentence, stand_lines
+from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.launcher import agents_exitcode, first_task
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.ranks import spawned_process
+from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.rules import fill
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.speech import uncaught
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
-from hpcrun.explain.last_words import last_complaint, without_timeout
+from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 from hpcrun.job.phrases import cut_at_word, other_ranks, rank_text, ranks_text
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
 _LAST_LINES = 6
+_COMPLAINT_LINES = 2
+"""Lines at the end of a log of which one may say why its program returned an exit status."""
 _MOST_MESSAGE_LINES = 6
 _MOST_CONSEQUENCES = 3
 _MOST_STANDS = 6
@@ -62,28 +63,25 @@ class Evidence:
         object.__setattr__(self, "note", HIDER.hide(self.note))
 
 
-def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> str:
+def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
     """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
-    status = item.status
+    status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
-    cause = found.cause
-    if cause is not None and ((cause.rule.states and not facts.ends) or found.by_places):  # the end of no one rank
+    if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
         return cause.text
-    if found.first is not None:
-        text = (
-            _left(found, facts) if found.left else f"{who(found.first, facts, found)}{_how(found.first, found, facts)}"
-        )
-        return text if not found.left or found.cause is None else f"{text}; {found.cause.text}"
-    if found.alike:
-        return f"{ranks_text(found.alike)}{_how(found.alike[0], found, facts)}"
-    if found.cause is not None:
-        return found.cause.text
-    if message:
-        return message
+    if diagnosis.first is not None and diagnosis.left:
+        text = _left(diagnosis.first, facts)
+        return f"{text}; {cause.text}" if cause else text
+    if diagnosis.first is not None:
+        return f"{_who(diagnosis.first, facts, diagnosis)}{_how(diagnosis.first, diagnosis, facts)}"
+    if diagnosis.alike:
+        return f"{ranks_text(diagnosis.alike)}{_how(diagnosis.alike[0], diagnosis, facts)}"
+    if cause is not None or message:
+        return cause.text if cause else message
     log = _log_of(None, facts)
     raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
-    if not raised and found.consequences and not facts.ends:
-        raised = _lost(found.consequences[0])
+    if not raised and diagnosis.consequences and not facts.ends:
+        raised = _lost(diagnosis.consequences[0])
     if not item.run.scheduler:
         return raised or "no failure is recognized in this log"
     if raised:
@@ -94,31 +92,30 @@ def answer(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | N
 
 
 def _lost(consequence: Cause) -> str:
-    """Return what the first of the ranks says that have all lost another one: its own log is not among these."""
+    """Return the message of the first of the ranks that have all lost another one: its log is not among theirs."""
     raised = consequence.log.traceback if consequence.log is not None else None
     line = consequence.hit.line.strip() if consequence.hit is not None else ""
     return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
 
 
-def _how(rank: int, found: Diagnosis, facts: Facts) -> str:
+def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     """Return how the rank that failed first ended: ``: KeyError: 'lr' at train.py:9``."""
-    cause, raised = found.cause, _raised(rank, facts)
-    if cause is not None and found.caught:
+    cause, raised = diagnosis.cause, _raised(rank, facts)
+    if cause is not None and diagnosis.caught:
         survived = "" if cause.rule.level == "caught" else ", which the program caught"
         return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
-    if cause is not None and found.missing:
+    if cause is not None and diagnosis.missing:
         return f" did not join the other ranks: {cause.text}"
     if cause is not None:
-        whole = cause.rule.level != "cause"
-        text = f": {cause.text}" + (f" ({_exception_at(raised, whole=whole)})" if raised else "")
-        silent = without_timeout(facts) if cause.rule.level == "wait" else ""
+        text = f": {cause.text}" + (f" ({_exception_at(raised, whole=cause.rule.level != 'cause')})" if raised else "")
+        silent = _without_timeout(facts) if cause.rule.level == "wait" else ""
         return f"{text}; {silent} reported no timeout" if silent else text
     if raised is not None:
         return f": {_exception_at(raised, whole=True)}"
     end, root = facts.ends.get(rank), root_of(facts)
     if end is not None:
-        said = cut_at_word(last_complaint(rank, facts), _LONGEST_MESSAGE)
-        return f" with exit status {end.status}" + (f": {said}" if said else "") if end.by_itself else ""
+        complaint = cut_at_word(_last_complaint(rank, facts), _LONGEST_MESSAGE)
+        return f" with exit status {end.status}" + (f": {complaint}" if complaint else "") if end.by_itself else ""
     if root is not None:
         return f" with exit status {root.exitcode}"
     task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
@@ -128,26 +125,39 @@ def _how(rank: int, found: Diagnosis, facts: Facts) -> str:
     return f" failed first with exit status {code}" if code else ": its lines show no failure"
 
 
-def _left(found: Diagnosis, facts: Facts) -> str:
+def _last_complaint(rank: int, facts: Facts) -> str:
+    """Return what a rank complained of in one of its last lines; empty where it did not."""
+    ends = (last_lines(log.scan.tail, _COMPLAINT_LINES) for log in facts.logs_of(rank))
+    return next((line.strip() for lines in ends for line in reversed(lines) if complains(line)), "")
+
+
+def _without_timeout(facts: Facts) -> str:
+    """Return the few ranks that were terminated silently while others timed out: one may have been missed."""
+    waited = {log.rank for log in facts.logs if any(hit.rule.level == "wait" for hit in log.scan.hits)}
+    silent_logs = {log.rank for log in facts.logs} - waited
+    silent = [end.rank for end in facts.ends.values() if not end.by_itself and end.status and end.rank in silent_logs]
+    if not silent or len(silent) > max(1, len(waited) - 1):
+        return ""
+    return ranks_text(silent) if silent[1:] else facts.name(silent[0])
+
+
+def _left(rank: int, facts: Facts) -> str:
     """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
-    assert found.first is not None
-    left = facts.ends[found.first]
     number = sum(end.status != 0 for end in facts.ends.values())
-    text = f"{rank_text(left.rank, left.node)} ended first, with exit status 0, while {other_ranks(number)} continued"
+    text = f"{facts.name(rank)} ended first, with exit status 0, while {other_ranks(number)} continued"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text
     then = min(failed, key=lambda end: (end.ended_s, end.rank))
     raised = _raised(then.rank, facts)
     how = f": {_exception_at(raised, whole=True)}" if raised else f" with exit status {then.status}"
-    return f"{text}; {rank_text(then.rank, then.node)} then failed{how}"
+    return f"{text}; {facts.name(then.rank)} then failed{how}"
 
 
 def _raised(rank: int, facts: Facts) -> Traceback | None:
     """Return the exception that ended a rank; where ranks share a log, that of the lines without a rank."""
-    mine = [log for log in facts.logs if log.rank == rank]
-    nobodys = [] if facts.ends else [log for log in facts.logs if log.rank is None]
-    return uncaught(mine or nobodys, facts.ends.get(rank))
+    logs = facts.logs_of(rank) or ([] if facts.ends else facts.logs_of(None))
+    return uncaught(logs, facts.ends.get(rank))
 
 
 def _exception_at(raised: Traceback, *, whole: bool) -> str:
@@ -163,7 +173,7 @@ def _exception_at(raised: Traceback, *, whole: bool) -> str:
 
 
 def _exception(raised: Traceback, *, whole: bool) -> str:
-    """Return an exception and the last line of the person's own code below which it was raised."""
+    """Return an exception and the last line of the user's own code below which it was raised."""
     if raised.stated:
         text = cut_at_word(raised.exception, _LONGEST_MESSAGE)
     else:
@@ -174,23 +184,22 @@ def _exception(raised: Traceback, *, whole: bool) -> str:
     return f"{text} at {raised.user_frame.short}" if raised.user_frame else text
 
 
-def who(rank: int, facts: Facts, found: Diagnosis) -> str:
+def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
     end, root = facts.ends.get(rank), root_of(facts)
-    if end is None and root is not None and root.rank == rank and not facts.ends:
+    if root is not None and root.rank == rank and not facts.ends:
         return f"{rank_text(rank, root.host)} failed first"
-    if not found.failed_first(end):
-        return rank_text(rank, end.node if end else None)
-    spawned = [one for log in facts.logs if log.rank == rank and (one := spawned_process(log)) is not None]
-    process = f", in process {spawned[0]} that it spawned" if spawned and end else ""
-    return f"{rank_text(rank, end.node if end else None)} failed first{process}"
+    if not diagnosis.failed_first(end):
+        return facts.name(rank)
+    spawned = [one for log in facts.logs_of(rank) if (one := spawned_process(log)) is not None]
+    return f"{facts.name(rank)} failed first" + (f", in process {spawned[0]} that it spawned" if spawned else "")
 
 
-def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
+def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
     """Yield the evidence for the answer: about fifteen lines at most."""
-    cause = found.cause
-    if found.leaver is not None:
-        yield _leaver_record(found.leaver, facts, attempt)
+    cause = diagnosis.cause
+    if diagnosis.leaver is not None:
+        yield _of_leaver(diagnosis.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
         line, raised = _around(cause.hit.line.strip(), cause.rule.contains), cause.log.traceback
         if raised and cause.hit.line.strip() == raised.exception:
@@ -199,28 +208,26 @@ def evidence_of(item: RunStatus, facts: Facts, found: Diagnosis, attempt: Attemp
             lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
-        yield _flights_words(facts.flight, facts, found, attempt)
-    own = _own_log(found, facts)
-    if own is not None and (
-        cause is None or cause.hit is None or (cause.rank is None and found.first is not None and own is not cause.log)
+        yield _of_flight(facts.flight, facts, diagnosis, attempt)
+    log = _first_ranks_log(diagnosis, facts)
+    if log is not None and (
+        cause is None
+        or cause.hit is None
+        or (cause.rank is None and diagnosis.first is not None and log is not cause.log)
     ):
-        yield from _last_words(own, facts)
-    yield from _launchers_words(facts)
+        yield _of_end(log, facts)
+    yield from _of_launchers(facts)
     if attempt and attempt.exit and attempt.exit.message:
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
-    yield from _consequences(found, facts)
-    if item.run.scheduler:
-        yield _schedulers_words(item)
-
-
-def _consequences(found: Diagnosis, facts: Facts) -> Iterator[Evidence]:
-    for other in found.consequences[:_MOST_CONSEQUENCES]:
+    for other in diagnosis.consequences[:_MOST_CONSEQUENCES]:
         if other.log is not None and other.hit is not None:
             line = _short(other.hit.line.strip())
             yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
+    if item.run.scheduler:
+        yield _of_scheduler(item)
 
 
-def _schedulers_words(item: RunStatus) -> Evidence:
+def _of_scheduler(item: RunStatus) -> Evidence:
     status = item.status
     code = f", exit status {status.exit_status}" if status.exit_status else ""
     signal = f", signal {status.signal}" if status.signal else ""
@@ -230,19 +237,17 @@ def _schedulers_words(item: RunStatus) -> Evidence:
     return Evidence(who, None, (f"{status.state}{code}{signal}{reason}{hosts}",))
 
 
-def _leaver_record(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
-    left = facts.ends[rank]
-    next_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left.ended_s)
-    ahead_s = next_s - left.ended_s
+def _of_leaver(rank: int, facts: Facts, attempt: Attempt | None) -> Evidence:
+    left_s = facts.ends[rank].ended_s
+    ahead_s = min((end.ended_s for end in facts.ends.values() if end.status != 0), default=left_s) - left_s
     line = "exit status 0" + (f", {ahead_s:.1f} s before another rank failed or was terminated" if ahead_s > 0 else "")
     where = str(attempt.folder.rank_exit(rank).relative_to(attempt.folder.run)) if attempt else None
-    return Evidence(rank_text(rank, left.node), where, (line,))
+    return Evidence(facts.name(rank), where, (line,))
 
 
-def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Attempt | None) -> Evidence:
+def _of_flight(flight: Flight, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Evidence:
     """Return where the ranks stood, by the flight recorder; and the sentence about it, if it is not the answer."""
-    nodes = {rank: end.node for rank, end in facts.ends.items()}
-    sentence = () if found.by_places else (flight_sentence(flight, nodes),)
+    sentence = () if diagnosis.by_places else (flight_sentence(flight, facts.nodes),)
     lines = dict.fromkeys(_short(line) for line in (*sentence, *stand_lines(flight)))
     where = str(attempt.folder.flight.relative_to(attempt.folder.run)) if attempt else None
     count = len(flight.dumps)
@@ -251,18 +256,17 @@ def _flights_words(flight: Flight, facts: Facts, found: Diagnosis, attempt: Atte
     return Evidence("flight recorder", where, tuple(lines)[:_MOST_STANDS], note)
 
 
-def _last_words(log: Log, facts: Facts) -> Iterator[Evidence]:
-    """Yield the exception of a log, else its first complaint and its last lines."""
+def _of_end(log: Log, facts: Facts) -> Evidence:
+    """Return the exception of a log, else its first complaint and its last lines."""
     if log.traceback is not None:
         where = _at(log, log.scan.number(log.traceback.ends))
-        yield Evidence(_name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log)))
-        return
+        return Evidence(_name(log, facts), where, (*_warning_of_another(log, facts), *_exception_lines(log)))
     lines = tuple(_short(line) for line in last_lines(log.scan.tail, _LAST_LINES))
     complaint, note = log.complaint, "its last lines"
     if complaint is not None and (line := _short(log.scan.tail[complaint])) not in lines:
         lines, note = (line, *lines), "its first complaint and its last lines"
     place = complaint if complaint is not None else len(log.scan.tail) - 1
-    yield Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
+    return Evidence(_name(log, facts), _at(log, log.scan.number(place)), lines, note)
 
 
 def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
@@ -270,11 +274,11 @@ def _warning_of_another(log: Log, facts: Facts) -> tuple[str, ...]:
     if not log.part or log.traceback is None or "NCCL" not in log.traceback.exception or log.nccl_warnings:
         return ()
     lines = (line for other in facts.logs if other.part for line in other.scan.tail)
-    return tuple(_short(line.strip()) for line in islice((line for line in lines if " NCCL WARN " in line), 1))
+    return tuple(_short(line.strip()) for line in lines if " NCCL WARN " in line)[:1]
 
 
-def _launchers_words(facts: Facts) -> Iterator[Evidence]:
-    log = next((log for log in facts.logs if log.rank is None), None)
+def _of_launchers(facts: Facts) -> Iterator[Evidence]:
+    log = next(iter(facts.logs_of(None)), None)
     if log is None:
         return
     task = first_task(log.scan.tail)
@@ -283,57 +287,56 @@ def _launchers_words(facts: Facts) -> Iterator[Evidence]:
     root = root_of(facts)
     if root is not None and not facts.ends:
         rank = "a rank" if root.rank is None else f"rank {root.rank}"
-        words = [line for line in root.words if "To enable traceback see" not in line]
-        lines = tuple(_short(line) for line in last_lines(words, _LAST_LINES)) or (f"exit status {root.exitcode}",)
+        message = [line for line in root.message if "To enable traceback see" not in line]
+        lines = tuple(_short(line) for line in last_lines(message, _LAST_LINES)) or (f"exit status {root.exitcode}",)
         where = _at(log, log.scan.number(root.position))
         yield Evidence(f"torchrun: {rank} on {root.host}", where, lines)
 
 
-def advice(item: RunStatus, found: Diagnosis) -> str:
+def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
     """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
-    fix = fill(found.cause.rule.fix, _values(item, found)) if found.cause else ""
+    fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis)) if diagnosis.cause else ""
     used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
     return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
 
 
-def _values(item: RunStatus, found: Diagnosis) -> dict[str, str | None]:
+def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
     """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
-    run, hit = item.run, found.cause.hit if found.cause else None
-    own = {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
-           "rank": str(found.first or 0)}  # fmt: skip
-    return {**own, **(hit.values if hit else {})}
+    run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
+    return {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
+            "rank": str(diagnosis.first or 0), **(hit.values if hit else {})}  # fmt: skip
 
 
-def next_command(item: RunStatus, facts: Facts, found: Diagnosis) -> str:
+def next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
     """Return one command that shows more, or checks what is wrong."""
-    run = item.run
-    if found.cause is not None and found.cause.rule.next:
-        return fill(found.cause.rule.next, _values(item, found))
-    log = found.cause.log if found.cause else None
-    rank = found.first if log is None else log.rank
+    run, cause = item.run, diagnosis.cause
+    if cause is not None and cause.rule.next:
+        return fill(cause.rule.next, _values(item, diagnosis))
+    rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
     if rank is None:
-        has_batch = any(log.rank is None and log.scan.tail for log in facts.logs)
+        has_batch = any(log.scan.tail for log in facts.logs_of(None))
         return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
     return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
 
 
-def _own_log(found: Diagnosis, facts: Facts) -> Log | None:
-    """Return the log of the rank that failed first, else one of no rank that says what failed.
+def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
+    """Return the log of the rank that failed first, else one of no rank that has an exception or a complaint.
 
-    Else the first part of a shared log with a complaint, and else a log that says nothing, if no other line does.
+    Else the first part of a shared log with a complaint, and else any log of no rank, if no other line explains the
+    end.
     """
-    first = found.first if found.first is not None or not found.alike else found.alike[0]
+    first = diagnosis.first if diagnosis.first is not None or not diagnosis.alike else diagnosis.alike[0]
     if first is not None and (mine := _log_of(first, facts)) is not None:
         return mine
-    shared = [log for log in facts.logs if log.rank is None]
-    said = next((log for log in shared if log.traceback is not None or log.complaint is not None), None)
-    said = said or next((log for log in facts.logs if log.part and log.complaint is not None), None)
-    return said or (None if found.consequences and not facts.ends else _log_of(None, facts))
+    for log in (*facts.logs_of(None), *(log for log in facts.logs if log.part)):
+        if log.complaint is not None or (log.rank is None and log.traceback is not None):
+            return log
+    return None if diagnosis.consequences and not facts.ends else _log_of(None, facts)
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:
-    """Return the log of a rank that says most: one with a traceback, else stderr before stdout."""
-    mine = [log for log in facts.logs if log.rank == rank and any(line.strip() for line in log.scan.tail)]
+    """Return the log of a rank that tells most: one with a traceback, else stderr before stdout."""
+    mine = [log for log in facts.logs_of(rank) if any(line.strip() for line in log.scan.tail)]
     return next((log for log in mine if log.traceback), mine[0] if mine else None)
 
 
@@ -344,9 +347,8 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
     if raised.stated:
         line = _short(log.scan.tail[raised.ends].strip())
         return (line, *_message_lines(log), *(_frame_lines(log) if raised.frames[1:] else ()))
-    others = [other for other in (raised.origin, raised.aftermath) if other is not None]
-    said = (_short(raised.exception), *_message_lines(log), *(_short(other.exception) for other in others))
-    return (*_herald_lines(log), *_frame_lines(log), *said)
+    others = (_short(other.exception) for other in (raised.origin, raised.aftermath) if other is not None)
+    return (*_herald_lines(log), *_frame_lines(log), _short(raised.exception), *_message_lines(log), *others)
 
 
 def _herald_lines(log: Log) -> tuple[str, ...]:
@@ -366,10 +368,10 @@ def _message_lines(log: Log) -> tuple[str, ...]:
 
 
 def _frame_lines(log: Log) -> tuple[str, ...]:
-    frames = log.traceback.frames if log.traceback else ()
-    own = log.traceback.user_frame if log.traceback else None
-    shown = [frame for frame in (own, frames[-1] if frames else None) if frame is not None]
-    return tuple(dict.fromkeys(map(_frame_text, shown)))
+    if log.traceback is None:
+        return ()
+    shown = (log.traceback.user_frame, *log.traceback.frames[-1:])
+    return tuple(dict.fromkeys(_frame_text(frame) for frame in shown if frame is not None))
 
 
 def _frame_text(frame: Frame) -> str:
@@ -378,19 +380,16 @@ def _frame_text(frame: Frame) -> str:
 
 
 def _name(log: Log, facts: Facts) -> str:
-    if log.rank is None:
-        return facts.shared
-    end = facts.ends.get(log.rank)
-    return rank_text(log.rank, end.node if end else None)
+    return facts.shared if log.rank is None else facts.name(log.rank)
 
 
 def _at(log: Log, number: int | None) -> str:
     return log.name if number is None else f"{log.name}:{number}"
 
 
-def _around(text: str, words: Sequence[bytes]) -> str:
-    """Return a line, shortened if it is long: its beginning, or the part around words far to the right."""
-    places = [place for word in words if (place := text.find(word.decode("utf-8", "replace"))) >= 0]
+def _around(text: str, parts: Sequence[bytes]) -> str:
+    """Return a line, shortened if it is long: its beginning, or the part around texts far to the right."""
+    places = [place for part in parts if (place := text.find(part.decode("utf-8", "replace"))) >= 0]
     if len(text) <= _LONGEST or not places or min(places) < _LONGEST // 2:
         return _short(text)
     return f"… {_short(text[max(0, min(places) - _LONGEST // 3) :].partition(' ')[2])}"

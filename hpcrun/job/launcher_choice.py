@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
 from hpcrun.job.launchers import Call
-from hpcrun.job.profile import Profile
-from hpcrun.job.program_notes import (
+from hpcrun.job.notes import (
     LOCAL_RANK,
     READ_LOCAL_RANK,
     MpiTypes,
@@ -17,6 +16,7 @@ from hpcrun.job.program_notes import (
     program_notes,
     source_match,
 )
+from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape

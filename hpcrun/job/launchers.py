@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.wrappers import SHELLS, WRAPPERS, Interpreted, Wrapper, interpreted, is_python, unwrap
+from hpcrun.job.command_words import SHELLS, WRAPPERS, Interpreted, Wrapper, interpreted, is_python, unwrap
 
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
@@ -238,7 +238,7 @@ def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
 
 
 def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Iterator[Call]:
-    from hpcrun.job.shell_text import read_commands  # few jobs run a shell script
+    from hpcrun.job.command_words import read_commands  # few jobs run a shell script
 
     knows_nodes = _OF_NODES.search(text) is not None
     for command in read_commands(text):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
 """``YYYYMMDD-HHMMSS-name-xxxx``: the name of a run's folder, and of a study's."""
@@ -28,6 +29,16 @@ _NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
 _ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = "active", "jobs", "studies", "elements", "checkpoints"
 
 
+class _Below:
+    """The path of a file or folder below the folder that has this attribute."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: Any, _: type) -> Path:
+        return Path(folder.path, self._name)
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptFolder:
     """The folder of one attempt of an element."""
@@ -39,60 +50,28 @@ class AttemptFolder:
         """The run's folder."""
         return self.path.parents[3]
 
-    @property
-    def start(self) -> Path:
-        """The start record of the script."""
-        return self.path / "start"
-
-    @property
-    def heartbeat(self) -> Path:
-        """The time of the script's last heartbeat."""
-        return self.path / "heartbeat"
-
-    @property
-    def exit(self) -> Path:
-        """The exit record of the script."""
-        return self.path / "exit"
-
-    @property
-    def idle(self) -> Path:
-        """The warning that all GPUs are idle, as long as they are."""
-        return self.path / "idle"
-
-    @property
-    def idle_unknown(self) -> Path:
-        """The node of which no use of a GPU is known, as long as ``--cancel-idle`` has no effect."""
-        return self.path / "idle-unknown"
-
-    @property
-    def hosts(self) -> Path:
-        """The nodes in Slurm's order."""
-        return self.path / "hosts"
-
-    @property
-    def imports(self) -> Path:
-        """The record of the code that ran, if the run has a snapshot."""
-        return self.path / "code"
-
-    @property
-    def stop(self) -> Path:
-        """The folder of the requests to stop, a file for each reason."""
-        return self.path / "stop"
-
-    @property
-    def preflight(self) -> Path:
-        """The folder of the preflight's reports, one per node."""
-        return self.path / "preflight"
-
-    @property
-    def verdict(self) -> Path:
-        """The verdict of the preflight."""
-        return self.preflight / "verdict.json"
-
-    @property
-    def flight(self) -> Path:
-        """The folder of the dumps of torch's flight recorder, one per rank."""
-        return self.path / "flight"
+    start = _Below("start")
+    """The start record of the script."""
+    heartbeat = _Below("heartbeat")
+    """The time of the script's last heartbeat."""
+    exit = _Below("exit")
+    """The exit record of the script."""
+    idle = _Below("idle")
+    """The warning that all GPUs are idle, as long as they are."""
+    idle_unknown = _Below("idle-unknown")
+    """The node of which no use of a GPU is known, as long as ``--cancel-idle`` has no effect."""
+    hosts = _Below("hosts")
+    """The nodes in Slurm's order."""
+    imports = _Below("code")
+    """The record of the code that ran, if the run has a snapshot."""
+    stop = _Below("stop")
+    """The folder of the requests to stop, a file for each reason."""
+    preflight = _Below("preflight")
+    """The folder of the preflight's reports, one per node."""
+    verdict = _Below("preflight/verdict.json")
+    """The verdict of the preflight."""
+    flight = _Below("flight")
+    """The folder of the dumps of torch's flight recorder, one per rank."""
 
     def rank_log(self, rank: int, stream: str) -> Path:
         """Return the log of a rank's ``out`` or ``err``."""
@@ -127,30 +106,20 @@ class JobFolder:
         """The run's folder."""
         return self.path.parents[1] if self.is_element else self.path
 
-    @property
-    def cancelled(self) -> Path:
-        """The mark that the job was cancelled."""
-        return self.path / "cancelled"
-
-    @property
-    def supervisor_record(self) -> Path:
-        """The record of a local job's supervisor."""
-        return self.path / "supervisor.json"
+    cancelled = _Below("cancelled")
+    """The mark that the job was cancelled."""
+    supervisor_record = _Below("supervisor.json")
+    """The record of a local job's supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementFolder(JobFolder):
     """The folder of one element of a run."""
 
-    @property
-    def attempts(self) -> Path:
-        """The folder of the attempts."""
-        return self.path / "attempts"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder for the script's checkpoints, which all attempts share."""
-        return self.path / _CHECKPOINTS
+    attempts = _Below("attempts")
+    """The folder of the attempts."""
+    checkpoints = _Below(_CHECKPOINTS)
+    """The folder for the script's checkpoints, which all attempts share."""
 
     def attempt(self, number: int) -> AttemptFolder:
         """Return the folder of an attempt."""
@@ -161,77 +130,45 @@ class ElementFolder(JobFolder):
 class RunFolder(JobFolder):
     """The folder of one run."""
 
-    @property
-    def marker(self) -> Path:
-        """The mark that hpcrun made the folder; it is removed when the run is complete."""
-        return self.path / ".made-by-hpcrun"
-
-    @property
-    def record(self) -> Path:
-        """The run's record: request and plan."""
-        return self.path / "run.json"
-
-    @property
-    def script(self) -> Path:
-        """The script that was submitted."""
-        return self.path / "script.sh"
-
-    @property
-    def batch_log(self) -> Path:
-        """The log of the batch script."""
-        return self.path / "batch.log"
-
-    @property
-    def batch_logs(self) -> Path:
-        """The folder of a sweep's batch logs."""
-        return self.path / "batch"
+    marker = _Below(".made-by-hpcrun")
+    """The mark that hpcrun made the folder; it is removed when the run is complete."""
+    record = _Below("run.json")
+    """The run's record: request and plan."""
+    script = _Below("script.sh")
+    """The script that was submitted."""
+    batch_log = _Below("batch.log")
+    """The log of the batch script."""
+    batch_logs = _Below("batch")
+    """The folder of a sweep's batch logs."""
 
     def task_log(self, task: int | str) -> Path:
         """Return the batch log of one task of a sweep's array."""
         return self.batch_logs / f"{task}.log"
 
-    @property
-    def journal(self) -> Path:
-        """The log of hpcrun's commands for the run: each command, and how it ended."""
-        return self.path / "hpcrun.log"
-
-    @property
-    def status(self) -> Path:
-        """The last known status."""
-        return self.path / "status.json"
+    journal = _Below("hpcrun.log")
+    """The log of hpcrun's commands for the run: each command, and how it ended."""
+    status = _Below("status.json")
+    """The last known status."""
 
     def tracker_sync(self, kind: str) -> Path:
         """Return the ``log`` of ``wandb sync``, or the ``lock`` of the process that uploads."""
         return self.path / f"wandb-sync.{kind}"
 
-    @property
-    def element_statuses(self) -> Path:
-        """The last known status of each element of a sweep."""
-        return self.path / "elements.json"
-
-    @property
-    def code(self) -> Path:
-        """The snapshot of the code."""
-        return self.path / "code"
-
-    @property
-    def code_diff(self) -> Path:
-        """The difference between the snapshot of the code and its commit."""
-        return self.path / "code.diff"
+    element_statuses = _Below("elements.json")
+    """The last known status of each element of a sweep."""
+    code = _Below("code")
+    """The snapshot of the code."""
+    code_diff = _Below("code.diff")
+    """The difference between the snapshot of the code and its commit."""
 
     def programs(self, part: str = "") -> Path:
         """Return the link to the programs that run inside the job, which runs share, or a part of them: ``launch``."""
         return self.path / "programs" / part
 
-    @property
-    def submitit(self) -> Path:
-        """The folder of submitit's pickles, where the program is a Python function."""
-        return self.path / "submitit"
-
-    @property
-    def calls(self) -> Path:
-        """The archive of the pickled calls, one per element."""
-        return self.submitit / "calls.zip"
+    submitit = _Below("submitit")
+    """The folder of submitit's pickles, where the program is a Python function."""
+    calls = _Below("submitit/calls.zip")
+    """The archive of the pickled calls, one per element."""
 
     def submit_claim(self, now: str = "ready") -> Path:
         """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_claim.py``."""
@@ -241,20 +178,12 @@ class RunFolder(JobFolder):
         """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``, ``tried``."""
         return self.path / "messages" / name
 
-    @property
-    def sbatch_stderr(self) -> Path:
-        """The stderr of sbatch."""
-        return self.path / "sbatch.err"
-
-    @property
-    def supervisor_log(self) -> Path:
-        """The log of a local job's supervisor."""
-        return self.path / "supervisor.log"
-
-    @property
-    def elements(self) -> Path:
-        """The folder of the elements."""
-        return self.path / _ELEMENTS
+    sbatch_stderr = _Below("sbatch.err")
+    """The stderr of sbatch."""
+    supervisor_log = _Below("supervisor.log")
+    """The log of a local job's supervisor."""
+    elements = _Below(_ELEMENTS)
+    """The folder of the elements."""
 
     def element(self, index: int) -> ElementFolder:
         """Return the folder of an element; a run that is not a sweep has element 0."""
@@ -271,20 +200,12 @@ class StudyFolder:
 
     path: Path
 
-    @property
-    def record(self) -> Path:
-        """The study's record: its request and its runs."""
-        return self.path / "study.json"
-
-    @property
-    def measured(self) -> Path:
-        """The measurements of the runs that have ended."""
-        return self.path / "points.json"
-
-    @property
-    def lock(self) -> Path:
-        """The lock of the process that submits the study's runs."""
-        return self.path / "lock"
+    record = _Below("study.json")
+    """The study's record: its request and its runs."""
+    measured = _Below("points.json")
+    """The measurements of the runs that have ended."""
+    lock = _Below("lock")
+    """The lock of the process that submits the study's runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,28 +234,22 @@ class RunsFolder:
         """Return the folder of a copy of the programs that is being made or deleted."""
         return self.programs(f".{version}.{number:08x}")
 
-    @property
-    def active(self) -> Path:
-        """The folder of the markers of runs that have not ended."""
-        return self.path / _ACTIVE
+    active = _Below(_ACTIVE)
+    """The folder of the markers of runs that have not ended."""
 
     def active_marker(self, run_id: str) -> Path:
         """Return the marker of a run that has not ended."""
         return self.active / run_id
 
-    @property
-    def jobs(self) -> Path:
-        """The folder of the index from job ids to runs."""
-        return self.path / _JOBS
+    jobs = _Below(_JOBS)
+    """The folder of the index from job ids to runs."""
 
     def job_entry(self, job_id: str, run_id: str) -> Path:
         """Return the entry of a run in the index of job ids."""
         return self.jobs / f"{job_id}.{run_id}"
 
-    @property
-    def studies(self) -> Path:
-        """The folder of the scaling studies."""
-        return self.path / _STUDIES
+    studies = _Below(_STUDIES)
+    """The folder of the scaling studies."""
 
     def study(self, study_id: str) -> StudyFolder:
         """Return the folder of a study."""

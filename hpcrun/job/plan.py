@@ -8,11 +8,17 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from hpcrun.job import directives as sbatch
-from hpcrun.job.container import Container, decide_container
-from hpcrun.job.directive_resources import read_allocation
+from hpcrun.job.command_words import program_of
 from hpcrun.job.directives import Directives
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options
+from hpcrun.job.launch_plan import (
+    Container,
+    decide_container,
+    srun_options,
+    step_words,
+    torchrun_options,
+    torchrun_words,
+)
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
@@ -26,17 +32,16 @@ from hpcrun.job.resources import (
     decide_cpus,
     decide_memory,
     decide_walltime,
+    read_allocation,
     share_gpus,
 )
 from hpcrun.job.secrets import is_secret
-from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape
-from hpcrun.job.step_options import srun_options, step_words, torchrun_options, torchrun_words
+from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape, for_gpu_type
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.job.wrappers import program_of
 
 if TYPE_CHECKING:  # few jobs run a batch script
-    from hpcrun.job.batch.convert import BatchScript
+    from hpcrun.job.batch_script import BatchScript
 
 _FLIGHT_FILE = "$HPCRUN_ATTEMPT_DIR/flight/rank_"
 _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (

@@ -18,8 +18,8 @@ from pydantic import (
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import check_free_key
 from hpcrun.job.launch_options import Program, check_option
-from hpcrun.job.metrics import check_metric_pattern
 from hpcrun.job.notify import check_destination, check_events
+from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_slurm_time

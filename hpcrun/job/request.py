@@ -12,11 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidati
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
+from hpcrun.job.phrases import error_words
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.job.units import parse_memory, parse_time, parse_walltime
-from hpcrun.job.value_errors import error_words
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]

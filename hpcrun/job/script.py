@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import PurePath
 from typing import Any
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
@@ -13,22 +16,33 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
 from hpcrun.version import __version__
 
+_PLAIN = (str, int, float, bool, tuple, list, dict, frozenset, set)
+_OURS = "hpcrun.job."
+_GLOBALS = ("range", "dict", "namespace")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Renders templates from unknown authors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.globals = {name: self.globals[name] for name in _GLOBALS}
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        """Whether a template may call this: methods of plain values and of the plan, and Jinja's own functions."""
+        if not super().is_safe_callable(obj):
+            return False
+        owner = getattr(obj, "__self__", None)
+        if type(obj).__module__.startswith("jinja2.") or obj in self.globals.values():  # macros, loop, super
+            return True
+        return isinstance(owner, _PLAIN) or (is_dataclass(owner) and type(owner).__module__.startswith(_OURS))
+
+
 MAIN_TEMPLATE = "job.sh.j2"
+Template = tuple[str, str]
+"""The Jinja2 source of a template, and its file, for messages."""
 LAUNCH = PurePath(__file__).parents[1] / "launch"
 """The folder where a script that was submitted by hand finds the programs that run inside a job."""
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateSource:
-    """One template.
-
-    Attributes:
-        text: the Jinja2 source.
-        path: its file, for messages.
-    """
-
-    text: str
-    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +52,19 @@ class Script:
     text: str
 
 
-def render_script(plan: Plan, templates: Mapping[str, TemplateSource]) -> Script:
+def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
     """Render the script of a plan.
 
     Args:
         plan: the decided job.
-        templates: template name → source; ``job.sh.j2`` is rendered and includes the others.
+        templates: by name; ``job.sh.j2`` is rendered and includes the others.
 
     Raises:
         ProfileError: a template is missing, broken, or uses an undefined variable.
         UsageError: a script cannot contain a value of the plan.
     """
-    import jinja2
-
-    from hpcrun.job.sandbox import Sandbox
-
-    def load(name: str) -> tuple[str, str, None] | None:
-        source = templates.get(name)
-        return None if source is None else (source.text, source.path, None)
-
     environment = Sandbox(
-        loader=jinja2.FunctionLoader(load),
+        loader=jinja2.FunctionLoader(lambda name: (*templates[name], None) if name in templates else None),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -137,10 +143,10 @@ def _quoted(value: object) -> str:
     return _bash_filter(text)
 
 
-def _template_error(error: Any, templates: Mapping[str, TemplateSource]) -> ProfileError:
+def _template_error(error: Any, templates: Mapping[str, Template]) -> ProfileError:
     """Return an error with the file and line of the template that could not be rendered."""
     path, line = getattr(error, "filename", None), getattr(error, "lineno", None)
-    paths = {source.path for source in templates.values()}
+    paths = {path for _, path in templates.values()}
     frame = error.__traceback__
     while frame is not None:  # Jinja gives runtime errors a traceback through the template's own lines
         if frame.tb_frame.f_code.co_filename in paths:

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hpcrun.job.secret_forms import MASK, forms_in
-from hpcrun.job.secrets import SWITCH, is_secret, is_secret_option
+from hpcrun.job.secrets import MASK, SWITCH, forms_in, is_secret, is_secret_option
 
 # What no terminal and no browser shows: sequences of ESC, control characters, characters without a width. Inside a
 # token they would make it unknown here, and the difference would be invisible.

@@ -9,7 +9,7 @@ from typing import Any
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, cross, index_ranges
 from hpcrun.job.request import JobRequest, option_of
-from hpcrun.job.secret_forms import MASK
+from hpcrun.job.secrets import MASK
 from hpcrun.job.units import format_memory, format_time
 
 _PROGRAM = ("script", "args", "module")

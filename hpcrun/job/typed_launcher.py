@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
-from hpcrun.job.batch.launch_line import UnclearError, Word, read_options
+from hpcrun.job.command_words import is_python
+from hpcrun.job.launch_line import UnclearError, Word, read_options
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest, option_of, read_request
 from hpcrun.job.units import with_minutes
-from hpcrun.job.wrappers import is_python
 
 _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
 # srun's options that hpcrun has under the same name, or under the name given here

@@ -1,7 +1,7 @@
 """The words of a script's launch, ``[srun ...] :: PROGRAM ...`` or ``[srun ...] ::: TORCHRUN ... :: PROGRAM ...``.
 
-hpcrun submit has put the marks there (hpcrun/job/batch/); the values behind them are known only here. The options of
-srun and of torchrun stay as they are: only each rank's program gets its wrapper.
+hpcrun submit has put the marks there (hpcrun/job/batch_script.py); the values behind them are known only here. The
+options of srun and of torchrun stay as they are: only each rank's program gets its wrapper.
 """
 
 from __future__ import annotations

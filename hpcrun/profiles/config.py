@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import nearest
-from hpcrun.job.metrics import check_metric_pattern
+from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folder import Source, folders_of
-from hpcrun.profiles.mistakes import Mistake, MistakesError, Origin
+from hpcrun.profiles.yaml_file import Mistake, MistakesError, Origin
 
 if TYPE_CHECKING:
     from hpcrun.profiles.yaml_file import YamlFile

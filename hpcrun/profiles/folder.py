@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from hpcrun.errors import ProfileError
 from hpcrun.profiles.yaml_file import decoded_text, read_own_text, read_text
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -96,6 +97,23 @@ def shipped(kind: str) -> Folder:
 
 Source = Folder | Path
 """A place of files: a path is a folder on disk, whose files are checked when they are read."""
+
+
+def load_templates(folders: Sequence[Source]) -> dict[str, tuple[str, str]]:
+    """Return template name (path below its folder) → source and file; an earlier folder hides a later one.
+
+    Raises:
+        ProfileError: a template cannot be read, or another user could have written it.
+    """
+    templates: dict[str, tuple[str, str]] = {}
+    for folder in folders_of(folders):
+        for name in folder.names(".j2"):
+            if name not in templates:
+                try:
+                    templates[name] = folder.text(name), str(folder.path / name)
+                except ProfileError as error:
+                    raise ProfileError(f"template {error.message}", hint=error.hint) from None
+    return templates
 
 
 def folders_of(sources: Sequence[Source]) -> list[Folder]:

@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError, nearest
-from hpcrun.profiles.check import check_values
 from hpcrun.profiles.folder import Folder, Source, folders_of
-from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, Origin, dotted, values_in
-from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
+from hpcrun.profiles.validate import check_values
+from hpcrun.profiles.yaml_file import (
+    EXTEND,
+    Key,
+    Mistake,
+    MistakesError,
+    Origin,
+    YamlFile,
+    dotted,
+    parse_yaml,
+    read_own_text,
+    values_in,
+)
 
 if TYPE_CHECKING:  # the import of pydantic takes too long for shell completion
     from hpcrun.job.profile import Profile
@@ -21,7 +31,6 @@ SUFFIX = ".yaml"
 _DEEPEST = 50
 TRUST = "hpcrun profile trust"
 WAYS_ROUND = f"to review and trust the files: {TRUST}"
-EXTEND = "+"  # "modules+: [x]" adds to the inherited list
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,188 @@
-"""The shipped catalogue of variables: read piece by piece, since a job sets only a few."""
+"""The variables of NCCL, torch and CUDA that hpcrun knows, and errors in those of a job."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.known_variables import Harmful, Kind, Values, Variable
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.yaml_file import parse_yaml
+
+Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "deprecated", "unread"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# A variable with another beginning belongs to a program, and may have any name.
+PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", "RDMAV_", "PYTORCH_", "OMP_", "CUDA_")
+# How alike two names must be for one to be the other misspelt: real names differ by a word (MIN_CTAS, MAX_CTAS).
+_ALIKE = 0.88
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that a variable can have; each of the three may be unset.
+
+    Attributes:
+        least, most: of an integer; None for no limit.
+        pattern: a regular expression for the whole value.
+    """
+
+    one_of: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    pattern: str | None = None
+
+    def allow(self, value: str) -> bool:
+        """Return whether the value is possible; words are compared without regard to case, as in NCCL."""
+        if self.one_of:
+            return value.upper() in self.one_of
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, value) is not None
+        if self.least is None and self.most is None:
+            return True
+        try:
+            number = int(value, 0)
+        except ValueError:
+            return False
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+
+    def in_words(self) -> str:
+        """Return the values as text; empty if all are allowed or only a pattern defines them."""
+        if self.one_of:
+            return ", ".join(self.one_of)
+        if self.least is not None and self.most is not None:
+            return f"{self.least} to {self.most}"
+        return "" if self.least is None else f"{self.least} or more"
+
+
+@dataclass(frozen=True, slots=True)
+class Harmful:
+    """The values that are harmful on some GPUs, or doubtful on every GPU, and why.
+
+    Attributes:
+        on: types of GPUs; empty for every GPU.
+    """
+
+    on: tuple[str, ...]
+    values: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable of the catalogue, with its description.
+
+    Attributes:
+        trap: when not to set it.
+        instead: what works.
+        hpcrun: the value that every job's script sets, in words.
+        renamed_to: the name that replaces it.
+        since: the version from which a variable is deprecated.
+        off: values with the same effect as an unset variable.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    source: str
+    default: str | None = None
+    set_when: str | None = None
+    trap: str | None = None
+    instead: str | None = None
+    hpcrun: str | None = None
+    renamed_to: str | None = None
+    since: str | None = None
+    values: Values = Values()
+    off: tuple[str, ...] = ()
+    harmful: tuple[Harmful, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem with a variable of a job, and what works instead.
+
+    Attributes:
+        impossible: no program can use this value as intended: the job must not be submitted with it.
+    """
+
+    name: str
+    value: str
+    problem: str
+    instead: str | None = None
+    impossible: bool = False
+
+    @property
+    def advice(self) -> str:
+        """The problem and what works instead, in one line."""
+        return self.problem + (f"; instead: {self.instead}" if self.instead else "")
+
+    @property
+    def text(self) -> str:
+        """The finding in one line, with the variable."""
+        return f"{self.name}={self.value}: {self.advice}"
+
+
+def check_variables(
+    env: Mapping[str, str], catalogue: Mapping[str, Variable], *, others: Collection[str] = (), gpu: str = ""
+) -> list[Finding]:
+    """Return the problems with the variables of a job, at most one for each variable.
+
+    Args:
+        env: the variables that profile and request set; an empty value counts as unset.
+        catalogue: the known variables, by name.
+        others: names that are correct, without a description.
+        gpu: type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
+    """
+    findings = []
+    for name, value in env.items():
+        if not name.startswith(PREFIXES) and name not in catalogue:
+            continue
+        if name in catalogue:
+            finding = _judge(catalogue[name], value, gpu) if value else None
+        else:
+            finding = None if name in others else _misspelt(name, value, [*catalogue, *others])
+        if finding is not None:
+            findings.append(finding)
+    return findings
+
+
+def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
+    name = variable.name
+    if variable.kind == "unread":
+        return Finding(name, value, "no program reads this variable", variable.instead)
+    if variable.kind == "renamed":
+        return Finding(name, value, f"its name is now {variable.renamed_to}", variable.instead)
+    if not variable.values.allow(value):
+        allowed = variable.values.in_words()
+        problem = "this value cannot be" + (f"; it takes {allowed}" if allowed else "")
+        return Finding(name, value, problem, variable.instead, impossible=True)
+    for harmful in variable.harmful:
+        if re.fullmatch(harmful.values, value) and not (harmful.on and _words(gpu).isdisjoint(harmful.on)):
+            why = f"harmful on this GPU: {harmful.why}" if harmful.on else harmful.why
+            return Finding(name, value, why, variable.instead)
+    if value.upper() in variable.off:
+        return None
+    if variable.kind == "deprecated":
+        by = f" in favour of {variable.renamed_to}" if variable.renamed_to else ""
+        return Finding(name, value, f"deprecated since {variable.since}{by}", variable.instead)
+    if variable.kind == "debugging":
+        symptom = f" ({variable.set_when})" if variable.set_when else ""
+        return Finding(name, value, f"for debugging{symptom}, and slows down training when left on", variable.instead)
+    return None
+
+
+def _words(gpu: str) -> set[str]:
+    """Return the words of a GPU's name: sites write l40s, nvidia_l40s, a100-40gb."""
+    return set(re.split(r"[^a-z0-9]+", gpu.lower()))
+
+
+def _misspelt(name: str, value: str, known: list[str]) -> Finding | None:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None
+
 
 # A key at the left margin begins a piece, which ends at the next key.
 _PIECE = re.compile(r"^(\w+):\n((?:[ \t#].*\n|\n)*)", re.MULTILINE)

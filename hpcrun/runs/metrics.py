@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hpcrun.job.layout import AttemptFolder, parse_ranks
-from hpcrun.job.metrics import STEP, finite_number, found_number, usual_numbers
-from hpcrun.job.patterns import Pattern
+from hpcrun.job.patterns import STEP, Pattern, finite_number, found_number, usual_numbers
 from hpcrun.reading import Kind, number, parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_times import Stamps

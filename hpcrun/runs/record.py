@@ -16,8 +16,8 @@ from typing import Any
 from hpcrun.job.after import CONDITIONS
 from hpcrun.job.notify import variables_in
 from hpcrun.job.parameters import parse_indices
-from hpcrun.job.secret_forms import MASK
 from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.secrets import MASK
 from hpcrun.reading import (
     Kind,
     flag,

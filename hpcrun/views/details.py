@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.secret_files import left_out_text
+from hpcrun.job.secrets import left_out_text
 from hpcrun.job.units import format_size
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line

@@ -6,8 +6,8 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.explain.diagnosis.flight.meetings import Flight, Stand
-from hpcrun.explain.diagnosis.flight.sentences import group_text
+from hpcrun.explain.diagnosis.flight_meetings import Flight, Stand
+from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
 from hpcrun.views.text import harmless, one_line, without_colours

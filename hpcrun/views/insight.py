@@ -12,7 +12,7 @@ from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job import state
-from hpcrun.job.reasons import explain_reason
+from hpcrun.job.state import explain_reason
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.limits import ACCOUNTS

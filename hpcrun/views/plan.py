@@ -8,14 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.container import Container
+from hpcrun.job.launch_plan import Container, option_words
+from hpcrun.job.notes import threads_of
 from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
-from hpcrun.job.plan_notes import threads_of
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.requeue import Requeue
-from hpcrun.job.step_options import option_words
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import count, memory_text, one_line, time_text
 

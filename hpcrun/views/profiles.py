@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.known_variables import KINDS, Kind, Variable
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.profiles.mistakes import Key, Mistake, Origin, dotted
+from hpcrun.profiles.variable_catalogue import KINDS, Kind, Variable
+from hpcrun.profiles.yaml_file import Key, Mistake, Origin, dotted
 from hpcrun.views.text import labelled, one_line, text_table, visible
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_ro
 from hpcrun.actions.status.waits import NEVER
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
-from hpcrun.job.reasons import explain_reason
+from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, status_record
 from hpcrun.views.lineage import lineage_json, place_text, wait_text

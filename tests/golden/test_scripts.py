@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from hpcrun import __version__
-from hpcrun.job.batch.convert import read_batch_script
-from hpcrun.job.batch.plan import plan_script, with_array
+from hpcrun.job.batch_plan import plan_script, with_array
+from hpcrun.job.batch_script import read_batch_script
 from hpcrun.job.plan import PythonEnvironment, Snapshot, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import LAUNCH, render_script
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folder import load_templates, shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.profiles.templates import load_templates
 from tests.shellcheck import complaints
 
 SCRIPTS = Path(__file__).parent / "scripts"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.batch.convert import read_batch_script
+from hpcrun.job.batch_script import read_batch_script
 from tests.batch_harness import differences, run_both
 from tests.harness import REPO
 

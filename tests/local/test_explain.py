@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import REPO, Completed, Hpcrun
-from tests.unit.diagnosis.written import CASES, write_run
+from tests.unit.explain.written import CASES, write_run
 
 
 def run(hpcrun: Hpcrun, name: str, program: str) -> Completed:

@@ -12,10 +12,9 @@ from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
-from hpcrun.job.script import Script, TemplateSource, render_script
+from hpcrun.job.script import Script, Template, render_script
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.folder import shipped_folder
-from hpcrun.profiles.templates import load_templates
+from hpcrun.profiles.folder import load_templates, shipped_folder
 from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
@@ -56,7 +55,7 @@ def plan(
     return build_plan(request(script, **asked), profile or cluster(), python=python, machine=machine or Machine(cpus=8))
 
 
-def templates() -> dict[str, TemplateSource]:
+def templates() -> dict[str, Template]:
     """The shipped templates."""
     return load_templates([shipped_folder("templates")])
 

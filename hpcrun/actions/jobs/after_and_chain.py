@@ -18,7 +18,7 @@ from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.job import state
 from hpcrun.job.after import After, Chain, Dependency, dependency_option, fulfils, link_name
 from hpcrun.job.script import render_script
-from hpcrun.profiles.templates import load_templates
+from hpcrun.profiles.folder import load_templates
 
 
 def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:

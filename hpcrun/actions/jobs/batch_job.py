@@ -17,7 +17,7 @@ from hpcrun.job.request import JobRequest
 from hpcrun.reading import read_named_text
 
 if TYPE_CHECKING:  # few jobs run a batch script
-    from hpcrun.job.batch.convert import BatchScript
+    from hpcrun.job.batch_script import BatchScript
 
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 _HEAD_BYTES = 65536
@@ -45,8 +45,8 @@ def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
     Raises:
         UsageError: it cannot be read, or sbatch would not take it.
     """
-    from hpcrun.job.batch.convert import read_batch_script
-    from hpcrun.job.batch.source import MOST_BYTES
+    from hpcrun.job.batch_script import read_batch_script
+    from hpcrun.job.batch_source import MOST_BYTES
 
     try:
         text = read_named_text(path, MOST_BYTES)
@@ -61,7 +61,7 @@ def request_of_script(request: JobRequest, script: BatchScript, surroundings: Su
     Raises:
         UsageError: the folder does not exist, or the request has a sweep beside the script's array.
     """
-    from hpcrun.job.batch.plan import with_array
+    from hpcrun.job.batch_plan import with_array
 
     if script.options.workdir and not request.workdir:
         folder = str(surroundings.cwd / script.options.workdir)

@@ -16,8 +16,8 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import render_script
+from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import load_profile
-from hpcrun.profiles.templates import load_templates
 
 PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""

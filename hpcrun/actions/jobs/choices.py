@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.jobs.choice import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError
-from hpcrun.job.gpu_types import for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape
+from hpcrun.job.shape import decide_shape, for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them

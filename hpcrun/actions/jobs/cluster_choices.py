@@ -17,14 +17,13 @@ from hpcrun.actions.profiles.detect_types import (
     why_closed,
 )
 from hpcrun.errors import PlanError
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
 from hpcrun.job.request import JobRequest
-from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.shape import Shape, decide_shape, for_gpu_type
 from hpcrun.job.units import format_time
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.profiles.mistakes import Key
+from hpcrun.profiles.yaml_file import Key
 from hpcrun.schedulers.detect import ClusterFacts
 from hpcrun.schedulers.detect_text import Association, Partition, QosLimits
 

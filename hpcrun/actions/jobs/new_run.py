@@ -20,8 +20,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
 from hpcrun.job.script import LAUNCH
-from hpcrun.job.secret_forms import MASK
-from hpcrun.job.secrets import is_secret
+from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError

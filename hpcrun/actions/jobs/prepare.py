@@ -17,25 +17,24 @@ from hpcrun.actions.jobs.program import check_program, find_python, missing_torc
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
-from hpcrun.job.container import image_of
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.launch_options import Options, Program, similar_option
+from hpcrun.job.launch_plan import image_of, option_words
+from hpcrun.job.notes import plan_notes
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
-from hpcrun.job.plan_notes import plan_notes
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
-from hpcrun.job.step_options import option_words
+from hpcrun.job.shape import for_gpu_type
 from hpcrun.profiles.config import Config
+from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.profiles.templates import load_templates
 from hpcrun.schedulers.environment import clean_env
 
 if TYPE_CHECKING:  # few jobs run a batch script
-    from hpcrun.job.batch.convert import BatchScript
+    from hpcrun.job.batch_script import BatchScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ def _prepare_script(
     request: JobRequest, script: BatchScript, loaded: LoadedProfile, surroundings: Surroundings, notes: list[str]
 ) -> Prepared:
     """Decide a job that runs a batch script: its own lines decide, not the profile's defaults."""
-    from hpcrun.job.batch.plan import plan_script
+    from hpcrun.job.batch_plan import plan_script
 
     profile = loaded.profile
     if profile.scheduler == "slurm":

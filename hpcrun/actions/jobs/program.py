@@ -15,14 +15,14 @@ from typing import Literal
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.container import image_of, is_image_file
-from hpcrun.job.gpu_types import for_gpu_type
+from hpcrun.job.command_words import SCRIPTS, interpreted, program_of
+from hpcrun.job.launch_plan import image_of, is_image_file
 from hpcrun.job.launcher_choice import choose_launcher
 from hpcrun.job.launchers import BY_NAME, find_calls
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
-from hpcrun.job.wrappers import SCRIPTS, interpreted, program_of
+from hpcrun.job.shape import for_gpu_type
 from hpcrun.ownership import danger_in_project
 from hpcrun.schedulers.launch_check import mpi_types
 

@@ -14,8 +14,7 @@ from hpcrun.actions.status.status import one_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
-from hpcrun.job.secret_forms import MASK
-from hpcrun.job.secrets import is_secret
+from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 

@@ -17,7 +17,7 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name
 from hpcrun.job.script import render_script
 from hpcrun.job.sweep import Sweep, parts_of
-from hpcrun.profiles.templates import load_templates
+from hpcrun.profiles.folder import load_templates
 from hpcrun.schedulers.protocol import Scheduler
 
 

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.profiles.check import value_kinds
 from hpcrun.profiles.config import check_config
-from hpcrun.profiles.edit import set_value, unset_value
-from hpcrun.profiles.editor_text import copy_text, new_text, unsaid, with_remarks, without_remarks
 from hpcrun.profiles.folder import Source, folders_of
-from hpcrun.profiles.load import EXTEND, SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
-from hpcrun.profiles.mistakes import Key, Mistake, MistakesError, dotted, values_in
+from hpcrun.profiles.load import SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
 from hpcrun.profiles.save import locked, replace_text, saving
-from hpcrun.profiles.yaml_file import parse_yaml, read_text
+from hpcrun.profiles.validate import value_kinds
+from hpcrun.profiles.yaml_edit import copy_text, new_text, set_value, unsaid, unset_value, with_remarks, without_remarks
+from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, MistakesError, dotted, parse_yaml, read_text, values_in
 
 TYPES: Key = ("gpu", "types")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)

@@ -18,11 +18,10 @@ from hpcrun.actions.profiles.profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import check_config
-from hpcrun.profiles.edit import set_value, unset_value
 from hpcrun.profiles.load import SUFFIX, load_text
-from hpcrun.profiles.mistakes import Key
 from hpcrun.profiles.save import locked, replace_text
-from hpcrun.profiles.yaml_file import parse_yaml, read_text
+from hpcrun.profiles.yaml_edit import set_value, unset_value
+from hpcrun.profiles.yaml_file import Key, parse_yaml, read_text
 from hpcrun.schedulers.detect import ClusterFacts
 
 NONE = "none"

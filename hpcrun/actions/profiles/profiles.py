@@ -14,7 +14,7 @@ from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import ProfileError, SchedulerError
 from hpcrun.profiles.folder import folders_of
 from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
-from hpcrun.profiles.mistakes import Key, Mistake, MistakesError
+from hpcrun.profiles.yaml_file import Key, Mistake, MistakesError
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
-from hpcrun.job.known_variables import PREFIXES, Finding, Variable, check_variables
 from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
-from hpcrun.job.secret_forms import MASK
-from hpcrun.job.secrets import is_secret
+from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.mistakes import Key, Origin
-from hpcrun.profiles.variable_catalogue import load_catalogue
+from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, check_variables, load_catalogue
+from hpcrun.profiles.yaml_file import Key, Origin
 
 
 @dataclass(frozen=True, slots=True)

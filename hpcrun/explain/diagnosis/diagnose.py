@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
-from hpcrun.explain.diagnosis.culprit import (
-    Culprit,
-    RankEnd,
-    Speech,
-    before_signal,
-    failure_order,
-    find_culprit,
-    first_leaver,
-)
-from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
+from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, RankEnd, Speech
 from hpcrun.explain.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
-from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.log import Log, went_beyond
 from hpcrun.explain.diagnosis.order import (
+    Culprit,
     LogLine,
+    before_signal,
     came_of_a_timeout,
     caught_before_waits,
     ended_by_a_timeout,
+    failure_order,
+    find_culprit,
+    first_leaver,
     first_waits,
     line_of,
     was_cleared_away,
@@ -355,3 +353,28 @@ def _by_itself(rank: int, facts: Facts) -> bool:
     """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
     end = facts.ends.get(rank)
     return end.by_itself if end is not None else not facts.ends and facts.state in ("FAILED", "UNKNOWN")
+
+
+def first_to_fail(starts: Sequence[Facts]) -> Facts:
+    """Return the start whose failure ended a job: the first one after which the program came no further.
+
+    A start that came further than the one before has survived its failure. If the ranks of a start speak only of
+    others, a later start may tell more.
+
+    Args:
+        starts: in their order; at least one.
+    """
+    first = len(starts) - 1
+    while first and not _went_beyond(starts[first - 1], starts[first]):
+        first -= 1
+    which = next((place for place in range(first, len(starts)) if fails_by_itself(starts[place])), len(starts) - 1)
+    if which == len(starts) - 1:
+        return starts[-1]
+    return replace(
+        starts[which], start=f"the answer is of start {which + 1} of {len(starts)}: no later one came further"
+    )
+
+
+def _went_beyond(before: Facts, after: Facts) -> bool:
+    return went_beyond(*(list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None))
+                         for one in (before, after)))  # fmt: skip

@@ -4,12 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
-from hpcrun.explain.diagnosis.culprit import RankEnd
-from hpcrun.explain.diagnosis.flight.meetings import Flight
+from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.scan import Hit
+from hpcrun.job.phrases import rank_text
+from hpcrun.job.state import EXIT_TERMINATED
+
+
+class Speech(IntEnum):
+    """The subject of the end of a rank's log, the most likely culprit first."""
+
+    OWN = 0
+    """The rank's own exception or message."""
+    NOTHING = 1
+    """No exception: a native crash, ``sys.exit(3)``, a kill."""
+    NETWORK = 2
+    """A connection that failed outside of torch.distributed: caused by this rank or by another one."""
+    WAITED = 3
+    """A timeout while it waited for other ranks."""
+    GONE = 4
+    """A connection lost to another rank, which had mostly timed out or failed before."""
+
+    @property
+    def of_others(self) -> bool:
+        """Whether it is a symptom of another rank's end."""
+        return self >= Speech.WAITED
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """How a rank ended: exit status (128 + n for signal n), node, time (seconds since the epoch).
+
+    Attributes:
+        signalled: it was terminated before it ended, whatever its status.
+    """
+
+    rank: int
+    node: str
+    status: int
+    ended_s: float
+    signalled: bool = False
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it failed, and was not terminated."""
+        return self.status not in (0, EXIT_TERMINATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +74,19 @@ class Facts:
     shared: str = "batch script"
     flight: Flight | None = None
     start: str = ""
+
+    @property
+    def nodes(self) -> dict[int, str]:
+        """The ranks that left a record → their nodes."""
+        return {rank: end.node for rank, end in self.ends.items()}
+
+    def name(self, rank: int) -> str:
+        """Return ``rank 5 on node7``; without its node where it left no record."""
+        return rank_text(rank, self.nodes.get(rank))
+
+    def logs_of(self, rank: int | None) -> list[Log]:
+        """Return the logs of a rank; None: those, or the parts of them, that belong to no rank."""
+        return [log for log in self.logs if log.rank == rank]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,46 @@
-"""The messages of torchrun and srun about the first failure, in the batch script's log."""
+"""What launchers write into a log: the process in front of each line, and reports of the first failure. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+_OUTER = (
+    r"(?:std(?:err|out): "  # accelerate test
+    r"|[\w.-]{1,60}/\d{1,6} "  # torchx: trainer/0
+    r"|\[?\d[\d:.,TZ/+ -]{1,34}\]?[ -]{0,3}(?:[\w./-]{1,40} (?:- )?){0,3})?"  # a time, and who logs
+)
+"""What collects the output of several processes may add in front of torch's own prefix."""
+_WITH_OUTER = ("[rank", "[default", "[trainer", "[worker")
+_TORCHS = (
+    r"\[rank(?P<torch>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torch's own
+    r"|\[(?:default|trainer|worker)(?P<local>\d{1,7})(?:\|\d{1,7})?\]: ?"  # torchrun --tee: a role, and the local rank
+    r"|\[rank[=:] ?(?P<said>\d{1,7})\] \|\| "  # Determined
+)
+_BEHIND = re.compile(f"{_OUTER}(?:{_TORCHS})")
+_LEADS = re.compile(
+    _TORCHS
+    # mpirun --tag-output, also of Open MPI 5; horovodrun, with a date
+    + r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
+    r"\[(?:[\w.-]{1,60}@)?(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"
+    r"|\((?P<actor>(?:\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? )?(?:pid|rank)=\d+[^)]{0,80})\) "  # ray
+    r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "  # srun --label; PALS adds the host
+    # pdsh, as deepspeed calls it
+    r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|(?!\S*(?:Error|Exception): )[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"
+)
+_NAMED_BY_MOST = ("task", "host")
+"""Prefixes that may be words of the program: they count only if most lines have one, and there are several."""
+_RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!\d)|_(\d{1,6})_log\.\w+$")
+"""Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
+_RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
+"""torchrun --log-dir: attempt_0/3/stderr.log."""
+_FILE_BEGINS = re.compile(r"==> (?P<name>.{1,400}) <==$")
+"""What head and tail write above each of several files."""
+_MOST = 0.6
+_LONGEST_LEAD = 120
+_DEEPEST = 2
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
 _ROOT = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*)$")
@@ -64,6 +99,79 @@ _TERMINATED = ("Terminated", "exit code 143")
 
 
 @dataclass(frozen=True, slots=True)
+class Speaker:
+    """The process that wrote a line: a rank, or a host or an actor with a name.
+
+    Attributes:
+        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or ``host``; or ``file``.
+    """
+
+    kind: str
+    name: str
+
+    @property
+    def rank(self) -> int | None:
+        """Its number; None where only a host or an actor is named."""
+        return int(self.name) if self.name.isdigit() else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its number counts the processes of one node."""
+        return self.kind == "local"
+
+    @property
+    def may_be_a_node(self) -> bool:
+        """Whether its number is that of a launcher's task: of a rank, or of a program that starts a node's ranks."""
+        return self.kind in ("task", "mpi")
+
+
+def rank_of_file(name: str) -> int | None:
+    """Return the rank whose log a file is, by its name; None if the name does not tell."""
+    found = _RANK_FOLDER.search(name) or _RANK_NAME.search(name.rpartition("/")[2])
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+def by_files(lines: Sequence[str], speakers: Sequence[Speaker | None]) -> tuple[Speaker | None, ...]:
+    """Return who says each line, where head or tail has put logs of several ranks one behind the other."""
+    found: list[Speaker | None] = []
+    file = None
+    for line, speaker in zip(lines, speakers, strict=True):
+        if match := _FILE_BEGINS.match(line):
+            rank = rank_of_file(match["name"])
+            file = None if rank is None else Speaker("file", str(rank))
+        found.append(speaker or file)
+    return tuple(found)
+
+
+def without_lead(line: str) -> tuple[str, Speaker | None]:
+    """Return a line without its prefix, and the process that the prefix names."""
+    speaker = None
+    for _ in range(_DEEPEST):  # srun --label before torch's own
+        head = line[:_LONGEST_LEAD]
+        match = _LEADS.match(head)
+        if any(mark in head for mark in _WITH_OUTER):
+            match = _BEHIND.match(head) or match
+        if match is None:
+            break
+        kind = match.lastgroup or ""
+        name = match[kind] if kind != "actor" or match["ray"] is None else match["ray"]
+        speaker, line = Speaker(kind, name), line[match.end() :]
+    return line, speaker
+
+
+def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
+    """Return the processes that write into a log, sorted by kind and rank; empty if no line names one."""
+    said = Counter(speaker for speaker in lines if speaker is not None)
+    total = max(1, len(lines))
+    for kind in _NAMED_BY_MOST:
+        mine = {speaker: count for speaker, count in said.items() if speaker.kind == kind}
+        if len(mine) < 2 or sum(mine.values()) < _MOST * total:
+            for speaker in mine:
+                del said[speaker]
+    return sorted(said, key=lambda one: (one.kind, one.rank or 0, one.name))
+
+
+@dataclass(frozen=True, slots=True)
 class RootCause:
     """The rank that a node's torchrun saw fail first.
 
@@ -71,7 +179,7 @@ class RootCause:
         time: in torchrun's form, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
         exitcode: ``-9`` for signal 9.
         position: of its heading among the lines.
-        words: the traceback of the rank in torch's error file, else torchrun's own message.
+        message: the traceback of the rank in torch's error file, else torchrun's own lines.
     """
 
     time: str
@@ -79,7 +187,7 @@ class RootCause:
     rank: int | None
     exitcode: str
     position: int
-    words: tuple[str, ...] = ()
+    message: tuple[str, ...] = ()
 
 
 def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
@@ -106,13 +214,13 @@ def of_several_nodes(lines: Iterable[str]) -> bool:
 
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
     """Return the earliest root cause of all nodes' blocks; a terminated rank does not count."""
-    found = [_read(lines, position) for position, line in enumerate(lines) if line.rstrip().endswith(_ROOT)]
-    return min(found, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
+    roots = [_read(lines, position) for position, line in enumerate(lines) if line.rstrip().endswith(_ROOT)]
+    return min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
 def _read(lines: Sequence[str], heading: int) -> RootCause:
     fields: dict[str, str] = {}
-    words: list[str] = []
+    message: list[str] = []
     lead = lines[heading].partition(_ROOT)[0]
     for whole in lines[heading + 1 : heading + 60]:
         line = whole.removeprefix(lead)
@@ -121,9 +229,9 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
         if match := _FIELD.match(line):
             fields[match[1]] = match[2]
             if match[1] == "traceback":
-                words.append(match[2])
-        elif words:
-            words.append(line)
+                message.append(match[2])
+        elif message:
+            message.append(line)
     rank = re.match(r"\d{1,7}", fields.get("rank", ""))
     code = fields.get("exitcode", "").split()
     return RootCause(
@@ -132,7 +240,7 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
         int(rank[0]) if rank else None,
         code[0] if code else "?",
         heading,
-        tuple(words),
+        tuple(message),
     )
 
 
@@ -165,8 +273,8 @@ def agents_exitcode(lines: Sequence[str]) -> str | None:
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
     """Return position, node and message of the task that srun saw fail first."""
-    found = ((place, line, _failed_task(line)) for place, line in enumerate(lines))
-    return next(((place, match["node"], line.strip()) for place, line, match in found if match), None)
+    tasks = ((place, line, _failed_task(line)) for place, line in enumerate(lines))
+    return next(((place, match["node"], line.strip()) for place, line, match in tasks if match), None)
 
 
 def _failed_task(line: str) -> re.Match[str] | None:

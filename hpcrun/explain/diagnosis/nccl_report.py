@@ -20,10 +20,20 @@ _BY = rf"(?:GPU {_GPU} managed by process (?P<pid>\d{{1,10}}) on node (?P<node>\
 _MEMBER = re.compile(rf"  Rank (?P<rank>\d{{1,9}})(?: (?P<what>\D.{{0,200}}?))? -- {_BY}")
 _PROCESS = re.compile(rf"  Process (?P<pid>\d{{1,10}}) on node (?P<node>\S+) managing GPUs? {_GPU}")
 _GROUP = re.compile(r"  (?P<number>\d{1,9}) ranks (?P<what>have .{1,200}|reported .{1,200})")
-_COUNTS = re.compile(r"  Communicator ranks have different (?P<operation>\w{1,80}) operation counts")
+_STATUS, _ERROR = "status", "error"
+_HEADING = re.compile(
+    r"  (?:Communicator ranks have different (?:(?P<operation>\w{1,80}) operation counts|(?P<status>status))$"
+    r"|(?:Initialization|Asynchronous) error)"
+)
+"""What stands above the groups into which the ranks of a communicator fall."""
 _LAUNCHED = re.compile(r"(?:have|has) launched up to operation (?P<count>\d{1,19})")
 _NOT_LAUNCHED = re.compile(r"(?:have|has) not launched any operations")
 _NUMBER_OF = re.compile(r"  (?:Missing communicator data from )?(?P<number>\d{1,9}) job process")
+_AWAY = {
+    "DEAD": ("has not responded to NCCL for a minute", "have not responded to NCCL for a minute"),
+    "INCOMPLETE": ("does not respond to NCCL", "do not respond to NCCL"),
+}
+"""Headings above processes → what is wrong with one, or with several of them."""
 _MOST_LINES = 20_000
 
 
@@ -58,55 +68,63 @@ class RankGroup:
 
 
 @dataclass(slots=True)
-class Communicator:
-    """What is reported of one communicator.
-
-    Attributes:
-        size: its ranks; None if the table of communicators does not say.
-        counts: collective → the ranks by how many of it they have launched; ``collective`` before NCCL 2.26.
-        states: the ranks by their status, if it differs.
-        errors: the ranks by the error that they report.
-    """
-
-    hash: str
-    size: int | None = None
-    counts: dict[str, list[RankGroup]] = field(default_factory=dict)
-    states: list[RankGroup] = field(default_factory=list)
-    errors: list[RankGroup] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Its name in a sentence."""
-        return f"NCCL communicator {self.hash}" + (f" of {self.size} ranks" if self.size else "")
-
-    def lowest(self, operation: str) -> tuple[int, RankGroup] | None:
-        """Return the ranks that have launched least of a collective; None if the ranks do not differ."""
-        groups = [(ranks.count, ranks) for ranks in self.counts[operation] if ranks.count is not None]
-        if len({count for count, _ in groups}) < 2:
-            return None
-        return min(((count, ranks) for count, ranks in groups if count is not None), key=lambda each: each[0])
-
-
-@dataclass(slots=True)
 class RasReport:
     """A report of RAS.
 
     Attributes:
-        silent, dead: the processes that did not answer this time, or have not for a minute; named if they are few.
-        silent_number, dead_number: how many there are.
+        communicators: hash → a collective (``collective`` before NCCL 2.26), ``status`` or ``error`` → the ranks by how
+            many of the collective they have launched, by their status if it differs, by the error that they report.
+        sizes: hash → the number of ranks; None if the table of communicators does not say.
+        away: ``INCOMPLETE`` and ``DEAD`` → the processes that did not answer this time, or have not for a minute.
     """
 
-    communicators: dict[str, Communicator] = field(default_factory=dict)
-    silent: list[Member] = field(default_factory=list)
-    dead: list[Member] = field(default_factory=list)
-    silent_number: int = 0
-    dead_number: int = 0
+    communicators: dict[str, dict[str, list[RankGroup]]] = field(default_factory=dict)
+    sizes: dict[str, int | None] = field(default_factory=dict)
+    away: dict[str, RankGroup] = field(default_factory=dict)
 
 
 def parse_ras(text: str) -> RasReport:
     """Read a report; one that is cut off, or no report at all, has less or nothing in it."""
-    whole, _, _ = text.rpartition("\n")
-    return _Parser().read(whole.split("\n")[:_MOST_LINES])
+    report, sizes = RasReport(), dict[str, int]()
+    parts: dict[str, list[RankGroup]] | None = None
+    groups: list[RankGroup] | None = None
+    away: RankGroup | None = None
+    for line in map(str.rstrip, text.rpartition("\n")[0].split("\n")[:_MOST_LINES]):
+        if row := _ROW.fullmatch(line):
+            sizes[row[1]] = int(row["size"])
+        elif line and not line.startswith("  "):  # a part may go on after an empty line
+            parts = groups = away = None
+            if match := _COMMUNICATOR.match(line):
+                parts = report.communicators.setdefault(match["hash"], {})
+                report.sizes.setdefault(match["hash"], sizes.get(match["group"]))
+            elif line in _AWAY:
+                away = report.away.setdefault(line, RankGroup(0, line))
+        elif parts is not None and (match := _HEADING.match(line)):
+            groups = parts.setdefault(match["operation"] or match["status"] or _ERROR, [])
+        elif groups is not None:
+            _add_to(groups, line)
+        elif away is not None:
+            _add_away(away, line)
+    return report
+
+
+def _add_to(groups: list[RankGroup], line: str) -> None:
+    """Add a group of ranks, or a rank: to the group above it, or as a group of its own."""
+    if group := _GROUP.fullmatch(line):
+        groups.append(RankGroup(int(group["number"]), group["what"]))
+    elif match := _MEMBER.fullmatch(line):
+        member = Member(int(match["rank"]), int(match["pid"]) if match["pid"] else None, match["node"] or "")
+        if match["what"]:
+            groups.append(RankGroup(1, match["what"], [member]))
+        elif groups:
+            groups[-1].members.append(member)
+
+
+def _add_away(away: RankGroup, line: str) -> None:
+    if match := _PROCESS.fullmatch(line):
+        away.members.append(Member(None, int(match["pid"]), match["node"]))
+    elif match := _NUMBER_OF.match(line):
+        away.number = int(match["number"])
 
 
 def ras_remarks(reports: Sequence[RasReport], rank_of: Mapping[int, int]) -> list[str]:
@@ -121,73 +139,68 @@ def ras_remarks(reports: Sequence[RasReport], rank_of: Mapping[int, int]) -> lis
     if not reports:
         return []
     last = reports[-1]
-    found = [*_unreachable(last, rank_of)]
-    for communicator in last.communicators.values():
-        found += [f"{_who(ranks, rank_of)} {ranks.what}" for ranks in communicator.errors]
-        before = reports[0].communicators.get(communicator.hash) if len(reports) > 1 else None
-        if before is not None:
-            found += _stuck(before, communicator, rank_of)
-    return found
+    remarks = [_unreachable(last.away[name], words, rank_of) for name, words in _AWAY.items() if name in last.away]
+    for name, parts in last.communicators.items():
+        remarks += [f"{_who(group, rank_of)} {group.what}" for group in parts.get(_ERROR, ())]
+        before = reports[0].communicators.get(name, {}) if len(reports) > 1 else {}
+        of = f"NCCL communicator {name}" + (f" of {last.sizes[name]} ranks" if last.sizes[name] else "")
+        remarks += [f"{text} ({of})" for text in _stuck(before, parts, rank_of)]
+    return [remark for remark in remarks if remark]
 
 
-def _stuck(before: Communicator, now: Communicator, rank_of: Mapping[int, int]) -> Iterator[str]:
+def _stuck(
+    before: Mapping[str, Sequence[RankGroup]], now: Mapping[str, Sequence[RankGroup]], rank_of: Mapping[int, int]
+) -> Iterator[str]:
     """Yield in what the ranks of a communicator differ, in both reports in the same way."""
-    shapes = [sorted((ranks.what, ranks.number) for ranks in each.states) for each in (before, now)]
-    if shapes[0] == shapes[1] and len(now.states) > 1:
-        few, *others = sorted(now.states, key=lambda ranks: ranks.number)
-        rest = " and ".join(f"{other_ranks(ranks.number)} {_status(ranks)}" for ranks in others)
-        yield f"{_who(few, rank_of)} {_status(few)}, {rest} ({now.name})"
-    for operation in now.counts:
-        if _unchanged(before, now, operation):
-            yield _lag(now, operation, rank_of)
+    shapes = [sorted((group.what, group.number) for group in each.get(_STATUS, ())) for each in (before, now)]
+    if shapes[0] == shapes[1] and len(shapes[1]) > 1:
+        few, *others = sorted(now[_STATUS], key=lambda group: group.number)
+        rest = " and ".join(f"{other_ranks(group.number)} {_status(group)}" for group in others)
+        yield f"{_who(few, rank_of)} {_status(few)}, {rest}"
+    for operation, groups in now.items():
+        if operation in (_STATUS, _ERROR):
+            continue
+        lowest, earlier = _lowest(groups), _lowest(before.get(operation, ()))
+        if lowest is not None and earlier is not None:
+            (count, few), (count_before, few_before) = lowest, earlier
+            if (count, few.number) == (count_before, few_before.number):
+                yield _lag(operation, count, few, groups, rank_of)
 
 
-def _status(ranks: RankGroup) -> str:
+def _status(group: RankGroup) -> str:
     """Return ``is in INIT``."""
-    return f"{'is' if ranks.number == 1 else 'are'} in {ranks.what.rpartition(' ')[2]}"
+    return f"{'is' if group.number == 1 else 'are'} in {group.what.rpartition(' ')[2]}"
 
 
-def _unchanged(before: Communicator, now: Communicator, operation: str) -> bool:
-    if operation not in before.counts or (lowest := now.lowest(operation)) is None:
-        return False
-    earlier = before.lowest(operation)
-    return earlier is not None and (earlier[0], earlier[1].number) == (lowest[0], lowest[1].number)
+def _lowest(groups: Sequence[RankGroup]) -> tuple[int, RankGroup] | None:
+    """Return the ranks that have launched least of a collective; None if the ranks do not differ."""
+    counted = [(group.count, group) for group in groups if group.count is not None]
+    return min(counted, key=lambda each: each[0]) if len({count for count, _ in counted}) > 1 else None
 
 
-def _lag(communicator: Communicator, operation: str, rank_of: Mapping[int, int]) -> str:
+def _lag(operation: str, count: int, few: RankGroup, groups: Sequence[RankGroup], rank_of: Mapping[int, int]) -> str:
     """Return which ranks have launched least of a collective."""
-    lowest = communicator.lowest(operation)
-    assert lowest is not None
-    count, ranks = lowest
-    others = [other for other in communicator.counts[operation] if other is not ranks and other.count is not None]
-    up_to = sorted({other.count or 0 for other in others})
+    others = [group for group in groups if group is not few and group.count is not None]
+    up_to = sorted({group.count or 0 for group in others})
     span = f"{up_to[0]}" if len(up_to) == 1 else f"{up_to[0]} to {up_to[-1]}"
-    number = sum(other.number for other in others)
-    has = "has" if ranks.number == 1 else "have"
+    number = sum(group.number for group in others)
+    has = "has" if few.number == 1 else "have"
     done = f"launched {operation} {count} last" if count else f"launched no {operation}"
-    return f"{_who(ranks, rank_of)} {has} {done}, {other_ranks(number)} {operation} {span} ({communicator.name})"
+    return f"{_who(few, rank_of)} {has} {done}, {other_ranks(number)} {operation} {span}"
 
 
-def _unreachable(report: RasReport, rank_of: Mapping[int, int]) -> list[str]:
-    """Return which processes do not answer NCCL."""
-    found = []
-    for members, number, words in (
-        (report.dead, report.dead_number, "has not responded to NCCL for a minute"),
-        (report.silent, report.silent_number, "does not respond to NCCL"),
-    ):
-        if number or members:
-            number = max(number, len(members))
-            plural = words.replace("has ", "have ", 1).replace("does ", "do ", 1)
-            named = _names(members, rank_of) if members else f"{number} process{'' if number == 1 else 'es'}"
-            found.append(f"{named} {words if number == 1 else plural}")
-    return found
+def _unreachable(away: RankGroup, words: tuple[str, str], rank_of: Mapping[int, int]) -> str:
+    """Return which processes do not answer NCCL; empty if none is known."""
+    number = max(away.number, len(away.members))
+    who = _names(away.members, rank_of) if away.members else f"{number} process{'' if number == 1 else 'es'}"
+    return f"{who} {words[number != 1]}" if number else ""
 
 
-def _who(ranks: RankGroup, rank_of: Mapping[int, int]) -> str:
+def _who(group: RankGroup, rank_of: Mapping[int, int]) -> str:
     """Return the names of some ranks, or their number."""
-    if not ranks.members:
-        return "1 rank" if ranks.number == 1 else f"{ranks.number} ranks"
-    return _names(ranks.members, rank_of)
+    if not group.members:
+        return "1 rank" if group.number == 1 else f"{group.number} ranks"
+    return _names(group.members, rank_of)
 
 
 def _names(members: Iterable[Member], rank_of: Mapping[int, int]) -> str:
@@ -203,69 +216,3 @@ def _name(member: Member, rank_of: Mapping[int, int]) -> str:
         return process
     rank = f"rank {member.rank} of its communicator"
     return f"{rank} ({process})" if process else rank
-
-
-class _Parser:
-    """Reads a report line by line."""
-
-    def __init__(self) -> None:
-        self._report = RasReport()
-        self._sizes: dict[str, int] = {}
-        self._communicator: Communicator | None = None
-        self._processes: list[Member] | None = None
-        self._groups: list[RankGroup] | None = None
-
-    def read(self, lines: Iterable[str]) -> RasReport:
-        for line in lines:
-            line = line.rstrip()
-            if (row := _ROW.fullmatch(line)) is not None:
-                self._sizes[row[1]] = int(row["size"])
-            elif not line.startswith("  "):
-                self._begin(line)
-            elif self._communicator is not None:
-                self._of_communicator(self._communicator, line)
-            elif self._processes is not None:
-                self._of_processes(self._processes, line)
-        return self._report
-
-    def _begin(self, line: str) -> None:
-        """Read a line at the margin: a heading, or an empty line, after which a part may go on."""
-        if not line:
-            return
-        self._communicator = self._processes = self._groups = None
-        if (found := _COMMUNICATOR.match(line)) is not None:
-            known = self._report.communicators
-            made = Communicator(found["hash"], self._sizes.get(found["group"]))
-            self._communicator = known.setdefault(found["hash"], made)
-        elif line in ("INCOMPLETE", "DEAD"):
-            self._processes = self._report.dead if line == "DEAD" else self._report.silent
-
-    def _of_processes(self, processes: list[Member], line: str) -> None:
-        if (found := _PROCESS.fullmatch(line)) is not None:
-            processes.append(Member(None, int(found["pid"]), found["node"]))
-        elif (number := _NUMBER_OF.match(line)) is not None:
-            if processes is self._report.dead:
-                self._report.dead_number = int(number["number"])
-            else:
-                self._report.silent_number = int(number["number"])
-
-    def _of_communicator(self, communicator: Communicator, line: str) -> None:
-        if (counts := _COUNTS.fullmatch(line)) is not None:
-            self._groups = communicator.counts.setdefault(counts["operation"], [])
-        elif line == "  Communicator ranks have different status":
-            self._groups = communicator.states
-        elif line.startswith(("  Initialization error", "  Asynchronous error")):
-            self._groups = communicator.errors
-        elif (group := _GROUP.fullmatch(line)) is not None and self._groups is not None:
-            self._groups.append(RankGroup(int(group["number"]), group["what"]))
-        elif (found := _MEMBER.fullmatch(line)) is not None and self._groups is not None:
-            self._add(self._groups, found)
-
-    def _add(self, groups: list[RankGroup], found: re.Match[str]) -> None:
-        """Add a rank: to the group above it, or as a group of its own."""
-        pid = int(found["pid"]) if found["pid"] else None
-        member = Member(int(found["rank"]), pid, found["node"] or "")
-        if found["what"]:
-            groups.append(RankGroup(1, found["what"], [member]))
-        elif groups:
-            groups[-1].members.append(member)

@@ -1,4 +1,7 @@
-"""The root exception of a log: the one that ended its program, whatever reported it afterwards. Pure."""
+"""The exception or the message that ended a program, whatever reported it afterwards. Pure.
+
+What leaves no traceback are usage errors, aborts in C++, a shell's complaints.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.explain.diagnosis.statements import last_statement
-from hpcrun.explain.diagnosis.traceback import Traceback, tracebacks
+from hpcrun.explain.diagnosis.traceback import Frame, Traceback, is_exception_line, tracebacks
 
 AFTER_MOST = 60
 """Lines that may follow an uncaught exception: its own message, and what libraries say while they are torn down."""
@@ -43,6 +45,71 @@ _LOST = re.compile(
 """Exceptions of a rank that has lost another one, or has waited for it in vain."""
 _VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 _REPORT = re.compile(r"[A-Za-z_.]*(?:raise|reraise|Error\()")
+_LOOKED_AT = 60
+"""Lines at the end of a log of which one may say why the program ended."""
+_LONGEST = 1000
+
+# The first that matches a line counts. {message} is what is said; file and line are where, in the user's own script.
+_STATEMENTS = tuple(
+    re.compile(text)
+    for text in (
+        # argparse exits with 2; absl with 1; click and typer with 2
+        r"^[\w./-]+\.py: error: (?P<message>.+)",
+        r"^[\w./-]+: error: (?P<message>(?:argument|unrecognized arguments|the following arg|ambiguous option).*)",
+        r"^FATAL Flags parsing error: (?P<message>.+)",
+        r"^(?:Error: |│ )(?P<message>(?:Missing|No such|Invalid value|Got unexpected|Option|Could not).*?)[ │]*$",
+        # hydra
+        r"^(?P<message>(?:Could not override|Error merging override) '.+)",
+        r"^(?P<message>(?:In '.+': )?(?:Could not find|Primary config).+)",
+        # C++ and the C library
+        r"^(?P<message>terminate called (?:after throwing an instance of .+|without an active exception|recursively))",
+        r"^(?P<message>F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] .+)",
+        r"^(?P<message>\S+: \S+:\d+: .+: Assertion .+ failed\.?)$",
+        r"^(?P<message>(?:free|malloc|munmap_chunk|realloc)\(\): .+|double free or corruption.*|corrupted .+ vs\. .+"
+        r"|\*\*\* stack smashing detected.*)",
+        # shells, and what starts a program
+        r"^(?P<file>/?[\w./-]+): line (?P<line>\d{1,7}): +(?:\d+ )?(?P<message>.+)",
+        r"^(?P<file>/?[\w./-]+): (?P<line>\d{1,7}): (?P<message>\S+: (?:not found|Permission denied).*)",
+        r"^(?:/\S{0,80}/)?(?:ba|da|z|k|c|tc)?sh: (?P<message>\S+: (?:No such file or directory"
+        r"|Permission denied|[Cc]annot execute.*)).*",
+        r"^(?P<message>\S*python[\d.]*: (?:can\'t open file|No module named|Error while finding module).+)",
+        r"^(?P<message>/usr/bin/env: .+)",
+        r"^(?:slurmstepd|srun): error: (?P<message>(?:\S+: )?(?:execve|couldn\'t chdir).+)",
+        r"^(?P<message>(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR).*)",
+        r"^(?P<message>(?:CommandNotFoundError|EnvironmentNameNotFound|EnvironmentLocationNotFound): .+)",
+        r"^\s*(?P<message>FATAL: +.+)",  # apptainer
+        # MPICH's, Cray's and Intel's: the last line of its stack says why
+        r"^(?:MPICH ERROR .* - |.*\b)?(?P<message>Abort\(\d+\) .*\(rank \d+ in comm .*[Ff]atal error in .+)",
+        r"^(?P<message>(?:nvcc|ptxas) fatal +: .+)",
+        r"^(?P<message>make(?:\[\d+\])?: \*\*\* .+)",
+    )
+)
+
+
+_BARE = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):?$")
+_COMPLAINT = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal error) ?[:\]]|\bERROR\b|\bWARN (?!\w+ is )"
+    r"|[Cc]annot |[Cc]ould not "
+    r"|[Uu]nable to |\brefused\b|\bdenied\b|No such file|not found\b|[Oo]ut of memory|core dumped|Segmentation fault"
+    r"|\b[Ff]ailed (?:to|in|on|at|for|with|while|when|during|because|due|bind) "
+    r"|\] Assertion `|\bfailure to |temporarily unavailable|^(?:[\w.-]+: )?Error [a-z]"
+    r"|failed \(exitcode: |\bFATAL\b|\bCRITICAL\b|\bfailed: |\bAbort\(|EXCEEDED: |does not exist"
+)
+"""Words of error messages of all kinds of programs."""
+_NO_COMPLAINT = re.compile(
+    r"\bINFO\b|\bDEBUG\b|W(?:ARNING|arning)\b|\bwarning:|^W\d{4} |srun: error: \S+: tasks? |[Bb]acktrace for this error"
+    r"|^\[W\d{4} |slurmstepd: error: \*\*\*|Exited with exit code"
+    r"|[Kk]illing subprocess|: ignored\.?$|terminated normally|exiting improperly|non-zero exit|returned non-zero"
+    r"|\w+_?error\w*[\'\"]?[=:] ?[\w\'\"]|\b0 errors?\b|errors?: 0\b|--\w*error"
+)
+"""Lines that are no error messages in spite of such words: notices, keys of a config, launchers' reports on others."""
+_OF_OTHERS = re.compile(
+    r"(?:srun|slurmstepd|sbatch): |.*failed \(exitcode: |wandb: |make(?:\[\d+\])?: \*\*\*|pdsh@"
+    r"|bash: warning: |\S+: line \d+: +\d+ [A-Z]"
+)
+"""Prefixes of launchers and of tools beside the program: the program's own messages have priority."""
+_STACK_LINE = re.compile(r"^ ?\w+\(\d+\)\.*: +(?P<said>.+)")
+_MOST_STACK = 40
 
 
 def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
@@ -159,3 +226,82 @@ def _raised_from(origin: Traceback, found: Traceback) -> Traceback:
 
 def _same(one: Traceback, other: Traceback) -> bool:
     return one.exception == other.exception or bool(_REPORTERS.match(other.exception))
+
+
+def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
+    """Return the last line by which a program says why it ends, None where there is none near the end.
+
+    What C++ adds to an exception on its next line, and Lmod to its heading, belongs to it.
+
+    Args:
+        mixed: several processes write into the log: of those that say the same the first counts.
+    """
+    places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
+    found = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
+    if not found:
+        return _bare_exception(lines, places[-1]) if places else None
+    own = [(place, number) for place, number in found if not _OF_OTHERS.match(lines[place])]
+    place, kind = (own or found)[-1]
+    if mixed:
+        place = next(place for place, number in found if number == kind)
+    match = _STATEMENTS[kind].match(lines[place][:_LONGEST])
+    assert match is not None
+    said = match.groupdict()
+    frames = (Frame(said["file"], int(said["line"]), ""),) if said.get("line") else ()
+    message = said["message"].strip()
+    if message.startswith("Abort(") and (why := _why(lines, place)) is not None:
+        call = message[message.lower().index("fatal error in") :].partition(":")[0]
+        return Traceback(place, why[0], frames, f"{call}: {why[1]}", why[0], stated=True)
+    return Traceback(place, place, frames, _with_next(message, lines, place), place, stated=True)
+
+
+def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
+    """Return an exception without a traceback, if it is the last line and the only complaint."""
+    said = lines[last].strip()[:_LONGEST]
+    if not _BARE.match(said) or first_complaint(lines) not in (None, last):
+        return None
+    return Traceback(last, last, (), said, last, stated=True)  # without a traceback it is no more than a message
+
+
+def _kind(line: str) -> int | None:
+    return next((number for number, one in enumerate(_STATEMENTS) if one.match(line[:_LONGEST])), None)
+
+
+def first_complaint(lines: Sequence[str]) -> int | None:
+    """Return the position of the first line near the end of a log that complains of anything; None where none does.
+
+    A launcher or a tool beside the program counts only where the program does not complain.
+    """
+    places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
+    found = [place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)]
+    return next((place for place in found if not _OF_OTHERS.match(lines[place])), found[0] if found else None)
+
+
+def _is_lone_exception(lines: Sequence[str], place: int) -> bool:
+    """Whether a line is an exception with a message, but without the frames of a traceback."""
+    alone = place == 0 or not lines[place - 1][:1].isspace()
+    return alone and is_exception_line(lines[place]) and not lines[place].rstrip().endswith(":")
+
+
+def complains(line: str) -> bool:
+    """Whether a line complains of anything, as far as can be told without knowing the program."""
+    text = line[:_LONGEST]
+    return _COMPLAINT.search(text) is not None and _NO_COMPLAINT.search(text) is None
+
+
+def _with_next(message: str, lines: Sequence[str], position: int) -> str:
+    following = lines[position + 1].strip() if position + 1 < len(lines) else ""
+    if message.startswith("terminate called") and following.startswith("what():"):
+        return f"{message} {following}"
+    return f"{message} {following}" if message.startswith("Lmod") and message.endswith(":") else message
+
+
+def _why(lines: Sequence[str], abort: int) -> tuple[int, str] | None:
+    """Return what the innermost call of MPICH's error stack says, the last of its lines, and its position."""
+    why = None
+    for place in range(abort + 1, min(len(lines), abort + _MOST_STACK)):
+        match = _STACK_LINE.match(lines[place])
+        if match is None and not lines[place].rstrip().endswith(":"):
+            break
+        why = (place, match["said"]) if match else why
+    return why

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from hpcrun.errors import nearest
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
+from hpcrun.profiles.folder import Folder, Source, folders_of
+from hpcrun.profiles.yaml_file import Mistake, MistakesError, parse_yaml
 
 Level = Literal["cause", "symptom", "wait", "caught", "consequence"]
 """From the answer to mere evidence; ``wait`` is a symptom about other ranks, ``caught`` counts if others waited."""
@@ -17,6 +21,8 @@ KEYS = ("contains", "pattern", "marked", "at_end", "state", "exit", "before", "l
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"\{(\w+)\}")
 _LONGEST_VALUE = 120
+FILE_NAME = "rules.yaml"
+SHIPPED = Path(__file__).with_name(FILE_NAME)
 
 
 class RuleMistake(ValueError):
@@ -196,3 +202,29 @@ def _xid_rule(code: int, kind: int, meaning: str) -> Rule:
         next=following,
         source=_XID_CATALOGUE,
     )
+
+
+def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
+    """Read ``rules.yaml`` of each folder, most important first, and the shipped one; of one name the first counts.
+
+    Raises:
+        ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
+    """
+    own = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
+    shipped = _read(Folder(SHIPPED.parent, checked=False))
+    return merge_rules([*(_read(folder) for folder in own), xid_rules(), shipped])
+
+
+def _read(folder: Folder) -> list[Rule]:
+    path = folder.path / FILE_NAME
+    file = parse_yaml(folder.text(FILE_NAME), path)
+    try:
+        return parse_rules(file.data)
+    except RuleMistake as mistake:
+        key = (mistake.rule,) if mistake.key is None else (mistake.rule, mistake.key)
+        origin = file.origins.get(key) or file.origins[(mistake.rule,)]
+        close = nearest(mistake.key, list(KEYS)) if mistake.key and mistake.key not in KEYS else None
+        raise MistakesError(
+            [Mistake(path, origin.line, f"rule {mistake.rule}: {mistake.text}", key)],
+            hint=f"did you mean {close!r}?" if close else "docs/explain.md has the keys of a rule",
+        ) from None

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from hpcrun.explain.diagnosis.launcher import Speaker, without_lead
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.speakers import Speaker, without_lead
 from hpcrun.explain.diagnosis.traceback import is_exception_line
 from hpcrun.job.patterns import any_of
 

@@ -1,4 +1,4 @@
-"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they note. Pure.
+"""Finds ranks or nodes whose steps take longer than those of the others, by the metrics that they note.
 
 Where the ranks wait for each other in every step, a step takes the same time on all: then nothing is found, unless the
 program measures the time before the ranks wait. That is why what programs print of their steps is not read.
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hpcrun.job.phrases import joined, rank_text
+from hpcrun.runs.attempt import Attempt, node_ranks, rank_exits
+from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
 
 STEP_TIME = "s a step"
 """The kind of pace that is the time of a step in seconds; every other kind is a number of something a second."""
@@ -36,6 +38,8 @@ _TIME_NAME = re.compile(
     rf"(?:.*[_/])?(?:{_STEP}_?time|(?:time|{_UNIT})_per_{_STEP})(?:_(?P<unit>{_UNIT}))?", re.IGNORECASE | re.ASCII
 )
 _RATE_NAME = re.compile(rf"(?:.*[_/])?(?:{_COUNTED}|({_STEP}))_per_s(?:ec(?:ond)?)?", re.IGNORECASE | re.ASCII)
+_ROWS = 64
+"""Rows at the end of a rank's metrics that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +171,13 @@ def _kind_of(name: str, value: float) -> tuple[str, float]:
 
 def _span(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
+
+
+def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:
+    """Return the ranks of an attempt that are slower than the others, and the nodes of all ranks; None if none is."""
+    node_of = {end.rank: end.node for end in rank_exits(attempt.folder)}
+    node_of |= {rank: node for node, mine in node_ranks(attempt.folder).items() for rank in mine}
+    rows = {rank: noted(attempt, rank, Unreadable(), _ROWS) for rank in metric_ranks(attempt.folder)}
+    paces = {rank: noted_paces([(row.time_s, row.step, row.values) for row in mine]) for rank, mine in rows.items()}
+    found = find_stragglers(paces, node_of)
+    return None if found is None else (found, node_of)

@@ -1,63 +1,90 @@
-"""The cause if ranks waited for each other and the logs show only a timeout. Pure.
+"""The cause if ranks waited for each other and the logs show only a timeout, or the end of a job that was silent.
 
-Sources: the dumps of torch's flight recorder; without dumps, the tracebacks of the ranks that timed out.
+Sources: the dumps of torch's flight recorder; without dumps, the tracebacks of the ranks that timed out; and the times
+at which the ranks last wrote.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from hpcrun.explain.diagnosis.culprit import Speech
-from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
-from hpcrun.explain.diagnosis.flight.meetings import Trouble
-from hpcrun.explain.diagnosis.flight.sentences import FIX_OF_CIRCLE, FIXES, flight_sentence
+from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, Speech
+from hpcrun.explain.diagnosis.flight_calls import ProcessGroup
+from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Trouble
 from hpcrun.explain.diagnosis.rank_positions import Group, RankStack, grouped
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.speech import speech_of
-from hpcrun.job.phrases import ranks_text
+from hpcrun.job.phrases import rank_text, ranks_text
 from hpcrun.job.state import EXIT_ABORTED
+from hpcrun.job.units import format_span
+from hpcrun.runs.attempt import Attempt, ranks
 
-_NAMES = {
-    Trouble.DIFFERENT: "collective-mismatch",
-    Trouble.SIZES: "collective-mismatch",
-    Trouble.LATE: "collective-late",
-    Trouble.MISSING: "collective-missing",
-    Trouble.NO_DUMP: "collective-missing",
+_MOST_PLACES, _MOST_MEETINGS = 3, 4
+_FIX_OF_CIRCLE = "let all ranks use the process groups in the same order"
+_RULES = {
+    Trouble.DIFFERENT: (
+        "collective-mismatch",
+        "let all ranks call the same collectives in the same order: none in a branch or a loop that is not the same on "
+        "all ranks",
+    ),
+    Trouble.SIZES: (
+        "collective-mismatch",
+        "give the collective tensors of the same size and type on all ranks: pad the last batch, or drop_last=True",
+    ),
+    Trouble.LATE: (
+        "collective-late",
+        "shorten what that rank does before this line, or let the others wait longer: init_process_group(timeout=...)",
+    ),
+    Trouble.MISSING: (
+        "collective-missing",
+        "look at what the missing rank does after that line: a branch that only some ranks take, a slow loader or file "
+        "system, an exception that the program caught",
+    ),
+    Trouble.NO_DUMP: (
+        "collective-missing",
+        "read the log of the rank without a dump: it hung outside of torch, or was killed",
+    ),
 }
-_CIRCLE = "collective-order"
-_BRACES = str.maketrans("{}", "()")
+"""What is wrong with a collective → the name of the rule, and what to do."""
+_OF_THE_END = ("time-limit", "deadline", "cancelled")
+"""Rules that only say how the job was stopped."""
+_LEAST_SILENCE_S = 20.0
+"""The same as of ranks that run (docs/explain.md)."""
+_MOST_OF_IT = 0.5
+"""The share of its time for which a job was silent: a shorter silence may be the usual one between two lines."""
+_FIX_OF_SILENCE = (
+    "a job that hangs needs no longer --time: submit it again, and while it is silent, "
+    "hpcrun explain --stacks shows where its ranks are"
+)
 
 
-def with_flight(found: Diagnosis, facts: Facts) -> Diagnosis:
+def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
     """Return a diagnosis with what the dumps show as its cause, if no rank failed because of itself."""
     flight = facts.flight
-    if flight is None or not flight.decided or _failed_by_itself(found, facts):
-        return found
+    if flight is None or not flight.decided or _failed_by_itself(before, facts):
+        return before
     nodes = {rank: end.node for rank, end in facts.ends.items()}
-    finding = flight.meetings[0].finding
-    name, fix = (_CIRCLE, FIX_OF_CIRCLE) if flight.in_circle else (_NAMES[finding], FIXES[finding])
-    text = flight_sentence(flight, nodes).translate(_BRACES)  # they are the places of a rule's values
-    rule = Rule(name, cause=text, fix=fix, source="torch's flight recorder (FlightRecorder.hpp)")
-    before = (found.cause,) if found.cause and found.cause.hit else ()
-    return replace(
-        found,
-        cause=Cause(rule, flight.culprit),
-        first=flight.culprit,
-        consequences=(*before, *found.consequences),
-        by_places=True,
-    )
+    name, fix = _RULES[flight.meetings[0].finding]
+    name, fix = ("collective-order", _FIX_OF_CIRCLE) if flight.in_circle else (name, fix)
+    rule = _rule(name, flight_sentence(flight, nodes), fix, "torch's flight recorder (FlightRecorder.hpp)")
+    lines = (before.cause,) if before.cause and before.cause.hit else ()
+    consequences = (*lines, *before.consequences)
+    cause = Cause(rule, flight.culprit)
+    return replace(before, cause=cause, first=flight.culprit, consequences=consequences, by_places=True)
 
 
-def with_tracebacks(found: Diagnosis, facts: Facts) -> Diagnosis:
+def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
     """Return a diagnosis with the different collectives in which the ranks timed out as its cause, if it is no better.
 
     The first rank that times out is no more to blame than the others: all of them wait, each in its own call.
     """
-    cause = found.cause
+    cause = before.cause
     if facts.flight is not None and facts.flight.meetings:
-        return found
-    if found.by_places or found.missing or found.caught or cause is None or cause.rule.level != "wait":
-        return found
+        return before
+    if before.by_places or before.missing or before.caught or cause is None or cause.rule.level != "wait":
+        return before
     stacks = [
         RankStack(log.rank, facts.ends[log.rank].node if log.rank in facts.ends else "", log.traceback.frames)
         for log in facts.logs
@@ -66,17 +93,17 @@ def with_tracebacks(found: Diagnosis, facts: Facts) -> Diagnosis:
     groups = grouped(stacks)
     calls = {group.position.call for group in groups}
     if len(calls) < 2 or not all(group.position.waits for group in groups):
-        return found
+        return before
     few = [group for group in groups if len(group.ranks) == 1]
     odd = few[0].ranks[0].rank if len(few) == 1 and len(groups) == 2 else None
     text = f"the ranks timed out in different collectives: {'; '.join(map(_calls_text, groups))}"
-    rule = Rule(
-        "collective-mismatch",
-        cause=text.translate(_BRACES),
-        fix=FIXES[Trouble.DIFFERENT],
-        source=cause.rule.source,
-    )
-    return replace(found, cause=replace(cause, rule=rule), first=odd, by_places=True)
+    rule = _rule(_RULES[Trouble.DIFFERENT][0], text, _RULES[Trouble.DIFFERENT][1], cause.rule.source)
+    return replace(before, cause=replace(cause, rule=rule), first=odd, by_places=True)
+
+
+def _rule(name: str, cause: str, fix: str, source: str) -> Rule:
+    """Return a rule of which the cause is a sentence as it is: braces are the places of a rule's values."""
+    return Rule(name, cause=cause.translate(str.maketrans("{}", "()")), fix=fix, source=source)
 
 
 def _calls_text(group: Group) -> str:
@@ -86,19 +113,19 @@ def _calls_text(group: Group) -> str:
     return f"{ranks_text([each.rank for each in group.ranks])} in {position.call}{at}"
 
 
-def _failed_by_itself(found: Diagnosis, facts: Facts) -> bool:
+def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
     """Whether the run ended because of more than ranks that waited for each other."""
-    assert facts.flight is not None
-    if found.left or not (found.cause is None or found.cause.rule.level == "wait" or _was_aborted(found.cause, facts)):
+    cause = before.cause
+    if before.left or not (cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)):
         return True
-    end = facts.ends.get(found.first) if found.first is not None else None
+    end = facts.ends.get(before.first) if before.first is not None else None
     if end is not None and not end.by_itself:
         return False
     if end is None:
-        ranks = {log.rank for log in facts.logs if log.rank is not None}
-        return any(speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN for rank in ranks)
+        known = {log.rank for log in facts.logs if log.rank is not None}
+        return any(speech_of([log for log in facts.logs if log.rank == rank], None) is Speech.OWN for rank in known)
     speech = speech_of([log for log in facts.logs if log.rank == end.rank], end)
-    # a rank that crashed leaves no word either; but the watchdog aborts those that wait, and a launcher the missing one
+    # a rank that crashed leaves no message either; but the watchdog aborts those that wait, a launcher the missing one
     silent = speech is Speech.NOTHING and (end.signalled or end.status == EXIT_ABORTED)
     return not (silent or speech.of_others)
 
@@ -107,3 +134,132 @@ def _was_aborted(cause: Cause, facts: Facts) -> bool:
     """Whether only the exit status of a rank is known, and torch's watchdog may have aborted it after a timeout."""
     end = facts.ends.get(cause.rank) if cause.rank is not None else None
     return cause.hit is None and end is not None and end.status == EXIT_ABORTED
+
+
+def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Diagnosis:
+    """Return a diagnosis that says how long no rank had written before the job was stopped, if that was long."""
+    cause = before.cause
+    if cause is None or cause.rule.name not in _OF_THE_END or attempt is None:
+        return before
+    silent_s = silence_s(facts, attempt)
+    if silent_s is None:
+        return before
+    text = f"{cause.rule.cause}; no rank had written for {format_span(silent_s)}: it may have hung"
+    return replace(before, cause=replace(cause, rule=replace(cause.rule, cause=text, fix=_FIX_OF_SILENCE)))
+
+
+def silence_s(facts: Facts, attempt: Attempt) -> float | None:
+    """Return how long no rank had written when the job was signalled; None if that was short, or is unknown."""
+    end_s = facts.signalled_s
+    read = {log.rank for log in facts.logs}
+    if any(rank not in read for rank in ranks(attempt.folder)):  # of many ranks, a quick explanation reads some
+        return None
+    written = [log.written_s for log in facts.logs if log.rank is not None and any(map(str.strip, log.scan.tail))]
+    if end_s is None or not written:
+        return None
+    silent_s = end_s - max(written)
+    return silent_s if silent_s >= max(_LEAST_SILENCE_S, _MOST_OF_IT * (end_s - attempt.started_s)) else None
+
+
+def group_text(group: ProcessGroup) -> str:
+    """Return what a group is called: ``the default group``, ``group mesh_tp (ranks 2-3)``."""
+    if group.default:
+        return "the default group"
+    members = f" ({ranks_text(group.ranks)})" if group.ranks else ""
+    return f"group {group.description or group.name}{members}"
+
+
+def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
+    """Return what the first meeting shows.
+
+    Args:
+        nodes: the ranks' nodes, as far as they are known.
+    """
+    if flight.in_circle:
+        waits = (_wait(one, "in") for one in flight.meetings[:_MOST_MEETINGS])
+        return f"the ranks wait for one another: {', '.join(waits)}"
+    first, *others = flight.meetings
+    named = first.came_ranks.union(first.culprits)
+    waiting = sorted({rank for one in others for rank in one.came_ranks if one.finding is not Trouble.STUCK} - named)
+    more = f"; {ranks_text(waiting)} {'wait' if len(waiting) > 1 else 'waits'} in other groups" if waiting else ""
+    return meeting_sentence(first, nodes) + more
+
+
+def meeting_sentence(one: Meeting, nodes: Mapping[int, str]) -> str:
+    """Return what is wrong with one collective."""
+    came = ranks_text(sorted(one.came_ranks))
+    if one.finding is Trouble.DIFFERENT:
+        whole = f"the ranks called different collectives as #{one.number} of {group_text(one.group)}"
+        return f"{whole}: {_listed(one.came, 'name')}"
+    if one.finding is Trouble.SIZES:
+        return f"the ranks called {_collective(one)} with different tensors: {_listed(one.came, 'tensors')}"
+    if one.finding is Trouble.LATE:
+        who = _who(one.culprits, nodes)
+        places = [stand for stand in one.came if set(stand.ranks) & set(one.culprits)]
+        return (f"{who} came to {_collective(one)}{_at(places)} {one.late_s:.0f} s after the first rank, "
+                f"which waits for {one.timeout_s:.0f} s")  # fmt: skip
+    if one.finding is Trouble.STUCK:
+        return f"{came} are all in {_collective(one)}{_at(one.came)}, with tensors of the same size"
+    return "; ".join((_wait(one, "wait in" if len(one.came_ranks) > 1 else "waits in"), *_not_there(one, nodes)))
+
+
+def stand_lines(flight: Flight) -> Iterator[str]:
+    """Yield where each group of ranks stands: a line of code in full."""
+    for one in flight.meetings[:_MOST_MEETINGS]:
+        for stand in (*one.came[:_MOST_PLACES], *one.absent[:_MOST_PLACES]):
+            if stand.call is not None and (place := stand.call.place) is not None:
+                called = stand.call.kind.name + (f" #{stand.call.number}" if stand.call.number else "")
+                if stand.group and not stand.group.default:
+                    called += f" of {group_text(stand.group)}"
+                yield f"{ranks_text(stand.ranks)}: {called} at {place.file}:{place.line} in {place.function}"
+
+
+def _wait(one: Meeting, verb: str) -> str:
+    return f"{ranks_text(sorted(one.came_ranks))} {verb} {_collective(one)}{_at(one.came)}"
+
+
+def _not_there(one: Meeting, nodes: Mapping[int, str]) -> Iterator[str]:
+    for stand in islice(one.absent, _MOST_PLACES):
+        several = len(stand.ranks) > 1
+        who = _who(stand.ranks, nodes)
+        if stand.call is None or stand.group is None:
+            yield f"{who} did not come, and called no collective"
+            continue
+        group = "" if stand.group == one.group else f" of {group_text(stand.group)}"
+        last = f"{stand.call.kind.name} #{stand.call.number}{group}{_at([stand])}"
+        yield f"{who} did not come: {'their' if several else 'its'} last was {last}"
+    if rest := [rank for stand in one.absent[_MOST_PLACES:] for rank in stand.ranks]:
+        yield f"{ranks_text(rest)} did not come either"
+    if one.unknown:
+        yield f"{_who(one.unknown, nodes)} left no dump"
+
+
+def _collective(one: Meeting) -> str:
+    if one.number is None:
+        return one.name
+    return f"{one.name or 'collective'} #{one.number} of {group_text(one.group)}"
+
+
+def _who(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
+    return rank_text(ranks[0], nodes.get(ranks[0])) if len(ranks) == 1 else ranks_text(ranks)
+
+
+def _at(stands: Sequence[Stand]) -> str:
+    """Return the lines of code in brackets: of all ranks, or of each group of them."""
+    places = [(stand, stand.call.place.short) for stand in stands if stand.call and stand.call.place]
+    if not places:
+        return ""
+    if len({place for _, place in places}) == 1:
+        return f" ({places[0][1]})"
+    parts = [f"{ranks_text(stand.ranks)} at {place}" for stand, place in places[:_MOST_PLACES]]
+    return f" ({', '.join(parts)}{', ...' if places[_MOST_PLACES:] else ''})"
+
+
+def _listed(stands: Sequence[Stand], what: str) -> str:
+    """Return what each group of ranks called: ``ranks 0-2 all_reduce (train.py:88), rank 3 broadcast (train.py:9)``."""
+    parts = []
+    for stand in stands[:_MOST_PLACES]:
+        assert stand.call is not None
+        kind = stand.call.kind
+        parts.append(f"{ranks_text(stand.ranks)} {kind.name if what == 'name' else kind.tensors}{_at([stand])}")
+    return ", ".join(parts) + (", ..." if stands[_MOST_PLACES:] else "")

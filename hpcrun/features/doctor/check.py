@@ -10,11 +10,11 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
+from hpcrun.job.shape import for_gpu_type
 from hpcrun.schedulers.detect import ClusterFacts
 from hpcrun.schedulers.detect_text import NodeKind
 

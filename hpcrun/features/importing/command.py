@@ -17,7 +17,7 @@ from hpcrun.job.secret_hider import HIDER
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
-    from hpcrun.job.batch.convert import BatchScript
+    from hpcrun.job.batch_script import BatchScript
 
 
 def import_(
@@ -33,7 +33,7 @@ def import_(
     """
     import_pydantic()
     from hpcrun.actions.jobs.batch_job import read_script
-    from hpcrun.job.batch.convert import changed_lines
+    from hpcrun.job.batch_script import changed_lines
 
     batch = read_script(make_context().cwd / script, tuple(args or ()))
     command = " ".join(map(quote_bash, ("hpcrun", "submit", str(script), *(args or ()))))

@@ -32,10 +32,9 @@ from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.scaling.study import find_study, read_points, with_measurements
 from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.features.scaling.workload import MeasuredTraining, one_of, read_option, read_workload, workload_of
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape
+from hpcrun.job.shape import decide_shape, for_gpu_type
 from hpcrun.job.units import parse_count, parse_positive
 from hpcrun.profiles.load import load_profile
 

@@ -43,12 +43,11 @@ from hpcrun.features.scaling.study_flow import (
     wait_for_study,
 )
 from hpcrun.job.after import Dependency
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.shape import decide_shape
+from hpcrun.job.shape import decide_shape, for_gpu_type
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.views.plan import plan_lines
 from hpcrun.views.text import count

@@ -13,8 +13,8 @@ from hpcrun.cli.outcome import Outcome, printed, stderr, stdout, table, verbatim
 from hpcrun.cli.output import width
 from hpcrun.errors import PlanError
 from hpcrun.features.sweep.sweep import SweepRow, SweepTable, best_row, states_hint, submit_command
-from hpcrun.job.metrics import finite_number
 from hpcrun.job.parameters import parameters_text
+from hpcrun.job.patterns import finite_number
 from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
 from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
 from hpcrun.views.text import csv_text, one_line, text_table

@@ -19,7 +19,7 @@ from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error_text
 from hpcrun.features.top.table import VirtualTable
 from hpcrun.job import state
-from hpcrun.job.reasons import explain_reason
+from hpcrun.job.state import explain_reason
 from hpcrun.schedulers.environment import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.views.text import GAP, clock_text, count, fitting

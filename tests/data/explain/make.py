@@ -2,7 +2,7 @@
 
 Run as root from the checkout, with the cluster up: ``python tests/data/explain/make.py [CASE...]``. A case is a run's
 folder without its script, and ``case.json``: which rule is right, and how it was made. What cannot be provoked on a
-cluster without GPUs is in tests/unit/diagnosis/written.py.
+cluster without GPUs is in tests/unit/explain/written.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Make the dumps anew: jobs of four gloo ranks that hang, each for another reason, with the torch that is installed.
 
 Run from the checkout: ``python tests/data/flight/make.py [CASE...]``. A case is a folder with a dump per rank. What
-needs NCCL is built in tests/unit/diagnosis/flights.py.
+needs NCCL is built in tests/unit/explain/flights.py.
 """
 
 from __future__ import annotations

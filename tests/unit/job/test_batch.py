@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.job.batch.convert import BatchScript, changed_lines, read_batch_script
+from hpcrun.job.batch_script import BatchScript, changed_lines, read_batch_script
 from hpcrun.job.launch_options import takes_value
 
 HEAD = "#!/bin/bash\n#SBATCH -N 2 --gres=gpu:a100:4\n"

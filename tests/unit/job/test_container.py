@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.container import Container, is_image_file
+from hpcrun.job.launch_plan import Container, is_image_file
 from hpcrun.job.plan import build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request

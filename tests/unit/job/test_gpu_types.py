@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.gpu_types import for_gpu_type
 from hpcrun.job.profile import Profile
+from hpcrun.job.shape import for_gpu_type
 from tests.unit.given import cluster, plan, request
 
 TYPES: dict[str, Any] = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.job.known_variables import Finding, Values, check_variables
-from hpcrun.profiles.variable_catalogue import load_catalogue
+from hpcrun.profiles.variable_catalogue import Finding, Values, check_variables, load_catalogue
 
 CATALOGUE = load_catalogue()
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.launch_options import _OWNED, check_option
-from hpcrun.job.step_options import option_words
+from hpcrun.job.launch_plan import option_words
 from tests.unit.given import cluster, laptop, plan, script
 
 

@@ -34,7 +34,7 @@ def names() -> set[str]:
         getattr(folder(BASE), name)
         for folder in FOLDERS
         for name, member in vars(folder).items()
-        if isinstance(member, property)
+        if isinstance(member, property | layout._Below)
     )
     paths = [value for value in values if isinstance(value, Path) and value.is_relative_to(BASE)]
     return {part for path in paths for part in path.relative_to(BASE).parts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.job.reasons import explain_reason
+from hpcrun.job.state import explain_reason
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import jinja2
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.sandbox import Sandbox
-from hpcrun.job.script import MAIN_TEMPLATE, TemplateSource, render_script
+from hpcrun.job.script import MAIN_TEMPLATE, Sandbox, render_script
 from tests.unit.given import plan
 
 HOSTILE = [
@@ -34,7 +33,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_template_cannot_leave_the_sandbox(text: str) -> None:
     with pytest.raises(ProfileError, match=r"^template mine\.j2"):
-        render_script(plan(), {MAIN_TEMPLATE: TemplateSource(text, "mine.j2")})
+        render_script(plan(), {MAIN_TEMPLATE: (text, "mine.j2")})
 
 
 @pytest.mark.parametrize("value", [Path("/tmp/x"), Path.touch, open, print, exec, Sandbox, b"x".decode])

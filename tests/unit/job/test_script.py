@@ -18,7 +18,7 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.profile import Profile
-from hpcrun.job.script import LAUNCH, TemplateSource, render_script
+from hpcrun.job.script import LAUNCH, Template, render_script
 from tests.unit.given import cluster, laptop, plan, script, templates
 
 HOSTILE = ["it's", 'say "hi"', "$HOME", "`id`", "a|b", "a\nb", "\\", "#", "é", "\udcff", "*", "$(id)", "a;b", " "]
@@ -31,8 +31,8 @@ def check_syntax(text: str, folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def custom(text: str) -> dict[str, TemplateSource]:
-    return {"job.sh.j2": TemplateSource(text, "/home/me/job.sh.j2")}
+def custom(text: str) -> dict[str, Template]:
+    return {"job.sh.j2": (text, "/home/me/job.sh.j2")}
 
 
 def test_the_same_plan_makes_the_same_script() -> None:
@@ -167,7 +167,7 @@ def test_a_template_that_includes_one_that_is_nowhere_names_it() -> None:
 
 
 def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
-    sources = {**templates(), "launch/torchrun.sh.j2": TemplateSource("\n{{ oops }}\n", "/home/me/torchrun.sh.j2")}
+    sources = {**templates(), "launch/torchrun.sh.j2": ("\n{{ oops }}\n", "/home/me/torchrun.sh.j2")}
     with pytest.raises(ProfileError, match=r"/home/me/torchrun\.sh\.j2, line 2.*'oops' is undefined"):
         render_script(plan(gpus="2"), sources)
 

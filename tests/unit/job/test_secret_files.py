@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.job.secret_files import is_included, is_key, looks_secret, may_be_key
+from hpcrun.job.secrets import is_included, is_key, looks_secret, may_be_key
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
 from hpcrun.job.request import check_secrets, read_request
 from hpcrun.job.resources import Machine
-from hpcrun.job.secret_forms import SERVICES
 from hpcrun.job.secret_hider import SecretHider
-from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
+from hpcrun.job.secrets import SERVICES, is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.views.plan import plan_lines, prepared_json
 from tests.unit.given import cluster, plan, request, script, surroundings, write
 

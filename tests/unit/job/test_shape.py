@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import HpcrunError, PlanError, UsageError
-from hpcrun.job.gpu_types import for_gpu_type
-from hpcrun.job.shape import Shape, decide_shape
+from hpcrun.job.shape import Shape, decide_shape, for_gpu_type
 from tests.unit.given import cluster, cpu_cluster, laptop, request
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcrun.job.shell_text import read_commands
+from hpcrun.job.command_words import read_commands
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import cross, side_by_side
 from hpcrun.job.request import JobRequest, read_request
-from hpcrun.job.secret_forms import MASK
+from hpcrun.job.secrets import MASK
 from hpcrun.job.submit_line import (
     editable_line,
     of_one_element,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.edit import set_value, unset_value
+from hpcrun.profiles.yaml_edit import set_value, unset_value
 from hpcrun.profiles.yaml_file import parse_yaml
 
 FILE = Path("mine.yaml")

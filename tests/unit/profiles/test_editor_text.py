@@ -7,9 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.profiles.editor_text import REMARK, copy_text, new_text, unsaid, with_remarks, without_remarks
-from hpcrun.profiles.mistakes import Mistake
-from hpcrun.profiles.yaml_file import parse_yaml
+from hpcrun.profiles.yaml_edit import REMARK, copy_text, new_text, unsaid, with_remarks, without_remarks
+from hpcrun.profiles.yaml_file import Mistake, parse_yaml
 
 FILE = Path("mine.yaml")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile, load_text, profile_names
-from hpcrun.profiles.mistakes import MistakesError
+from hpcrun.profiles.yaml_file import MistakesError
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("cluster_profiles")

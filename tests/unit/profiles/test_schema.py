@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.schema import profile_schema
+from hpcrun.profiles.validate import profile_schema
 from tests.unit.given import read_yaml
 
 SHIPPED = shipped_folder("cluster_profiles")

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.known_variables import check_variables
 from hpcrun.job.plan import PythonEnvironment, build_plan
 from hpcrun.job.profile import FabricSection, Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.profiles.variable_catalogue import load_catalogue
+from hpcrun.profiles.variable_catalogue import check_variables, load_catalogue
 from tests.harness import REPO
 from tests.unit.given import read_yaml, write
 

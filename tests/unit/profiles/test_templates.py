@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folder import shipped_folder
-from hpcrun.profiles.templates import load_templates
+from hpcrun.profiles.folder import load_templates, shipped_folder
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("templates")
@@ -23,8 +22,8 @@ def test_the_shipped_templates_are_named_by_their_path() -> None:
 def test_one_s_own_template_hides_the_shipped_one_and_no_other(tmp_path: Path) -> None:
     mine = write(tmp_path / "launch/torchrun.sh.j2", "mine\n")
     sources = load_templates([tmp_path, SHIPPED])
-    assert (sources["launch/torchrun.sh.j2"].text, sources["launch/torchrun.sh.j2"].path) == ("mine\n", str(mine))
-    assert sources["job.sh.j2"].path == str(SHIPPED / "job.sh.j2")
+    assert sources["launch/torchrun.sh.j2"] == ("mine\n", str(mine))
+    assert sources["job.sh.j2"][1] == str(SHIPPED / "job.sh.j2")
 
 
 def test_other_files_and_missing_folders_are_passed_over(tmp_path: Path) -> None:

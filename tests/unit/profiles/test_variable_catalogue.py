@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.job.known_variables import KINDS, PREFIXES
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.variable_catalogue import load_catalogue
+from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, load_catalogue
 from tests.unit.given import read_yaml, write
 
 CATALOGUE = load_catalogue()

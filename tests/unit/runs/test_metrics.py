@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.layout import AttemptFolder
-from hpcrun.job.metrics import usual_numbers
-from hpcrun.job.patterns import Pattern, compile_pattern
+from hpcrun.job.patterns import Pattern, compile_pattern, usual_numbers
 from hpcrun.runs.attempt import Attempt
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
 from tests.harness import REPO

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.mistakes import Origin
-from hpcrun.profiles.yaml_file import parse_yaml
+from hpcrun.profiles.yaml_file import Origin, parse_yaml
 from hpcrun.views.profiles import place_text, profile_values, profile_yaml, profiles_tables
 
 MIXED = Profile(

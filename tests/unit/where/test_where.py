@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.errors import ProfileError, SchedulerError, UsageError
 from hpcrun.features.where.where import Misfit, Offer, Placement, over_partition, ranked, where
-from hpcrun.job.gpu_types import naming_gpu_type, types_to_choose_from
+from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.detect_text import Partition
 from hpcrun.schedulers.estimate import SlurmForecast, Start
 from tests.unit import given

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.explain.rule_files import load_rules
+from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.features.history.accounting import AccountedJob, AccountedTime
 from hpcrun.features.history.history import OTHER, REMOVED, History, budgets_of, first_waits, get_history
 from hpcrun.features.history.past_jobs import cause_of, project_of

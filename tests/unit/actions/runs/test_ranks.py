@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcrun.actions.runs import ranks
 from hpcrun.actions.runs.ranks import RankRow, RanksReader, RankState, counts_text, matching_rows
 from hpcrun.job.layout import AttemptFolder
-from tests.unit.actions.explain.test_running import NOW_S, attempt, node, wrote
+from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import write
 
 

@@ -1,0 +1,187 @@
+"""Reads what is known of an attempt that has ended: the records of its ranks, their logs, torch's flight recorder."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.diagnose import first_to_fail
+from hpcrun.explain.diagnosis.facts import Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.flight_calls import Dump
+from hpcrun.explain.diagnosis.flight_dump import MOST_BYTES, DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
+from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
+from hpcrun.explain.diagnosis.order import SAME_MOMENT_S, first_leaver
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.scan import LogScan, Scanner
+from hpcrun.explain.diagnosis.speech import speech_of
+from hpcrun.job import state
+from hpcrun.job.layout import AttemptFolder
+from hpcrun.reading import open_regular, read_bytes, read_text
+from hpcrun.runs.attempt import RESTART_BEGINS, Attempt, names_in, rank_exits, ranks
+from hpcrun.runs.elements import all_elements
+from hpcrun.runs.logs import rank_log
+
+_QUICK_RANKS, _QUICK_RANKS_MOST = 8, 64
+"""Ranks whose logs a quick explanation reads; the second number if the logs of the first ranks blame other ranks."""
+_LONGEST_STOP = 4096
+"""Bytes of a file in stop/: a host name and a time."""
+_ATTEMPT_BEGINS = "hpcrun: job "
+"""The first words of each attempt in the batch log, to which all attempts append."""
+_RESTARTED = "hpcrun: torchrun starts the ranks of "
+"""The first words of each restart of torchrun in the batch log."""
+_DUMP_NAME = re.compile(r"\D*(?P<rank>0|[1-9]\d{0,6})(?:\.(?:json|pickle|pkl|bin))?")
+"""launch/environment.py has torch write ``rank_3``; a program may name it so too."""
+_MOST_READ, _MOST_READ_QUICKLY = 512 << 20, 4 << 20
+"""Bytes of all dumps: those of 512 ranks have 200 MB or more, and take some seconds."""
+
+_MOST_REMARKS = 8
+
+
+def gather(
+    item: RunStatus, attempt: Attempt | None, rules: Sequence[Rule], *, quick: bool = False
+) -> tuple[Facts, tuple[str, ...]]:
+    """Return what the ranks and the logs of an attempt say, and what could not be read.
+
+    If torchrun has started the ranks again, it is what they say of the start whose failure ended the attempt.
+    """
+    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
+    ends = _ends(attempt, 0) if attempt is not None else {}
+    logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
+    shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
+    if attempt is not None and attempt.number:
+        shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
+    flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
+    if attempt is None or not any(log.restart for log in logs):
+        logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
+        signalled_s = _signalled_s(attempt) if attempt else None
+        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight), tuple(reader.unread)
+    last = max(log.restart for log in logs)
+    agents = [part for log in shared for part in parts(_RESTARTED, log)]
+    starts = [
+        Facts(
+            item.status.state if restart == last else state.FAILED,
+            ends if restart == last else _ends(attempt, restart + 1),
+            tuple(log for log in (*logs, *agents) if log.restart == restart),
+            _signalled_s(attempt) if restart == last else None,
+            flight=flight if restart == last else None,
+        )
+        for restart in range(last + 1)
+    ]
+    return first_to_fail(starts), tuple(reader.unread)
+
+
+def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
+    return {
+        end.rank: RankEnd(end.rank, end.node, end.status, end.ended_s, signalled=end.signalled != "")
+        for end in rank_exits(attempt.folder, before_restart=before_restart)
+    }
+
+
+def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
+    """Return a log with its exception, and note in ``unread`` if a part of it was skipped."""
+    if not scan.whole:
+        unread.append(f"{name}: too long; only its beginning and end were searched")
+    return examine(name, rank, scan, written_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogReader:
+    """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
+
+    folder: Path
+    scanner: Scanner
+    quick: bool
+    unread: list[str]
+
+    def read(self, path: Path, rank: int | None) -> list[Log]:
+        """Return a log, or nothing where it is not there or cannot be read."""
+        name = str(path.relative_to(self.folder))
+        try:
+            with open_regular(path, links=False) as file:
+                scan = self.scanner.scan(file, quick=self.quick)
+                return [examine_noting(name, rank, scan, self.unread, path.stat().st_mtime)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.unread.append(f"{name}: {error.strerror}")
+            return []
+
+    def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
+        """Return the logs of a rank, stderr first."""
+        logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
+        found = [part for log in logs for part in parts(RESTART_BEGINS, log)]
+        return found if any(log.restart for log in found) else with_other_log(found)
+
+
+def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
+    """Return the logs of the ranks that did not complete, and of a rank that completed before the others failed."""
+    # one that ended well: what its log says of errors did not matter
+    wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+    wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
+    logs: list[Log] = []
+    has_own_words = False
+    for count, rank in enumerate(wanted):
+        if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
+            break
+        found = reader.read_rank(attempt, rank)
+        logs += found
+        end, said = ends.get(rank), speech_of(found[-2:], ends.get(rank))
+        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
+    leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
+    return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
+
+
+def _signalled_s(attempt: Attempt) -> float | None:
+    """Return when the script or a rank first received a signal to end; None if none did."""
+    heard = [attempt.exit.ended_s] if attempt.exit and attempt.exit.signal else []
+    for path in attempt.folder.stop.glob("*"):  # launch/records.py: the host and the time
+        with suppress(OSError, ValueError, IndexError):
+            heard.append(float(read_text(path, _LONGEST_STOP).split()[1]))
+    return min(filter(math.isfinite, heard), default=None)
+
+
+def read_flight(folder: AttemptFolder, ranks: Collection[int], unread: list[str], *, quick: bool) -> Flight | None:
+    """Return what the dumps of an attempt show; None if there are none.
+
+    Args:
+        ranks: the ranks of the job, as far as they are known.
+        unread: gets a remark for each of the first dumps that cannot be read, and the number of the others.
+        quick: only if they are small.
+    """
+    files = {
+        int(match["rank"]): name for name in sorted(names_in(folder.flight)) if (match := _DUMP_NAME.fullmatch(name))
+    }
+    if not files or (quick and sum(_size(folder.flight / name) for name in files.values()) > _MOST_READ_QUICKLY):
+        return None
+    reader, dumps = DumpReader(), dict[int, Dump]()
+    left, bad = _MOST_READ, list[str]()
+    for rank, name in sorted(files.items()):
+        path = folder.flight / name
+        shown = path.relative_to(folder.run)
+        left -= min(_size(path), MOST_BYTES)  # a sparse file may have terabytes, of which nothing is read
+        if left < 0:
+            bad.append(f"{shown} and the dumps after it: only the first 512 MB were read")
+            break
+        try:
+            dumps[rank] = reader.read(read_bytes(path, MOST_BYTES))
+        except DumpError as error:
+            bad.append(f"{shown}: {error}")
+        except OSError as error:
+            bad.append(f"{shown}: {error.strerror}")
+    unread += bad[:_MOST_REMARKS]
+    if bad[_MOST_REMARKS:]:
+        unread.append(f"{folder.flight.relative_to(folder.run)}: {len(bad) - _MOST_REMARKS} more dumps")
+    return judge(dumps, ranks) if dumps else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

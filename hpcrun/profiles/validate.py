@@ -1,0 +1,250 @@
+"""The profile model as files show it: mistakes in merged values with their lines, and the JSON Schema for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.phrases import error_words
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
+from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
+
+if TYPE_CHECKING:
+    from hpcrun.job.profile import Profile
+
+
+_MOST_SHOWN = 60
+# The search for the nearest key takes time, and no user reads a thousand mistakes.
+_MOST_EXPLAINED = 200
+
+
+def check_values(
+    path: Path, data: Mapping[str, Any], origins: Mapping[Key, Origin]
+) -> tuple[Profile | None, list[Mistake]]:
+    """Return the profile, or every mistake in its values.
+
+    Args:
+        path: the profile's own file; its name is the profile's.
+        data: the values of the file, merged over those of the files that it extends.
+        origins: where each value was written.
+    """
+    from pydantic import ValidationError
+
+    from hpcrun.job.profile import Profile
+    from hpcrun.job.shape import check_gpu_type
+
+    mistakes: list[Mistake] = _secret_mistakes(data, origins)
+    if "name" in data:
+        where = origins["name",]
+        mistakes.append(
+            Mistake(where.path, where.line, "remove the line: the file's name is the profile's name", ("name",))
+        )
+    values = {name: value for name, value in data.items() if name not in ("name", "extends")}
+    try:
+        profile = Profile(name=path.stem, **values)
+        if profile.gpu.type:
+            check_gpu_type(profile, profile.gpu.type)
+        return profile, mistakes
+    except UsageError as error:
+        where = origins["gpu", "type"]
+        text = f"gpu.type: {error.message}; {error.hint}"
+        return None, [*mistakes, Mistake(where.path, where.line, text, ("gpu", "type"))]
+    except ValidationError as error:
+        details = error.errors(include_url=False)[:_MOST_EXPLAINED]
+        return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
+
+
+def known_keys(section: Key = ()) -> list[str]:
+    """Return the allowed keys of a section of a profile; none if any key is allowed, as in ``env``."""
+    from hpcrun.job.profile import Profile
+
+    model = _model_in(_annotation(section))
+    if model is None:
+        return []
+    fields = [name for name in model.model_fields if model is not Profile or name != "name"]
+    return [*fields, *(["extends"] if model is Profile else [])]
+
+
+def _annotation(key: Key) -> Any:
+    """Return the type of a key's value; text for an unknown key."""
+    from hpcrun.job.profile import Profile
+
+    annotation: Any = Profile
+    for step in key:
+        model = _model_in(annotation)
+        if model is not None:
+            found = model.model_fields.get(step)
+            annotation = found.annotation if found else str
+        else:  # sections of one kind under the site's own names, as in gpu.types
+            annotation = get_args(annotation)[1] if _origin(annotation) is dict else str
+    return annotation
+
+
+def _model_in(annotation: Any) -> Any:
+    """Return the section's model in an annotation: ``Section`` or ``Section | None``."""
+    for candidate in () if _origin(annotation) is dict else (annotation, *get_args(annotation)):
+        if hasattr(candidate, "model_fields"):
+            return candidate
+    return None
+
+
+def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
+    key: Key = ()
+    for step in detail["loc"]:  # pydantic adds its own words about unions and validators
+        if (*key, str(step)) not in origins:
+            break
+        key = (*key, str(step))
+    where = origins.get(key)
+    name = dotted(key) or str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        close = nearest(key[-1], known_keys(key[:-1])) if key else None
+        meant = dotted((*key[:-1], close)) if close else ""
+        text = f"unknown key {name!r}" + (f"; did you mean {meant!r}?" if close else _listed(key[:-1]))
+    else:
+        text = f"{name}: {_reason(detail)}"
+    return Mistake(where.path if where else path, where.line if where else None, text, key)
+
+
+def _listed(section: Key) -> str:
+    known = known_keys(section)
+    return f"; there are: {', '.join(known)}" if known and section else ""
+
+
+def _reason(detail: Any) -> str:
+    text = error_words(detail)
+    if detail["type"] == "value_error":
+        return text
+    if detail["loc"][0] == "env":  # it may be a secret
+        return text
+    given = HIDER.hide(repr(detail["input"]))
+    return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
+
+
+def value_kinds(key: Key) -> set[str]:
+    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text and numbers.
+
+    An unknown key has no kind: the check of the values reports it better.
+    """
+    if key == ("extends",):  # a key of the file, not of the model
+        return {"list"}
+    return {kind for part in _parts(_annotation(key)) for kind in _kind(part)}
+
+
+def _origin(annotation: Any) -> Any:
+    return get_origin(annotation) or annotation
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """Return the members of a union, without annotations."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for member in get_args(annotation) for part in _parts(member)]
+    return [annotation]
+
+
+def _kind(annotation: Any) -> set[str]:
+    origin = _origin(annotation)
+    if origin in (tuple, list):
+        return {"list"}
+    if origin is dict or hasattr(annotation, "model_fields"):
+        return {"mapping"}
+    return {"bool"} if annotation in (bool, Any) else set()
+
+
+def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
+    """Return a mistake for every value of a profile that holds a secret; the messages do not contain the value.
+
+    Other users may read the file, and it may be in git.
+    """
+    listed = data.get("secrets")
+    named = frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()
+    found = []
+    for key, value in values_in(data):
+        text = _secret_problem(key, value, named) if isinstance(value, str) else None
+        if text and (where := origins.get(key)):
+            found.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
+    return found
+
+
+def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
+    if key[0] == "env" and len(key) == 2:
+        if not is_secret(key[1], value, named):
+            return None
+        kind = secret_kind(value) or "the value of a secret"
+        return f"holds {kind}; remove the line, list the name under 'secrets', and export the variable where you submit"
+    found = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
+    if found is None:
+        return None
+    return f"holds {found}; list a variable under 'secrets', export it where you submit, and use $NAME here"
+
+
+_SCALAR = ["string", "number", "boolean"]
+
+
+def profile_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a profile file.
+
+    It is the schema of the model, with additions for files: ``extends``, ``null`` to remove, ``list+`` to extend, and
+    unquoted numbers as text.
+    """
+    from hpcrun.job.profile import Profile
+
+    model = Profile.model_json_schema()
+    sections = {name: _section(section) for name, section in model.pop("$defs", {}).items()}
+    schema = _section(model)
+    schema["properties"].pop("name", None)
+    for section in (schema, sections["GpuTypeSection"]):  # "card: gpu/a100" takes the card of a part
+        section["properties"]["card"]["anyOf"].insert(0, {"type": "string"})
+    names = {"type": "array", "items": {"type": "string"}}
+    extends = {"description": "The profiles and parts this one lies over.", "anyOf": [{"type": "string"}, names]}
+    schema["properties"] = {"extends": extends, **schema["properties"]}
+    schema.pop("required", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "hpcrun cluster profile",
+        "$defs": sections,
+    }
+
+
+def _section(section: dict[str, Any]) -> dict[str, Any]:
+    if "properties" not in section:
+        return section
+    properties: dict[str, Any] = {}
+    for name, value in section["properties"].items():
+        properties[name] = _value(value)
+        if _has_list(value):
+            properties[name + EXTEND] = {**_as_written(value), "description": f"Added to the {name} that are there."}
+    return {**section, "properties": properties, "additionalProperties": False}
+
+
+def _has_list(value: dict[str, Any]) -> bool:
+    return value.get("type") == "array" or any(_has_list(option) for option in value.get("anyOf", []))
+
+
+def _value(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a property that may also be null."""
+    kept: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
+    options = value.get("anyOf") or [{key: item for key, item in value.items() if key not in kept}]
+    written = [_as_written(option) for option in options if option.get("type") != "null"]
+    return {**kept, "anyOf": [*written, {"type": "null"}]}
+
+
+def _as_written(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value's schema in the form of the file: ``account: 0042`` is text, ``max: 1-00:00:00`` is a time."""
+    if "enum" in value or "const" in value or "$ref" in value:
+        return value
+    if value.get("type") in ("string", "integer", "number"):
+        return {key: item for key, item in value.items() if key != "type"} | {"type": ["string", "number"]}
+    if value.get("type") == "array" and "items" in value:
+        return {**value, "items": _as_written(value["items"])}
+    if value.get("type") == "object" and "additionalProperties" in value:
+        inner = value["additionalProperties"]
+        written = _as_written(inner) if isinstance(inner, dict) and inner.get("type") else {"type": _SCALAR}
+        return {**value, "additionalProperties": {"anyOf": [written, {"type": "null"}]}}
+    return value

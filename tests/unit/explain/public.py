@@ -1,0 +1,196 @@
+"""Failures and healthy logs in the wording of public issue threads, and whether explain is right about each.
+
+Each file of tests/data/explain/public holds one; docs/explain.md says how they were gathered. ``python -m
+tests.unit.explain.public SET`` prints the scores of a set, and with ``-v`` what was said of the cases it got wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.launcher import without_lead
+from hpcrun.explain.diagnosis.rules import Rule, load_rules
+from hpcrun.explain.ended import Explanation, explain
+from hpcrun.explain.outside import explain_logs
+from hpcrun.runs.record import run_from_json, status_from_json
+
+PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
+UNKNOWN = "unknown"
+"""The rank of a case whose log does not tell which rank failed: a name would be a guess."""
+_SHOWN = 200
+"""Characters of a line that are compared: a line of evidence is cut."""
+
+
+@dataclass(frozen=True)
+class Public:
+    """A case, as its file says; see docs/explain.md for the keys."""
+
+    name: str
+    said: dict[str, Any]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing failed that its words speak of."""
+        return bool(self.said["healthy"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What explain said of a case.
+
+    Attributes:
+        right: it shows the line that states the cause first, or says its words.
+        wrong: it claims another cause: a rule that knows another line, or a line known as a decoy.
+        rank: whether it names the right rank; None where the case has none.
+        silent: whether it names no rank, where the log does not tell which one failed; None in the other cases.
+    """
+
+    case: Public
+    said: Explanation
+    right: bool
+    wrong: bool
+    rank: bool | None
+    silent: bool | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the ranks left logs and records of their own, as under hpcrun."""
+        return any(name != "batch" for name in self.case.said["logs"])
+
+
+@functools.cache
+def load_public(folder: Path) -> list[Public]:
+    """Return the cases of a set, by name."""
+    reader = YAML(typ="safe")
+    return [Public(path.stem, reader.load(path.read_text("utf-8"))) for path in sorted(folder.glob("*.yaml"))]
+
+
+def write_public(case: Public, folder: Path) -> None:
+    """Write the folder of a case's run, as hpcrun leaves one."""
+    said = case.said
+    nodes, per_node = said["world"]["nodes"], said["world"]["per_node"]
+    attempt = folder / "elements/0/attempts/0"
+    attempt.mkdir(parents=True)
+    status = {"state": said["state"], "asked_s": 2000.0, "final": True, "hosts": f"node[1-{nodes}]", "exit_status": 1}
+    run = {
+        "schema": 1, "run_id": folder.name, "name": "train", "scheduler": "slurm", "cluster": "alpha", "host": "login1",
+        "created_s": 1000.0, "job_id": "4711", "profile": "a100", "nodes": nodes, "gpus_per_node": per_node,
+        "world_size": nodes * per_node, "walltime_s": 3600, "request": {}, "plan": {},
+    }  # fmt: skip
+    if case.healthy:  # in a run that failed for a reason that no log names
+        status["state"] = "FAILED"
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "status.json").write_text(json.dumps(status))
+    (attempt / "start").write_text(json.dumps({"job_id": "4711", "host": "node1", "started": 1500.0}))
+    (attempt / "exit").write_text(json.dumps({"status": 1, "signal": "", "ended": 1700.0, "message": ""}))
+    for name, text in said["logs"].items():
+        path = folder / "batch.log" if name == "batch" else attempt / f"rank-{name}"
+        path.write_text(text, "utf-8")
+    if "batch" not in said["logs"]:
+        (folder / "batch.log").write_text("hpcrun: job 4711 on node1, rendezvous node1:24711\n")
+    has_logs = any(name != "batch" for name in said["logs"])
+    for place, (rank, exit_status) in enumerate(said["ended"].items() if has_logs else ()):
+        end = {"rank": rank, "node": f"node{1 + rank // per_node}", "status": exit_status, "ended": 1600.0 + 8 * place}
+        (attempt / f"rank-{rank}.exit").write_text(json.dumps(end))
+
+
+def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
+    """Explain a case, and say whether that is right."""
+    write_public(case, folder)
+    status = status_from_json((folder / "status.json").read_text())
+    return verdict(case, explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules))
+
+
+def judge_log(case: Public, path: Path, rules: Sequence[Rule]) -> Verdict:
+    """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that is right."""
+    path.write_text(case.said["logs"]["batch"], "utf-8")
+    return verdict(case, explain_logs([str(path)], rules))
+
+
+def verdict(case: Public, said: Explanation) -> Verdict:
+    """Say whether what explain says of a case is right."""
+    first = next((item for item in said.evidence if item.lines), None)
+    shown = [said.summary, *(first.lines if first else ())]
+    right = any(_has(shown, key) for key in case.said["key"])
+    decoy = not right and any(_has(shown, line) for line in case.said["not"])
+    wrong = said.rule is not None if case.healthy else not right and (said.rule is not None or decoy)
+    alone = case.said["world"]["nodes"] * case.said["world"]["per_node"] == 1
+    wanted = None if case.healthy or alone else case.said["rank"]
+    if wanted == UNKNOWN:
+        return Verdict(case, said, right, wrong, None, silent=said.rank is None)
+    return Verdict(case, said, right, wrong, None if wanted is None else said.rank == wanted)
+
+
+def _has(shown: Sequence[str], key: str) -> bool:
+    wanted = " ".join(without_lead(key)[0].split())[:_SHOWN]
+    return any(wanted in " ".join(line.split()) or _cut(wanted, " ".join(line.split())) for line in shown)
+
+
+def _cut(wanted: str, line: str) -> bool:
+    """Whether a line was cut within the words that are wanted."""
+    head = line.rpartition("…")[0]
+    at = head.find(wanted[:40])
+    return at >= 0 and wanted.startswith(head[at:])
+
+
+def judge_set(folder: Path) -> list[Verdict]:
+    """Explain every case of a set by the shipped rules."""
+    rules = load_rules([])
+    with tempfile.TemporaryDirectory() as name:
+        return [judge(case, Path(name, case.name), rules) for case in load_public(folder)]
+
+
+def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Return the four scores, each as ``90.0 % (270 of 300)``."""
+    failures = [one for one in verdicts if not one.case.healthy]
+    healthy = [one for one in verdicts if one.case.healthy]
+    ranked = [one for one in failures if one.rank is not None]
+    unknown = [one for one in failures if one.silent is not None]
+    counts = {
+        "cause named first": (sum(one.right for one in failures), len(failures)),
+        "a wrong cause claimed": (sum(one.wrong for one in failures), len(failures)),
+        "the rank right": (sum(bool(one.rank) for one in ranked), len(ranked)),
+        "the rank right, of those with records": (
+            sum(bool(one.rank) for one in ranked if one.recorded),
+            sum(one.recorded for one in ranked),
+        ),
+        "a rank named that cannot be known": (sum(not one.silent for one in unknown), len(unknown)),
+        "healthy logs with a claim": (sum(one.wrong for one in healthy), len(healthy)),
+    }
+    return {name: f"{100 * count / max(1, of):.1f} % ({count} of {of})" for name, (count, of) in counts.items()}
+
+
+def main() -> None:
+    """Print the scores of a set."""
+    folder = Path(sys.argv[1]) if "/" in sys.argv[1] else PUBLIC / sys.argv[1]
+    verdicts = judge_set(folder)
+    for name, score in scores(verdicts).items():
+        print(f"{name:<38} {score}")
+    if "-v" not in sys.argv:
+        return
+    for one in verdicts:
+        if one.wrong or not (one.right or one.case.healthy) or one.rank is False or one.silent is False:
+            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False or one.silent is False))
+            marks = "".join(mark for mark, here in found if here)
+            ranks = f"rank {one.case.said['rank']}, not {one.said.rank}"
+            print(f"\n{marks:<3} {one.case.name}  [{one.case.said['kind']}] {ranks}")
+            print(f"    key  {one.case.said['key']}")
+            print(f"    said {one.said.rule}: {one.said.summary}")
+            for item in one.said.evidence[:2]:
+                print(f"         {item.who} {item.where}: {' | '.join(item.lines)[:300]}")
+    print(Counter(one.case.said["kind"] for one in verdicts if not one.right).most_common(40))
+
+
+if __name__ == "__main__":
+    main()

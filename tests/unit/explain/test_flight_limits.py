@@ -1,0 +1,215 @@
+"""Hostile dumps that are small and name the same objects many times: none takes long or much memory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hpcrun.explain.diagnosis.flight_calls import Dump
+from hpcrun.explain.diagnosis.flight_dump import DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import judge
+from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
+
+ENTRIES = 50_000
+NESTED = b"N" + b"X\x01\x00\x00\x00a\x86" * 45_000
+"""A pair in a pair, 45,000 deep: Python computes its hash anew each time."""
+
+
+def pickled(value: Any, **places: bytes) -> bytes:
+    """Return a pickle in which the same object stands once; a text that names a place becomes its opcodes."""
+    data = pickle.dumps(value, 2)
+    for name, opcodes in places.items():
+        data = data.replace(b"X" + len(name).to_bytes(4, "little") + name.encode(), opcodes)
+    return data
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {"process_group": ["0", "default_pg"], "profiling_name": "nccl:all_reduce", "collective_seq_id": 1, **fields}
+
+
+def many(**fields: Any) -> list[dict[str, Any]]:
+    """The same entry many times, in so many groups that all are looked at."""
+    own = [entry(process_group=[str(group), "x"], **fields) for group in range(250)]
+    return [own[number % 250] for number in range(ENTRIES)]
+
+
+def with_members(ranks: Any, groups: int = 250) -> dict[str, Any]:
+    config = {str(group): {"ranks": ranks} for group in range(groups)}
+    return {"entries": [one for one in many(state="started") if int(one["process_group"][0]) < groups],
+            "pg_config": config}  # fmt: skip
+
+
+def nested_group() -> bytes:
+    same = entry(process_group="PLACE")
+    return pickled({"entries": [same] * ENTRIES}, PLACE=NESTED + b"X\x01\x00\x00\x000\x86")
+
+
+def nested_sizes() -> bytes:
+    return pickled({"entries": many(input_sizes=[["PLACE", 1]])}, PLACE=NESTED)
+
+
+def nested_types() -> bytes:
+    return pickled({"entries": many(input_dtypes=["PLACE", 1])}, PLACE=NESTED)
+
+
+def long_group() -> bytes:
+    return pickled({"entries": [entry(process_group=["PLACE", 1])] * ENTRIES}, PLACE=b"K\x01" * 100_000)
+
+
+def many_members() -> bytes:
+    return pickled(with_members(",".join(["1"] * 1_900_000)))
+
+
+def most_members() -> bytes:
+    return pickled(with_members(",".join(map(str, range(200_000)))))
+
+
+def listed_members() -> bytes:
+    return pickled(with_members(["PLACE", 1]), PLACE=b"K\x01" * 1_900_000)
+
+
+def long_name() -> bytes:
+    return pickled({"entries": many(profiling_name="a" * 3_800_000)})
+
+
+def distinct_kinds() -> bytes:
+    long = "a" * 100_000
+    entries = [{**one, "profiling_name": long, "input_sizes": [[number]], "input_dtypes": [long]}
+               for number, one in enumerate(many())]  # fmt: skip
+    return pickled({"entries": entries})
+
+
+def open_transfers() -> bytes:
+    sends = [entry(profiling_name="nccl:send 0->1", process_group=[str(group), ""], p2p_seq_id=7)
+             for group in range(125)]  # fmt: skip
+    ends = [entry(profiling_name="nccl:coalesced", process_group=[str(group), ""], p2p_seq_id=8, is_p2p=True,
+                  state="completed") for group in range(125, 250)]  # fmt: skip
+    return pickled({"entries": [one for _ in range(200) for one in sends] + [one for _ in range(200) for one in ends]})
+
+
+def frames_of_one_file() -> bytes:
+    file = "/site-packages/" + "a" * 100_000
+    frames = [{"filename": file, "line": line, "name": file} for line in range(150_000)]
+    entries = [
+        entry(collective_seq_id=number, frames=frames[number * 200 : number * 200 + 200]) for number in range(750)
+    ]
+    return pickled({"entries": entries})
+
+
+def lines_of_one_file() -> bytes:
+    file = "/home/ann/" + "a" * 100_000
+    entries = [{**one, "frames": [{"filename": file, "line": line, "name": file}]} for line, one in enumerate(many())]
+    return pickled({"entries": entries})
+
+
+def json_objects() -> bytes:
+    return b'{"version": "2.10", "entries": [], "more": [' + b'{"":0},' * 2_300_000 + b"0]}"
+
+
+def members_of_one_hash() -> bytes:
+    ranks = [number * (2**61 - 1) for number in range(150_000)]
+    return json.dumps({"entries": [entry()], "pg_config": {"0": {"ranks": ranks}}}).encode()
+
+
+def sizes_of_one_hash() -> bytes:
+    sizes = itertools.product([number * (2**61 - 1) for number in range(4)], repeat=7)
+    entries = [{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)]
+    return pickled({"entries": entries})
+
+
+def pairs_of_one_hash() -> bytes:
+    """A dict whose keys are pairs of pairs of numbers: Python computes the same hash of all of them."""
+    number = [b"\x8a\x08" + (one * (2**61 - 1)).to_bytes(8, "little", signed=True) for one in range(-3, 4)]
+    leaves = itertools.islice(itertools.product(number, repeat=5), 12_000)
+    keys = b"".join(a + b + b"\x86" + c + b"\x86" + d + b"\x86" + e + b"\x86N" for a, b, c, d, e in leaves)
+    return b"\x80\x02}(" + keys + b"u."
+
+
+CASES: list[Callable[[], bytes]] = [
+    nested_group, nested_sizes, nested_types, long_group, many_members, most_members, listed_members, long_name,
+    distinct_kinds, open_transfers, frames_of_one_file, lines_of_one_file, json_objects,
+    members_of_one_hash, sizes_of_one_hash, pairs_of_one_hash,
+]  # fmt: skip
+
+
+def read_and_judged(data: bytes) -> str:
+    """Return what is said of a dump."""
+    try:
+        dump = DumpReader().read(data)
+    except DumpError as error:
+        return str(error)
+    flight = judge({0: dump, 1: Dump({})})
+    return "".join(stand_lines(flight)) + (flight_sentence(flight, {}) if flight.meetings else "")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_dump_that_names_the_same_objects_many_times_takes_no_long_time(case: Callable[[], bytes]) -> None:
+    data = case()
+    started = time.process_time()
+    assert len(read_and_judged(data)) < 50_000
+    assert time.process_time() - started < 5
+
+
+MORE_MEMORY = r"""
+import re, sys
+from hpcrun.explain.diagnosis.flight_calls import Dump
+from hpcrun.explain.diagnosis.flight_dump import DumpError, DumpReader
+from hpcrun.explain.diagnosis.flight_meetings import judge
+from hpcrun.explain.diagnosis.waiting_cause import stand_lines
+def most_kb():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
+data = sys.stdin.buffer.read()
+before = most_kb()
+try:
+    stand_lines(judge({0: DumpReader().read(data), 1: Dump({})}))
+except DumpError:
+    pass
+print(most_kb() - before)
+"""
+
+
+@pytest.mark.parametrize("case", [many_members, most_members, distinct_kinds, lines_of_one_file, json_objects])
+def test_what_is_kept_of_a_dump_is_not_much_larger_than_the_dump(case: Callable[[], bytes]) -> None:
+    """In a process of its own, whose memory is measured: to trace each allocation takes five times as long."""
+    done = subprocess.run([sys.executable, "-c", MORE_MEMORY], input=case(), capture_output=True, check=True)
+    assert int(done.stdout) < 200 << 10
+
+
+@pytest.mark.parametrize("ranks", ["[0, 1, 1, 1, 0]", [0, 1, 1, 1, 0]])
+def test_each_member_of_a_group_counts_once(ranks: Any) -> None:
+    dump = DumpReader().read(pickled({"entries": [entry()], "pg_config": {"0": {"ranks": ranks}}}))
+    assert [group.ranks for group in dump.groups] == [(0, 1)]
+
+
+def test_the_same_members_are_kept_once_for_all_groups_and_dumps() -> None:
+    reader = DumpReader()
+    data = pickled(with_members("0, 1, 2"))
+    kept = {id(group.ranks) for _ in range(3) for group in reader.read(data).groups}
+    assert len(kept) == 1
+
+
+def test_a_group_has_no_more_members_than_a_job_has_ranks() -> None:
+    with pytest.raises(DumpError, match="ValueError"):
+        DumpReader().read(many_members())
+
+
+def test_groups_of_many_ranks_that_all_have_dumps_are_judged_soon() -> None:
+    """Each of the ranks' dumps is a few bytes, and one of them names all ranks in all of its groups."""
+    reader, empty = DumpReader(), Dump({})
+    dumps = dict.fromkeys(range(20000), empty)
+    ranks = ",".join(map(str, dumps))
+    for rank in range(8):
+        calls = [entry(process_group=[f"{rank}.{group}", "x"], state="started") for group in range(250)]
+        config = {f"{rank}.{group}": {"ranks": ranks} for group in range(250)}
+        dumps[rank] = reader.read(pickled({"entries": calls, "pg_config": config}))
+    started = time.process_time()
+    judge(dumps)
+    assert time.process_time() - started < 5

@@ -1,0 +1,199 @@
+"""explain of runs with dumps of torch's flight recorder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.rules import load_rules
+from hpcrun.explain.ended import Explanation, explain
+from hpcrun.runs.record import run_from_json, status_from_json
+from hpcrun.views.explain import explanation_json
+from tests.harness import REPO
+from tests.unit.explain.flights import Made, dump, pickled
+from tests.unit.explain.written import CASES, OOM, WATCHDOG, Written, raised, write_run
+
+RULES = load_rules([])
+FLIGHT = Path("elements/0/attempts/0/flight")
+GROUPS = {"0": ("default_pg", range(8))}
+NORMAL = [Made("all_reduce", 81)] * 16
+WAITS = Made("all_reduce", 88, state="started")
+SENTENCE = (
+    "ranks 0-1, 3-7 wait in all_reduce #17 of the default group (train.py:88); rank 2 on node01 did not come: its last "
+    "was all_reduce #16 (train.py:81)"
+)
+
+
+def failed_run(case: Written, folder: Path, missing: Collection[int] = (2,), dumps: Collection[int] = range(8)) -> Path:
+    """Write a run of 8 ranks with their dumps."""
+    write_run(case, folder)
+    (folder / FLIGHT).mkdir()
+    for rank in dumps:
+        calls = NORMAL if rank in missing else [*NORMAL, WAITS]
+        (folder / FLIGHT / f"rank_{rank}").write_bytes(pickled(dump(calls, GROUPS)))
+    return folder
+
+
+def explained(folder: Path, *, quick: bool = False) -> Explanation:
+    status = status_from_json((folder / "status.json").read_text())
+    return explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), RULES, quick=quick)
+
+
+def shown(said: Explanation) -> list[str]:
+    """What the flight recorder adds to the evidence."""
+    return [line for part in said.evidence if part.who == "flight recorder" for line in part.lines]
+
+
+@pytest.mark.parametrize("case", ["watchdog", "watchdog-abort", "watchdog-nccl2"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_rank_that_did_not_come_is_the_cause_of_a_timeout(tmp_path: Path, case: str, quick: bool) -> None:
+    said = explained(failed_run(CASES[case], tmp_path / "run"), quick=quick)
+    assert (said.summary, said.rule, said.level, said.rank, said.node) == (
+        SENTENCE, "collective-missing", "cause", 2, "node01",
+    )  # fmt: skip
+    assert said.fix.startswith("look at what the missing rank does after that line")
+    assert said.next == "hpcrun logs 4711 --rank 2"
+    assert shown(said) == [
+        "ranks 0-1, 3-7: all_reduce #17 at /home/ann/project/train.py:88 in step",
+        "rank 2: all_reduce #16 at /home/ann/project/train.py:81 in step",
+    ]
+    assert any("a collective timed out" in part.note for part in said.evidence)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Written("cuda-out-of-memory", raised(OOM), WATCHDOG.replace("5", "0"), failed=2),
+        Written(None, raised("KeyError: 'lr'"), WATCHDOG.replace("5", "0"), failed=2),
+        Written(None, "", WATCHDOG.replace("5", "0"), failed=2, status=3),
+        CASES["killed-behind-watchdog"],
+    ],
+)
+def test_what_a_rank_failed_of_by_itself_stays_the_cause(tmp_path: Path, case: Written) -> None:
+    alone, with_dumps = tmp_path / "alone", tmp_path / "run"
+    write_run(case, alone)
+    said, before = explained(failed_run(case, with_dumps)), explained(alone)
+    assert (said.summary, said.rule, said.rank) == (before.summary, before.rule, before.rank)
+    assert shown(said)[0] == SENTENCE
+
+
+def test_the_dumps_decide_nothing_where_ranks_without_records_raised_an_exception(tmp_path: Path) -> None:
+    folder = failed_run(Written(None, raised("KeyError: 'lr'"), others=""), tmp_path / "run")
+    for record in (folder / "elements/0/attempts/0").glob("rank-*.exit"):
+        record.unlink()
+    said = explained(folder)
+    assert said.rule is None
+    assert shown(said)[0].startswith("ranks 0-1, 3-7 wait in all_reduce #17")
+
+
+def test_without_dumps_it_stays_a_timeout(tmp_path: Path) -> None:
+    for name, dumps in (("none", ()), ("one", (0,))):
+        said = explained(failed_run(CASES["watchdog"], tmp_path / name, dumps=dumps))
+        assert said.rule == "collective-timeout"
+    assert said.flight is not None
+    assert said.flight.unknown == tuple(range(1, 8))
+    assert shown(said)[0].endswith("ranks 1-7 left no dump")
+
+
+def test_ranks_without_a_dump_are_named(tmp_path: Path) -> None:
+    said = explained(failed_run(CASES["watchdog"], tmp_path / "run", dumps=[0, 1, 2, 3, 4, 5, 7]))
+    assert said.summary.endswith("was all_reduce #16 (train.py:81); rank 6 on node02 left no dump")
+    assert said.rank == 2
+    assert "7 dumps; none of rank 6" in [part.note for part in said.evidence]
+    all_but_one = explained(failed_run(CASES["watchdog"], tmp_path / "other", missing=(), dumps=range(7)))
+    assert all_but_one.rank == 7
+    assert all_but_one.summary == (
+        "ranks 0-6 wait in all_reduce #17 of the default group (train.py:88); rank 7 on node02 left no dump"
+    )
+
+
+def test_a_dump_that_cannot_be_read_is_one_remark(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    whole = (folder / "rank_1").read_bytes()
+    (folder / "rank_1").write_bytes(whole[: len(whole) // 2])
+    (folder / "rank_3").write_bytes(b"cos\nsystem\n(S'touch here'\ntR.")
+    (folder / "rank_4").unlink()
+    (folder / "rank_4").symlink_to("/dev/zero")
+    (folder / "rank_5").unlink()
+    os.mkfifo(folder / "rank_5")
+    (folder / "rank_6").write_bytes(bytes(17 << 20))
+    (folder / "notes.txt").write_text("mine")
+    said = explained(tmp_path / "run")
+    assert [remark.removeprefix(f"{FLIGHT}/") for remark in said.unread] == [
+        "rank_1: is cut off",
+        "rank_3: is no pickle of protocol 2",
+        "rank_4: is a symbolic link",
+        "rank_5: is not a regular file",
+        "rank_6: is larger than 16777216 bytes",
+    ]
+    assert said.rank == 2
+
+
+def test_of_many_bad_dumps_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    for rank in range(100, 200):
+        (folder / f"rank_{rank}").write_text("bad")
+    said = explained(tmp_path / "run")
+    assert said.unread[0] == f"{FLIGHT}/rank_100: is no pickle of protocol 2"
+    assert said.unread[8:] == (f"{FLIGHT}: 92 more dumps",)
+    assert said.rank == 2
+
+
+def test_a_dump_of_a_terabyte_does_not_use_up_what_is_read_of_the_others(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    os.truncate(folder / "rank_0", 1 << 40)
+    said = explained(tmp_path / "run")
+    assert said.unread == (f"{FLIGHT}/rank_0: is larger than 16777216 bytes",)
+    assert said.rank == 2
+
+
+def test_status_reads_dumps_only_where_they_are_small(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run")
+    (folder / FLIGHT / "rank_7").write_bytes(bytes(9 << 20))
+    assert explained(folder, quick=True).rule == "collective-timeout"
+    assert explained(folder).rule == "collective-missing"
+
+
+def test_groups_in_different_orders_are_the_cause(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run", dumps=())
+    for path in (REPO / "tests/data/flight/circle").iterdir():
+        shutil.copy(path, folder / FLIGHT)
+    said = explained(folder)
+    assert (said.rule, said.rank, said.fix) == (
+        "collective-order", None, "let all ranks use the process groups in the same order",
+    )  # fmt: skip
+    assert shown(said)[0].startswith("rank 0: all_reduce #2 of group mesh_tp at /tmp/project/train.py:")
+
+
+def test_a_rank_that_left_well_before_the_others_is_still_the_answer(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run")
+    left = {"rank": 2, "node": "node01", "status": 0, "ended": 1500.0}
+    (folder / "elements/0/attempts/0/rank-2.exit").write_text(json.dumps(left))
+    said = explained(folder)
+    assert said.summary.startswith("rank 2 on node01 ended first, with exit status 0, while 7 other ranks continued")
+    assert shown(said)[0] == SENTENCE
+
+
+def test_json_has_where_each_group_of_ranks_stood(tmp_path: Path) -> None:
+    said = explanation_json(explained(failed_run(CASES["watchdog"], tmp_path / "run")))
+    assert said["flight"]["dumps"] == list(range(8))
+    (meeting,) = said["flight"]["collectives"]
+    assert (meeting["finding"], meeting["collective"], meeting["number"]) == ("missing", "all_reduce", 17)
+    assert meeting["absent"] == [
+        {
+            "ranks": [2],
+            "collective": "all_reduce",
+            "number": 16,
+            "group": "the default group",
+            "tensors": "[1024] Float",
+            "at": "/home/ann/project/train.py:81",
+        }
+    ]
+    write_run(CASES["watchdog"], tmp_path / "without")
+    assert explanation_json(explained(tmp_path / "without"))["flight"] is None
