@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 from hpcrun.features.scaling.causes import ScalingDiagnosis
 from hpcrun.features.scaling.points import Point, Source, Spread
@@ -76,6 +76,10 @@ def answer_lines(report: Report, most: int | None = None) -> list[Line]:
             is_new = "--chain" in part.again and not report.options.command.one_by_one
             alone = ", one run after the other" if is_new else ""
             lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
+    return _clean(lines)
+
+
+def _clean(lines: Iterable[Line]) -> list[Line]:
     return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
 
 
@@ -97,10 +101,10 @@ def _answer(part: Part) -> str:
 def _recommended(advice: Advice) -> str:
     """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
     row, following = advice.value, advice.next_step
-    own = f"{_full(row)}; " if advice.step else ""
+    speed = f"{_full(row)}; " if advice.step else ""
     if following is None or advice.next_row is None:
         rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
-        return f"{size_text(row)}: {own}{rest or 'no larger size was measured'}."
+        return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
     other = advice.next_row
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
         slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
@@ -110,7 +114,7 @@ def _recommended(advice: Advice) -> str:
     else:
         added = units_text(other.gpus - row.gpus, row.unit)
         would = f"{whole_percent(other.efficiency)}, the added {added} only {whole_percent(following.added)}"
-    return f"{size_text(row)}: {own}{other.gpus} would be {would}."
+    return f"{size_text(row)}: {speed}{other.gpus} would be {would}."
 
 
 def _full(row: Row) -> str:
@@ -119,37 +123,32 @@ def _full(row: Row) -> str:
 
 def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
-    lines = [
-        *_verdicts(part),
-        *(_advice(part.advice, part.series) if part.advice else ()),
-        *(_outlook(part.outlook, part.series) if part.outlook else ()),
-        *(_causes(part.diagnosis) if part.diagnosis else ()),
-        *_left_out(part.series),
-        *(Line("note", remark) for remark in part.series.remarks),
-    ]
-    return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
+    lines = (
+        _verdicts(part),
+        _advice(part.advice, part.series) if part.advice else (),
+        _outlook(part.outlook, part.series) if part.outlook else (),
+        _causes(part.diagnosis) if part.diagnosis else (),
+        _left_out(part.series),
+        (Line("note", remark) for remark in part.series.remarks),
+    )
+    return _clean(chain.from_iterable(lines))
 
 
 def report_lines(report: Report) -> list[Line]:
     """Return the sentences about all series together."""
-    lines = [
-        *(_change(change) for change in report.changes),
-        *_contradictions(report.contradictions),
-        *(Line("note", remark) for remark in report.remarks),
-        *_warmup(report),
-    ]
-    return [Line(line.label, one_line(line.text)) for line in lines]
+    notes = (Line("note", remark) for remark in report.remarks)
+    return _clean([*map(_change, report.changes), *_contradictions(report.contradictions), *notes, *_warmup(report)])
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
     """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
     series = part.series
     judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
-    for word, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
+    for label, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
         rows = [row for _, row in group]
         last = rows[-1]
         upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
-        yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
+        yield Line(label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
 
 
 def _advice(advice: Advice, series: Series) -> Iterator[Line]:
@@ -234,13 +233,13 @@ def _clock(seconds: float) -> str:
     return f"{number_text(seconds)} s"
 
 
-def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
-    for each in found[:_MOST]:
+def _contradictions(contradictions: Sequence[Contradiction]) -> Iterator[Line]:
+    for each in contradictions[:_MOST]:
         follows = f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows)
         says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
         yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
-    if len(found) > _MOST:
-        yield Line("contradiction", f"{len(found) - _MOST} more (see --json)")
+    if len(contradictions) > _MOST:
+        yield Line("contradiction", f"{len(contradictions) - _MOST} more (see --json)")
 
 
 def _warmup(report: Report) -> Iterator[Line]:

@@ -282,7 +282,8 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
 
 def _column_name(cell: str) -> str:
     """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up`` speedup."""
-    plain = re.sub(r"[\s\-]+", "_", re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower()))
+    plain = re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower())
+    plain = re.sub(r"[\s\-]+", "_", plain).replace("%", "percent")
     return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
 
 

@@ -70,6 +70,19 @@ def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY)
     return tuple(walk)
 
 
+def choose(
+    speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
+) -> tuple[int, Step | None, Step | None]:
+    """Return the largest size that is worth its GPUs, the step to it, and the step to the next larger size.
+
+    The first step is None for the smallest size, the second one for the largest.
+    """
+    walk = steps(speedups, target)
+    step = next((step for step in reversed(walk) if step.taken), None)
+    gpus = step.gpus if step else speedups[0][0]
+    return gpus, step, next((step for step in walk if step.gpus > gpus), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """The sizes to request.
@@ -126,15 +139,12 @@ def advise(
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
     rows = {row.gpus: row for row in sizes}
-    walk = steps([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
-    taken = [step for step in walk if step.taken]
-    value = rows[taken[-1].gpus] if taken else sizes[0]
-    next_step = next((step for step in walk if step.gpus > value.gpus), None)
+    gpus, step, next_step = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
     return Advice(
         fastest=max(sizes, key=lambda row: row.speedup.mean),
         cheapest=max(sizes, key=lambda row: row.efficiency),
-        value=value,
-        step=taken[-1] if taken else None,
+        value=rows[gpus],
+        step=step,
         next_step=next_step,
         next_row=rows[next_step.gpus] if next_step else None,
         min_efficiency=min_efficiency,
