@@ -175,8 +175,7 @@ def page(seen: Seen) -> str:
         if "failed" in tests.values()
     ]
     return PAGE_TEXT + (
-        f"{summary(seen)}\n"
-        + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
+        f"{summary(seen)}\n" + ("What failed:\n\n" + "\n".join(failures) + "\n" if failures else "Nothing failed.\n")
     )
 
 
