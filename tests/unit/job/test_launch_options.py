@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from hpcrun.cli.command_line import option_names, unknown_options
 from hpcrun.cli.submit import submit
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.features.scaling.scale_command import scale
+from hpcrun.features.scaling.command import scale
 from hpcrun.job.launch_options import _OWNED, check_option, instead_of
 from hpcrun.job.launch_plan import option_words
 from tests.unit.given import cluster, laptop, plan, script

@@ -1,28 +1,19 @@
-"""The sentences of a report, each with a label, for text, Markdown and HTML."""
+"""The sentences of a report, each with a label, for text, Markdown and HTML; and its numbers in readable form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 from hpcrun.features.scaling.causes import ScalingDiagnosis
-from hpcrun.features.scaling.claims import Contradiction
-from hpcrun.features.scaling.outlook import Outlook
-from hpcrun.features.scaling.points import Point, Source
-from hpcrun.features.scaling.report.numbers import (
-    number_text,
-    percent_text,
-    size_text,
-    time_unit,
-    times_text,
-    two_digits,
-    units_text,
-    whole_percent,
-)
+from hpcrun.features.scaling.points import Point, Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit
+from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
+from hpcrun.features.scaling.table_file import Contradiction
 from hpcrun.features.scaling.verdict import Advice, verdict
 from hpcrun.views.text import count, one_line
 
@@ -32,6 +23,7 @@ SOURCES: dict[Source, str] = {
     "elapsed": "Slurm's elapsed time, start-up included",
     "csv": "a table",
 }
+_UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, math.inf))
 _NO_FASTER = 1.01
 """A speed-up that is larger by less than this is none."""
 _MOST = 20
@@ -84,6 +76,10 @@ def answer_lines(report: Report, most: int | None = None) -> list[Line]:
             is_new = "--chain" in part.again and not report.options.command.one_by_one
             alone = ", one run after the other" if is_new else ""
             lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
+    return _clean(lines)
+
+
+def _clean(lines: Iterable[Line]) -> list[Line]:
     return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
 
 
@@ -105,10 +101,10 @@ def _answer(part: Part) -> str:
 def _recommended(advice: Advice) -> str:
     """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
     row, following = advice.value, advice.next_step
-    own = f"{_full(row)}; " if advice.step else ""
+    speed = f"{_full(row)}; " if advice.step else ""
     if following is None or advice.next_row is None:
         rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
-        return f"{size_text(row)}: {own}{rest or 'no larger size was measured'}."
+        return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
     other = advice.next_row
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
         slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
@@ -118,7 +114,7 @@ def _recommended(advice: Advice) -> str:
     else:
         added = units_text(other.gpus - row.gpus, row.unit)
         would = f"{whole_percent(other.efficiency)}, the added {added} only {whole_percent(following.added)}"
-    return f"{size_text(row)}: {own}{other.gpus} would be {would}."
+    return f"{size_text(row)}: {speed}{other.gpus} would be {would}."
 
 
 def _full(row: Row) -> str:
@@ -127,37 +123,32 @@ def _full(row: Row) -> str:
 
 def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
-    lines = [
-        *_verdicts(part),
-        *(_advice(part.advice, part.series) if part.advice else ()),
-        *(_outlook(part.outlook, part.series) if part.outlook else ()),
-        *(_causes(part.diagnosis) if part.diagnosis else ()),
-        *_left_out(part.series),
-        *(Line("note", remark) for remark in part.series.remarks),
-    ]
-    return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
+    lines = (
+        _verdicts(part),
+        _advice(part.advice, part.series) if part.advice else (),
+        _outlook(part.outlook, part.series) if part.outlook else (),
+        _causes(part.diagnosis) if part.diagnosis else (),
+        _left_out(part.series),
+        (Line("note", remark) for remark in part.series.remarks),
+    )
+    return _clean(chain.from_iterable(lines))
 
 
 def report_lines(report: Report) -> list[Line]:
     """Return the sentences about all series together."""
-    lines = [
-        *(_change(change) for change in report.changes),
-        *_contradictions(report.contradictions),
-        *(Line("note", remark) for remark in report.remarks),
-        *_warmup(report),
-    ]
-    return [Line(line.label, one_line(line.text)) for line in lines]
+    notes = (Line("note", remark) for remark in report.remarks)
+    return _clean([*map(_change, report.changes), *_contradictions(report.contradictions), *notes, *_warmup(report)])
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
     """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
     series = part.series
     judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
-    for word, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
+    for label, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
         rows = [row for _, row in group]
         last = rows[-1]
         upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
-        yield Line(word, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
+        yield Line(label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
 
 
 def _advice(advice: Advice, series: Series) -> Iterator[Line]:
@@ -242,13 +233,13 @@ def _clock(seconds: float) -> str:
     return f"{number_text(seconds)} s"
 
 
-def _contradictions(found: Sequence[Contradiction]) -> Iterator[Line]:
-    for each in found[:_MOST]:
+def _contradictions(contradictions: Sequence[Contradiction]) -> Iterator[Line]:
+    for each in contradictions[:_MOST]:
         follows = f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows)
         says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
         yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
-    if len(found) > _MOST:
-        yield Line("contradiction", f"{len(found) - _MOST} more (see --json)")
+    if len(contradictions) > _MOST:
+        yield Line("contradiction", f"{len(contradictions) - _MOST} more (see --json)")
 
 
 def _warmup(report: Report) -> Iterator[Line]:
@@ -257,3 +248,66 @@ def _warmup(report: Report) -> Iterator[Line]:
         number = report.options.warmup
         first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
         yield Line("note", f"{first} left out as warm-up")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit, and its seconds."""
+
+    name: str
+    seconds: float
+
+
+def time_unit(series: Series) -> TimeUnit:
+    """Return the best unit for the longest time of a series."""
+    longest = max((row.time_s.mean for row in series.rows if row.time_s), default=0.0)
+    return next(TimeUnit(name, seconds) for name, seconds, below in _UNITS if longest < below)
+
+
+def number_text(value: float | None) -> str:
+    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for None."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def mean_text(spread: Spread | None, factor: float = 1.0) -> str:
+    """Return the mean in another unit; "" for None."""
+    return number_text(spread.mean * factor if spread else None)
+
+
+def percent_text(share: float) -> str:
+    """Return ``87.3 %``, with halves rounded up: 3.49/4 is 87.25 %."""
+    return f"{math.floor(share * 1000 + 0.5) / 10:.1f} %"
+
+
+def times_text(speedup: float) -> str:
+    """Return ``3.43×``."""
+    return f"{speedup:.2f}×"
+
+
+def range_text(spread: Spread | None, factor: float = 1.0) -> str:
+    """Return ``3.4–3.52``, the smallest and the largest repeat; "" if there is only one."""
+    if spread is None or spread.n < 2:
+        return ""
+    return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
+
+
+def units_text(number: int, unit: Unit) -> str:
+    """Return ``1 GPU``, ``4 GPUs`` or ``4 ranks``."""
+    return count(number, unit.removesuffix("s"))
+
+
+def size_text(row: Row) -> str:
+    """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` if there are several nodes."""
+    return units_text(row.gpus, row.unit) + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def whole_percent(share: float) -> str:
+    """Return ``87 %``."""
+    return f"{math.floor(share * 100 + 0.5)} %"
+
+
+def two_digits(value: float) -> str:
+    """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
+    return f"{value:.1f}" if 1 <= abs(value) < 100 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"

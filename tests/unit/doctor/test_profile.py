@@ -8,15 +8,23 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.doctor.check import Check
-from hpcrun.features.doctor.profile import judge_messages, judge_profile
-from hpcrun.features.doctor.target import Target, targets_of
+from hpcrun.features.doctor.check import Check, Target, targets_of
+from hpcrun.features.doctor.profile import (
+    judge_container,
+    judge_messages,
+    judge_modules,
+    judge_profile,
+    judge_variables,
+)
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
+from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.detect import ClusterFacts, Trial
 from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.modules import ModuleFacts
 from tests.unit.actions.profiles.test_detect import facts
-from tests.unit.given import surroundings
+from tests.unit.given import cluster, laptop, surroundings, write
 
 GPU = Partition("gpu", default=True, max_s=7200)
 LONG = Partition("long")
@@ -280,3 +288,53 @@ def test_a_destination_of_messages_needs_its_variables() -> None:
     assert (unset.level, unset.seen) == ("yellow", "HOOK is not set")
     (good,) = judge_messages(("$HOOK", "json://host/"), {"HOOK": "json://hushhush/"})
     assert (good.level, good.seen) == ("green", "to $HOOK, json://host/; hpcrun notify --test sends one")
+
+
+def test_a_profile_without_an_image_has_nothing_to_judge() -> None:
+    assert judge_container(cluster(), {}) == []
+
+
+def test_what_is_here_is_green(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    write(tmp_path / "apptainer", "#!/bin/sh\n").chmod(0o755)
+    profile = cluster(container={"image": str(tmp_path / "torch.sif")})
+    checks = judge_container(profile, {"PATH": str(tmp_path)})
+    assert [(check.name, check.level) for check in checks] == [("container", "green"), ("image", "green")]
+
+
+@pytest.mark.parametrize(("profile", "level"), [(cluster, "yellow"), (laptop, "red")])
+def test_a_runtime_that_is_not_here_may_be_on_the_nodes(profile: type, level: str, tmp_path: Path) -> None:
+    checks = judge_container(profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)})
+    assert [(check.name, check.level) for check in checks] == [("container", level), ("image", "red")]
+    assert all(check.fix for check in checks)
+
+
+def test_a_value_that_cannot_be_is_red_and_what_submit_remarks_on_yellow(tmp_path: Path) -> None:
+    text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n"
+    path = write(tmp_path / "mine.yaml", text)
+    checks = judge_variables(load_profile(str(path), [shipped_folder("cluster_profiles")]))
+    assert [check.level for check in checks] == ["red", "yellow"]
+    assert checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
+    assert all(check.fix for check in checks)
+
+
+def test_right_variables_are_one_line(tmp_path: Path) -> None:
+    (check,) = judge_variables(load_profile("a100", [shipped_folder("cluster_profiles")]))
+    assert (check.level, check.seen) == ("green", "NCCL_DEBUG CUDA_DEVICE_ORDER")
+    assert judge_variables(load_profile("local", [shipped_folder("cluster_profiles")])) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "says"),
+    [
+        (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
+        (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
+        (ModuleFacts(False, {}), "red", "no module command"),
+        (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
+        (None, "yellow", "not checked: no response"),
+    ],
+)
+def test_modules(facts: ModuleFacts | None, level: str, says: str) -> None:
+    check = judge_modules(["gcc", "cuda"], facts)
+    assert check.level == level
+    assert says in check.seen

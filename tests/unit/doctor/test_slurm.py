@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.features.doctor.slurm import (
+from hpcrun.features.doctor.site import (
     SlurmAnswers,
     judge_accounting,
     judge_commands,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.features.doctor.check import Check
-from hpcrun.features.doctor.runs import judge_runs
+from hpcrun.features.doctor.site import judge_runs
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
 from hpcrun.schedulers.quota import Quota, Use
 

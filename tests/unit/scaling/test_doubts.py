@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.command import ScaleCommand
+from hpcrun.features.scaling.causes import ScaleCommand
 from hpcrun.features.scaling.points import Epoch, Point
-from hpcrun.features.scaling.reliability import Doubt, doubts_of
 from hpcrun.features.scaling.series import build_series
 from hpcrun.features.scaling.study_report import Part, ReportOptions, make_report
+from hpcrun.features.scaling.verdict import Doubt, doubts_of
 
 
 def run(gpus: int, *times_s: float, **fields: Any) -> Point:

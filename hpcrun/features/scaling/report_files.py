@@ -1,24 +1,33 @@
-"""A whole report: as one JSON document, as plain text in 80 columns, as Markdown, as a single HTML file; all its files.
-
-The HTML file contains the figures, and loads or runs nothing.
-"""
+"""A whole report as JSON, as text in 80 columns, as Markdown, as one HTML file; and saving all its files."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import textwrap
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from html import escape
+from pathlib import Path
 from typing import Any
 
-from hpcrun.features.scaling.report.figures import ReportFiles, draw_figures
-from hpcrun.features.scaling.report.tables import Column, summaries, summary_csv, summary_tex, table
-from hpcrun.features.scaling.report.words import Line, answer_lines, caption, heading, part_lines, report_lines
-from hpcrun.features.scaling.series import BatchChange
+from hpcrun.errors import PlanError
+from hpcrun.features.scaling.figures import ReportFiles, draw_figures
+from hpcrun.features.scaling.report_tables import Column, rows_of, summaries, summary_csv, summary_tex, table
+from hpcrun.features.scaling.sentences import Line, answer_lines, caption, heading, part_lines, report_lines
+from hpcrun.features.scaling.series import BatchChange, Row
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.verdict import Advice
+from hpcrun.reading import read_text
 from hpcrun.views.text import labelled, one_line
+from hpcrun.writing import replace_file
+
+MARK = ".hpcrun-report"
+"""Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
+WIDTH = 80
+_LABEL = 21
+# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
+_DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -72,17 +81,11 @@ def _advice_json(advice: Advice) -> dict[str, Any]:
 
 
 def _change_json(change: BatchChange) -> dict[str, Any]:
-    def side(row: Any) -> dict[str, Any]:
-        return {"batch_size": row.batch_size, "time_s": row.time_s.mean, "steps": row.steps}
+    def side(row: Row) -> dict[str, Any]:
+        return {"batch_size": row.batch_size, "time_s": row.time_s and row.time_s.mean, "steps": row.steps}
 
-    row = change.after
-    return {
-        "dataset": change.dataset,
-        "gpus": row.gpus,
-        "nodes": row.nodes,
-        "before": side(change.before),
-        "after": side(row),
-    }
+    size = {"dataset": change.dataset, "gpus": change.after.gpus, "nodes": change.after.nodes}
+    return {**size, "before": side(change.before), "after": side(change.after)}
 
 
 def report_files(report: Report) -> ReportFiles:
@@ -100,12 +103,6 @@ def report_files(report: Report) -> ReportFiles:
     return ReportFiles({**drawn.files, **encoded}, drawn.missing)
 
 
-WIDTH = 80
-_LABEL = 21
-# If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
-_DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
-
-
 def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
     """Return the sentences about all series together, and the reasons why figures are missing."""
     return [*report_lines(report), *(Line("figures", reason) for reason in missing)]
@@ -121,7 +118,7 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
     lines = [text for line in answer_lines(report, most) for text in _wrapped(line)]
     lines += [""] if lines else []
     for part in report.parts[:most]:
-        lines += [*part_text(part, report), ""]
+        lines += [*_part_text(part, report), ""]
     if most is not None and len(report.parts) > most:
         lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
     rest = _notes(report, missing)
@@ -129,33 +126,26 @@ def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None
     return lines if rest else lines[:-1]
 
 
-def part_text(part: Part, report: Report) -> list[str]:
+def _part_text(part: Part, report: Report) -> list[str]:
     """Return one series: its table, and the sentences about it."""
-    said = [text for line in part_lines(part) for text in _wrapped(line)]
+    sentences = [text for line in part_lines(part) for text in _wrapped(line)]
     return [
         *textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH),
         *(_aligned(table(part)) if part.series.rows else ()),
-        *(["", *said] if said else ()),
+        *(["", *sentences] if sentences else ()),
     ]
 
 
 def _aligned(columns: Sequence[Column]) -> list[str]:
-    texts = _fitting([(column.short, *column.cells) for column in columns])
-    widths = [max(map(len, cells)) for cells in texts]
-    gap = "  " if sum(widths) + 2 * len(widths) - 2 <= WIDTH else " "
-    rows = zip(
-        *([cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True)), strict=True
-    )
-    return [gap.join(row) for row in rows]
-
-
-def _fitting(texts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the columns that fit into a line."""
+    texts = [(column.short, *column.cells) for column in columns]
     for name in _DROPPED:
         if sum(max(map(len, cells)) + 1 for cells in texts) - 1 <= WIDTH:
             break
         texts = [cells for cells in texts if cells[0] != name]
-    return texts
+    widths = [max(map(len, cells)) for cells in texts]
+    gap = "  " if sum(widths) + 2 * len(widths) - 2 <= WIDTH else " "
+    padded = ([cell.rjust(width) for cell in cells] for cells, width in zip(texts, widths, strict=True))
+    return [gap.join(row) for row in zip(*padded, strict=True)]
 
 
 def _wrapped(line: Line) -> list[str]:
@@ -172,7 +162,7 @@ def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence
     for part in report.parts:
         blocks += [f"## {_plain(heading(part.series, report))}", _plain(caption(part.series))]
         if part.series.rows:
-            blocks.append("\n".join(_markdown_table(table(part))))
+            blocks.append(_markdown_table(part))
         blocks.append("\n".join(_item(line) for line in part_lines(part)))
     rest = _notes(report, missing)
     if rest:
@@ -181,10 +171,10 @@ def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence
     return "\n\n".join(blocks) + "\n"
 
 
-def _markdown_table(columns: Sequence[Column]) -> list[str]:
-    rows = [[column.heading for column in columns], *zip(*(column.cells for column in columns), strict=True)]
-    head, *body = ([_plain(cell) for cell in cells] for cells in rows)
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["--:"] * len(columns), *body)]
+def _markdown_table(part: Part) -> str:
+    head = [_plain(column.heading) for column in table(part)]
+    body = [[_plain(cell) for cell in row] for row in rows_of(part)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["--:"] * len(head), *body))
 
 
 def _item(line: Line) -> str:
@@ -198,88 +188,95 @@ def _plain(text: str) -> str:
     return " ".join(escaped.split())
 
 
-_STYLE = """\
-:root { color-scheme: light dark; --page: #fff; --ink: #222; --line: #ddd; --code: #f3f3f3 }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: var(--ink);
-  background: var(--page); overflow-wrap: anywhere }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line) }
-th { border-bottom: 2px solid var(--ink) }
-th:last-child, td:last-child { text-align: left }
-.wide { overflow-x: auto } .answer { font-size: 1.3rem; font-weight: 600 }
-dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25rem 1rem }
-dt { font-weight: 600 } dd { margin: 0 }
-code { background: var(--code); padding: .1rem .3rem }
-img { max-width: 100%; height: auto; margin: 1rem 0; background: #fff; break-inside: avoid }
-@media (max-width: 40rem) { dl { display: block } dd { margin-bottom: .5rem } table { font-size: .7rem }
-  th, td { padding: .25rem .12rem; white-space: normal; overflow-wrap: normal } }
-@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --ink: #e6edf3; --line: #30363d; --code: #161b22 } }
-@media print { :root { color-scheme: light; --page: #fff; --ink: #000; --line: #ccc; --code: #fff }
-  body { max-width: none; margin: 0; padding: 0; font-size: 10pt } table { font-size: 7.5pt }
-  th, td { padding: .1rem .25rem; white-space: normal } h2 { break-after: avoid } }"""
-# default-src 'none': even an unescaped name could load and run nothing
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-
-
 def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequence[str]) -> str:
-    """Return the page.
+    """Return the page, which contains the figures, and loads or runs nothing.
 
     Args:
         figures: name → PNG.
         missing: the figures that were not drawn, with the reasons.
     """
-    title = escape(one_line(f"Scaling report: {report.options.name}"))
-    rest = _notes(report, missing)
-    body = [
-        f"<h1>{title}</h1>",
-        *map(_answer, answer_lines(report)),
-        *(_section(part, report) for part in report.parts),
-        *(["<h2>Notes</h2>", _list(rest)] if rest else []),
-        *(["<h2>Figures</h2>"] if figures else []),
-        *(_image(name, content) for name, content in figures.items()),
-    ]
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            '<head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
-            f"<style>\n{_STYLE}\n</style></head>",
-            "<body>",
-            *body,
-            "</body></html>\n",
-        ]
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text("utf-8"))
+    return template.render(
+        title=one_line(f"Scaling report: {report.options.name}"),
+        answers=answer_lines(report),
+        sections=[
+            {
+                "heading": heading(part.series, report),
+                "caption": caption(part.series),
+                "headings": [column.heading for column in table(part)],
+                "rows": rows_of(part),
+                "lines": part_lines(part),
+            }
+            for part in report.parts
+        ],
+        notes=_notes(report, missing),
+        images=[
+            # larger than on paper, and sharp on every screen
+            {
+                "name": name,
+                "width": int.from_bytes(content[16:20], "big") * 96 // 220,
+                "data": b64encode(content).decode(),
+            }
+            for name, content in figures.items()
+        ],
     )
 
 
-def _answer(line: Line) -> str:
-    label = f"{escape(line.label)}: " if line.label else ""
-    return f"<p{'' if label else ' class=answer'}>{label}{escape(line.text)}{_command(line)}</p>"
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder with files that no report wrote, before any work is done.
+
+    Raises:
+        PlanError: it has such files and ``force`` was not given, or it is no folder.
+    """
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
+    others = _others(folder)
+    if others and not force:
+        raise PlanError(
+            f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
+            hint="choose another folder with --out DIR, or keep these files and write with --force",
+        )
 
 
-def _section(part: Part, report: Report) -> str:
-    blocks = [f"<h2>{escape(heading(part.series, report))}</h2>", f"<p>{escape(caption(part.series))}</p>"]
-    if part.series.rows:
-        columns = table(part)
-        rows = zip(*(column.cells for column in columns), strict=True)
-        head = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
-        body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        blocks.append(f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>')
-    return "\n".join([*blocks, _list(part_lines(part))])
+def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a report.
+
+    A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
+    removed, and what others wrote stays; on a full disk it stays as it was.
+
+    Raises:
+        PlanError: they cannot be written.
+    """
+    folder = folder.resolve()
+    marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+            fresh = Path(beside, "new")
+            fresh.mkdir(mode=0o755)
+            for name, content in marked.items():
+                replace_file(fresh / name, content, durable=False, mode=0o644)  # only its owner may write to it
+            if not folder.exists():
+                fresh.rename(folder)
+                return
+            for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
+                (folder / name).unlink()
+            for name in marked:
+                os.replace(fresh / name, folder / name)
+    except OSError as error:
+        raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
 
 
-def _list(lines: Sequence[Line]) -> str:
-    items = (f"<dt>{escape(line.label)}</dt><dd>{escape(line.text)}{_command(line)}</dd>" for line in lines)
-    return "<dl>\n" + "\n".join(items) + "\n</dl>"
-
-
-def _command(line: Line) -> str:
-    return f"<br><code>{escape(line.command)}</code>" if line.command else ""
-
-
-def _image(name: str, content: bytes) -> str:
-    data = b64encode(content).decode()
-    width = int.from_bytes(content[16:20], "big") * 96 // 220  # larger than on paper, and sharp on every screen
-    return f'<img alt="{escape(name)}" width="{width}" src="data:image/png;base64,{data}">'
+def _others(folder: Path) -> list[str]:
+    """Return what lies in a folder and no report wrote."""
+    try:
+        of_report = {MARK, *read_text(folder / MARK).splitlines()}
+    except OSError:
+        of_report = set()
+    # a report has no folders: one that its list names is somebody's all the same
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir())

@@ -9,9 +9,10 @@ import pytest
 
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, UsageError
-from hpcrun.features.scaling.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
+from hpcrun.features.scaling.scale import new_study, prepare_points, submit_points
 from hpcrun.features.scaling.sizes import Design, Size, Workload
 from hpcrun.features.scaling.studies import Study, StudyStore
+from hpcrun.features.scaling.study_flow import StudyJob, Submitted
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunStore
 from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write
@@ -79,16 +80,8 @@ class Submits:
         )
 
     def submit_all(self) -> list[Submitted]:
-        return [
-            *submit_points(
-                self.study,
-                self.jobs,
-                ports(self.store, self.scheduler, 1000.0),
-                self.around,
-                studies=self.studies,
-                wait=self.waited.append,
-            )
-        ]
+        all_ports = ports(self.store, self.scheduler, 1000.0)
+        return [*submit_points(self.study, self.jobs, all_ports, self.around, wait=self.waited.append)]
 
     def noted(self) -> list[tuple[bool, str]]:
         return [(point.submitted, point.problem) for point in self.studies.load(self.study.study_id).points]

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import PlanError
-from hpcrun.features.scaling.measure import Spread, measure, spread
-from hpcrun.features.scaling.points import Epoch
-from hpcrun.features.scaling.report.axes import (
+from hpcrun.features.scaling.axes import (
     MOST_NOTES,
     Panel,
     Shown,
@@ -30,12 +28,11 @@ from hpcrun.features.scaling.report.axes import (
     value_axis,
     whiskers,
 )
-from hpcrun.features.scaling.report.numbers import TimeUnit, time_unit, units_text
-from hpcrun.features.scaling.report.words import heading, hours_name
+from hpcrun.features.scaling.points import Epoch, Spread, measure, spread
+from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit, units_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.study_report import Report
-from hpcrun.features.scaling.verdict import pareto
-from hpcrun.features.scaling.worth import steps
+from hpcrun.features.scaling.verdict import pareto, steps
 from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
 
 if TYPE_CHECKING:
@@ -108,18 +105,18 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
 
     def draw(axes: Axes, panel: Panel) -> None:
         series = panel.series
-        found = [(row, number) for row in series.sizes if (number := value(row, series))]
-        gpus = [row.gpus for row, _ in found]
+        numbers = [(row, number) for row in series.sizes if (number := value(row, series))]
+        gpus = [row.gpus for row, _ in numbers]
         logarithmic = always_log or spans(gpus)
-        ideals = [found[0][1].mean * ideal(found[0][0], each) for each in gpus]
-        measured.append(draw_curve(axes, panel, found))
+        ideals = [numbers[0][1].mean * ideal(numbers[0][0], each) for each in gpus]
+        measured.append(draw_curve(axes, panel, numbers))
         if len(gpus) > 1:
             ideal_lines.append(draw_ideal(axes, gpus, ideals))
         size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
         axes.set_ylabel(label(series))
-        values = [*ideals, *(end for _, number in found for end in (number.low, number.high))]
+        values = [*ideals, *(end for _, number in numbers for end in (number.low, number.high))]
         value_axis(axes, values, logarithmic=logarithmic)
-        for row, number in found if len(found) <= MOST_NOTES else ():
+        for row, number in numbers if len(numbers) <= MOST_NOTES else ():
             mark = "~" if row.time_derived and label is _time_label else ""
             note(axes, row.gpus, number.mean, mark + brief(number.mean))
 
@@ -218,17 +215,17 @@ def _accuracy(shown: Shown) -> Figure:
     curves: list[Any] = []
 
     def draw(axes: Axes, panel: Panel) -> None:
-        found = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
-        for row, _ in found:
+        numbers = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
+        for row, _ in numbers:
             each = [value for point in row.points if (value := measure(point, 0).accuracy) is not None]
             if 1 < len(each) <= _MOST_DOTS:
                 dots[:] = axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
-        curves.append(draw_curve(axes, panel, found))
-        size_axis(axes, [row.gpus for row, _ in found], panel.series.unit, logarithmic=True)
+        curves.append(draw_curve(axes, panel, numbers))
+        size_axis(axes, [row.gpus for row, _ in numbers], panel.series.unit, logarithmic=True)
         axes.set_ylabel("accuracy")
         axes.margins(y=0.2)
-        share_axis(axes, [number.high for _, number in found])
-        for row, number in found if len(shown.panels) == 1 and len(found) <= MOST_NOTES else ():
+        share_axis(axes, [number.high for _, number in numbers])
+        for row, number in numbers if len(shown.panels) == 1 and len(numbers) <= MOST_NOTES else ():
             note(axes, row.gpus, number.mean, f"{number.mean:.4g}")
 
     figure = draw_panels(shown, draw)
@@ -282,11 +279,11 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
 
 def _epochs(row: Row, value: Callable[[Epoch], float | None]) -> dict[int, Spread]:
     """Return a number over the repeats by epoch."""
-    found: dict[int, list[float | None]] = defaultdict(list)
+    repeats: dict[int, list[float | None]] = defaultdict(list)
     for point in row.points:
         for epoch in point.epochs:
-            found[epoch.number].append(value(epoch))
-    return {number: each for number, values in sorted(found.items()) if (each := spread(values))}
+            repeats[epoch.number].append(value(epoch))
+    return {number: each for number, values in sorted(repeats.items()) if (each := spread(values))}
 
 
 def _cost(shown: Shown) -> Figure:

@@ -15,15 +15,15 @@ from hpcrun.features.scaling.points import Epoch
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.scaling.study import (
     REMOVED,
+    StudyMeasurements,
     StudyRun,
     StudyStatus,
-    brought_up,
     find_study,
-    look_at,
-    missing,
     newest_runs,
+    read_points,
+    study_status,
+    with_run_ids,
 )
-from hpcrun.features.scaling.study_points import StudyMeasurements, read_points
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from tests.unit.given import ports, run
@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> RunStore:
     return RunStore(tmp_path / "runs")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def studies(store: RunStore) -> StudyStore:
     found = StudyStore(store.root)
     found.save(STUDY)
@@ -86,8 +86,8 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
         (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def measure(store: RunStore, studies: StudyStore, **patterns: str) -> StudyMeasurements:
-    return read_points([STUDY], ports(store, Ended(), 3000.0), place=studies, patterns=lambda profile: patterns)
+def measure(store: RunStore, **patterns: str) -> StudyMeasurements:
+    return read_points([STUDY], ports(store, Ended(), 3000.0), patterns=lambda profile: patterns)
 
 
 # --- which one ------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Pat
 # --- what became of it ----------------------------------------------------------------------------------------
 
 
-def test_a_resubmitted_run_stands_for_its_point(store: RunStore, studies: StudyStore) -> None:
+def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
     first, second = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
     end(store, TWO)
     end(store, first, resubmitted_from=TWO)
@@ -149,8 +149,7 @@ def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: Ru
         ("UNKNOWN", REMOVED),
         ("NOT_SUBMITTED", "sbatch refused"),
     ]
-    assert [point.run_id for point in missing(status)] == [ONE, FOUR]
-    again = brought_up(status, lambda name: f"20260909-000000-{name}-ffff")
+    again = with_run_ids(status, lambda name: f"20260909-000000-{name}-ffff")
     assert [point.run_id for point in again.points] == [
         "20260909-000000-train-g1-r1-ffff",
         TWO,
@@ -163,13 +162,12 @@ def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
     unnoted = replace(STUDY, points=tuple(replace(point, submitted=False) for point in STUDY.points[:1]))
     end(store, ONE)
     status = look(store, unnoted)
-    assert missing(status) == []
-    assert brought_up(status, str).points[0].submitted
+    assert with_run_ids(status, str).points[0] == replace(STUDY.points[0], submitted=True)
 
 
 def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
     newest = {point.run_id: point.run_id for point in study.points}
-    return look_at(study, newest, ports(store, Ended(), 3000.0))
+    return study_status(study, newest, ports(store, Ended(), 3000.0))
 
 
 def test_a_point_without_a_run_is_over() -> None:
@@ -179,7 +177,7 @@ def test_a_point_without_a_run_is_over() -> None:
 # --- what it measured -----------------------------------------------------------------------------------------
 
 
-def test_epochs_of_all_attempts_are_one_training(store: RunStore, studies: StudyStore) -> None:
+def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:
     folder = end(store, TWO)
     before = [
         {"time": 125.0, "step": 1, "epoch_time": 20.0, "samples": 30, "batch_size": 32, "parameters": 7},
@@ -187,7 +185,7 @@ def test_epochs_of_all_attempts_are_one_training(store: RunStore, studies: Study
     ]
     attempt(folder, 0, 100.0, 150.0, {0: before, 1: [{"time": 125.0, "step": 1, "samples": 29}]})
     attempt(folder, 1, 200.0, 260.5, {0: [{"step": 2, "epoch_time": 18.0}, {"step": 2, "val_accuracy": 0.5}]})
-    point = measure(store, studies).points[1]
+    point = measure(store).points[1]
     assert point.epochs == (Epoch(1, 20.0), Epoch(2, 18.0, accuracy=0.5))
     assert (point.gpus, point.dataset, point.state, point.source, point.run) == (2, "imdb", "COMPLETED", "metrics", TWO)
     assert (point.total_s, point.startup_s) == (110.5, 5.0)
@@ -195,35 +193,33 @@ def test_epochs_of_all_attempts_are_one_training(store: RunStore, studies: Study
     assert (point.samples, point.rank_samples) == (59, (30, 29))
 
 
-def test_samples_are_known_only_where_every_rank_said_them(store: RunStore, studies: StudyStore) -> None:
+def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> None:
     folder = end(store, TWO, world_size=3)
     said = [{"step": 1, "epoch_time": 2.0, "samples": 10}]
     attempt(folder, 0, 100.0, 150.0, {0: said, 1: said})
-    point = measure(store, studies).points[1]
+    point = measure(store).points[1]
     assert (point.samples, point.rank_samples, point.batch_size) == (None, (), 64)
 
 
-def test_logs_say_what_was_not_noted(store: RunStore, studies: StudyStore) -> None:
+def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     folder = end(store, TWO)
     attempt(folder, 0, 100.0, 150.0, {})
     (folder / "elements/0/attempts/0/rank-0.out").write_text("epoch 1: 1,200 samples/s\nepoch 2: 1,300 samples/s\n")
     patterns = {"step": r"epoch (\d+)", "samples_per_s": r"([\d,]+) samples/s"}
-    point = measure(store, studies, **patterns).points[1]
+    point = measure(store, **patterns).points[1]
     assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
-    elapsed = measure(store, studies).points[1]  # what was kept is not believed where the patterns are others
+    elapsed = measure(store).points[1]  # what was kept is not believed where the patterns are others
     assert (elapsed.source, elapsed.epochs, elapsed.total_s) == ("elapsed", (), 50.0)
 
 
-def test_a_run_without_a_record_of_its_end_took_as_long_as_the_scheduler_says(
-    store: RunStore, studies: StudyStore
-) -> None:
+def test_a_run_without_a_record_of_its_end_took_as_long_as_the_scheduler_says(store: RunStore) -> None:
     attempt(end(store, TWO), 0, 100.0, None, {})
-    assert measure(store, studies).points[1].total_s == 90
+    assert measure(store).points[1].total_s == 90
 
 
-def test_points_that_are_of_no_use_say_why(store: RunStore, studies: StudyStore) -> None:
+def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     end(store, ONE, "FAILED")
-    one, two, four = measure(store, studies).points
+    one, two, four = measure(store).points
     assert (one.state, one.problem) == ("FAILED", "exit status 1")
     assert (two.state, two.problem) == ("UNKNOWN", REMOVED)
     assert (four.state, four.problem) == ("NOT_SUBMITTED", "sbatch refused")
@@ -231,20 +227,20 @@ def test_points_that_are_of_no_use_say_why(store: RunStore, studies: StudyStore)
 
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    before = measure(store, studies).points[1]
+    before = measure(store).points[1]
     kept = studies.folder(STUDY.study_id) / "points.json"
     kept.write_text(kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":'))
     store.delete(TWO)
-    assert measure(store, studies).points[1] == before
+    assert measure(store).points[1] == before
     assert before.epochs == (Epoch(1, 2.0),)
 
 
-def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore, studies: StudyStore) -> None:
+def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> None:
     end(store, TWO, "FAILED")
-    assert measure(store, studies).points[1].state == "FAILED"
+    assert measure(store).points[1].state == "FAILED"
     again = "20260103-000000-train-g2-r1-bbbb"
     attempt(end(store, again, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
-    point = measure(store, studies).points[1]
+    point = measure(store).points[1]
     assert (point.state, point.run, point.epochs) == ("COMPLETED", again, (Epoch(3, 2.0),))
 
 
@@ -262,4 +258,4 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore, studie
 def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore, text: str) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
-    assert measure(store, studies).points[1].epochs == (Epoch(1, 2.0),)
+    assert measure(store).points[1].epochs == (Epoch(1, 2.0),)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.features.scaling.measure import Spread
-from hpcrun.features.scaling.report.numbers import number_text
+from hpcrun.features.scaling.points import Spread
+from hpcrun.features.scaling.sentences import number_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import Unit
 from hpcrun.features.scaling.study_report import Part
@@ -124,12 +124,12 @@ def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]]
     figure.legend([handle for _, handle in entries], texts, loc="outside upper center", ncols=columns)
 
 
-def draw_curve(axes: Axes, panel: Panel, found: Sequence[tuple[Row, Spread]]) -> Any:
+def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) -> Any:
     """Draw one number of a series by size with the range of its repeats; markers are hollow where no verdict stands."""
-    at, style = [row.gpus for row, _ in found], panel.style
-    (curve,) = axes.plot(at, [value.mean for _, value in found], zorder=4, **style)
-    whiskers(axes, at, [value for _, value in found], style["color"])
-    if doubtful := [(row.gpus, value.mean) for row, value in found if is_doubtful(row, panel.part)]:
+    at, style = [row.gpus for row, _ in numbers], panel.style
+    (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
+    whiskers(axes, at, [value for _, value in numbers], style["color"])
+    if doubtful := [(row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)]:
         axes.plot(*zip(*doubtful, strict=True), **{**style, "linestyle": "", "markerfacecolor": "white"}, zorder=4.5)
     return curve
 

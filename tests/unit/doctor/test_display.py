@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpcrun.features.doctor.check import PROFILE, PYTHON, SLURM, Check, Checkup
-from hpcrun.features.doctor.display import checkup_json, checkup_text
+from hpcrun.features.doctor.command import checkup_json, checkup_text
 
 LONG = "a folder that compute nodes see too, unless this one is exported to them by somebody who knows how"
 FOUND = Checkup(

@@ -7,9 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hpcrun.features.scaling.measure import Spread
-from hpcrun.features.scaling.report import numbers
-from hpcrun.features.scaling.report.words import heading, hours_name
+from hpcrun.features.scaling.points import Spread
+from hpcrun.features.scaling.sentences import (
+    TimeUnit,
+    heading,
+    hours_name,
+    mean_text,
+    number_text,
+    percent_text,
+    range_text,
+    time_unit,
+    times_text,
+)
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.verdict import pareto, verdict
@@ -65,8 +74,8 @@ def summaries(part: Part) -> list[dict[str, Any]]:
 
 def summary_csv(report: Report) -> str:
     """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
-    found = (summary for part in report.parts for summary in summaries(part))
-    return csv_text(SUMMARY, (map(_short, summary.values()) for summary in found))
+    rows = (summary for part in report.parts for summary in summaries(part))
+    return csv_text(SUMMARY, (map(_short, summary.values()) for summary in rows))
 
 
 def _short(value: object) -> object:
@@ -93,15 +102,14 @@ def summary_tex(report: Report) -> str:
 
 
 def _tex_table(part: Part, report: Report) -> str:
-    series, columns = part.series, table(part)
-    rows = [[column.heading for column in columns], *zip(*(column.cells for column in columns), strict=True)]
-    head, *body = (" & ".join(map(tex_text, cells)) + r" \\" for cells in rows)
+    series, headings = part.series, [column.heading for column in table(part)]
+    head, *body = (" & ".join(map(tex_text, cells)) + r" \\" for cells in (headings, *rows_of(part)))
     kind = "Weak" if series.weak else "Strong"
     lines = [
         r"\begin{table}[htbp]",
         r"\centering\small",
         rf"\caption{{{kind} scaling: {tex_text(heading(series, report))}.}}",
-        rf"\begin{{tabular}}{{{'r' * (len(columns) - 1)}l}}",
+        rf"\begin{{tabular}}{{{'r' * (len(headings) - 1)}l}}",
         r"\toprule",
         head,
         r"\midrule",
@@ -153,7 +161,7 @@ class Column:
 
 def table(part: Part) -> tuple[Column, ...]:
     """Return the columns for which the series has values."""
-    series, rows, unit = part.series, part.series.rows, numbers.time_unit(part.series)
+    series, rows, unit = part.series, part.series.rows, time_unit(part.series)
     compared = rows if series.compared else ()
     rates = [row.samples_per_s if series.basis == "throughput" else None for row in rows]  # in place of the times
     columns = (
@@ -164,19 +172,24 @@ def table(part: Part) -> tuple[Column, ...]:
         _column("Batch per GPU", "BATCH/GPU", (_share(row.batch_size, row.gpus) for row in rows)),
         _column("Steps", "STEPS", (str(row.steps or "") for row in rows)),
         _column(f"Time ({unit.name})", f"TIME {unit.name}", (_time(row, unit) for row in rows)),
-        _column("Range", "RANGE", (numbers.range_text(row.time_s, 1 / unit.seconds) for row in rows)),
-        _column("Samples/s", "SAMPLES/S", (numbers.mean_text(rate) for rate in rates)),
-        _column("Range", "RANGE", (numbers.range_text(rate) for rate in rates)),
-        _column("Speed-up", "SPEED-UP", (numbers.times_text(row.speedup.mean) for row in compared)),
+        _column("Range", "RANGE", (range_text(row.time_s, 1 / unit.seconds) for row in rows)),
+        _column("Samples/s", "SAMPLES/S", (mean_text(rate) for rate in rates)),
+        _column("Range", "RANGE", (range_text(rate) for rate in rates)),
+        _column("Speed-up", "SPEED-UP", (times_text(row.speedup.mean) for row in compared)),
         _column("Published", "PUBL.", map(_published, compared)),
-        _column("Efficiency", "EFFIC.", (numbers.percent_text(row.efficiency) for row in compared)),
-        _column(_hours(series), f"{series.unit[:-1].upper()}-H", (numbers.number_text(row.gpu_hours) for row in rows)),
+        _column("Efficiency", "EFFIC.", (percent_text(row.efficiency) for row in compared)),
+        _column(_hours(series), f"{series.unit[:-1].upper()}-H", (number_text(row.gpu_hours) for row in rows)),
         _column("Accuracy", "ACC.", (f"{row.accuracy.mean:.4g}" if row.accuracy else "" for row in rows)),
         _column("GPUs busy", "GPU", (_busy(row.gpu_busy) for row in rows)),
         _column("CPUs busy", "CPU", (_busy(row.cpu_busy) for row in rows)),
         _column("Verdict", "VERDICT", (verdict(row, series, part.advice) for row in rows)),
     )
     return tuple(column for column in columns if column.cells)
+
+
+def rows_of(part: Part) -> list[tuple[str, ...]]:
+    """Return the cells of a series, row by row."""
+    return list(zip(*(column.cells for column in table(part)), strict=True))
 
 
 def _column(heading: str, short: str, texts: Iterable[str], plain: str = "") -> Column:
@@ -200,9 +213,9 @@ def _busy(share: float | None) -> str:
 
 def _published(row: Row) -> str:
     """Return the speed-up of a table, if it differs from the one that follows from its times."""
-    written = "" if row.published is None else numbers.times_text(row.published)
-    return "" if written == numbers.times_text(row.speedup.mean) else written
+    written = "" if row.published is None else times_text(row.published)
+    return "" if written == times_text(row.speedup.mean) else written
 
 
-def _time(row: Row, unit: numbers.TimeUnit) -> str:
-    return ("~" if row.time_derived else "") + numbers.mean_text(row.time_s, 1 / unit.seconds)
+def _time(row: Row, unit: TimeUnit) -> str:
+    return ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds)
