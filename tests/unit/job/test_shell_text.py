@@ -63,4 +63,4 @@ def test_the_longest_script_that_is_read_takes_no_time(piece: str) -> None:
 
     start = time.process_time()
     read_commands(piece * (65536 // len(piece)))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30
