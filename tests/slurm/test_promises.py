@@ -73,7 +73,7 @@ while not should_stop():
     time.sleep(0.1)
 print("stopped", flush=True)
 """,
-    # counts the signals that it hears, and ends well a while later; none may arrive when Python has removed its handlers
+    # counts the signals that it hears, and ends well a while later; none arrives when Python has removed its handlers
     "counts.py": """
 import os, random, signal, time
 heard = []
