@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from hpcrun.actions.jobs.caller import Surroundings
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.record import Run
+
+
+@dataclass(frozen=True, slots=True)
+class SetupChecks:
+    """The checks of a set-up.
+
+    Attributes:
+        text: columns of the terminal → the warnings and errors.
+        document: for programs.
+        failed: a job would fail.
+        has_torch: the job's Python has a torch that can be imported.
+    """
+
+    text: Callable[[int], Text]
+    document: dict[str, Any]
+    failed: bool = False
+    has_torch: bool = False
 
 
 class Hooks:
@@ -21,6 +42,11 @@ class Hooks:
         Raises:
             UsageError: it cannot be used.
         """
+
+    def check_setup(self, profile: str, surroundings: Surroundings, runs: Path) -> SetupChecks | None:
+        """Return checks of a profile and of the runs folder."""
+        del profile, surroundings, runs
+        return None
 
     def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
         """Hear of the runs whose status was asked for, and where they lie."""
@@ -40,6 +66,7 @@ class Hooks:
 
 
 HOOKS = {
+    "doctor": "hpcrun.features.doctor.command:DoctorHooks",
     "notify": "hpcrun.features.notify.hooks:NotifyHooks",
     "trackers": "hpcrun.features.trackers.hooks:TrackerHooks",
 }

@@ -15,8 +15,8 @@ from typer.models import OptionInfo
 from hpcrun.actions.jobs.caller import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
+from hpcrun.job.launch_options import takes_no_value
 from hpcrun.job.launchers import find_calls
-from hpcrun.job.other_options import takes_no_value
 from hpcrun.job.quoting import quote_bash
 
 # Of the options with one letter those that few scripts have; the others are often the script's own.

@@ -226,27 +226,27 @@ def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
 
 def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
     """Run doctor's checks, offer the test job, and say what to type next."""
+    from hpcrun.actions.hooks import hooks_of
     from hpcrun.actions.jobs.trial_job import prepare_trial, trial_size
     from hpcrun.actions.profiles.init import next_commands
-    from hpcrun.features.doctor.check import PROFILE, RUNS, SLURM
-    from hpcrun.features.doctor.check_up import check_up
-    from hpcrun.features.doctor.display import checkup_json, checkup_text
     from hpcrun.profiles.load import load_profile
-    from hpcrun.schedulers.cluster_facts import SlurmSite
     from hpcrun.views.init import next_lines, setup_json
 
     context = make_context(announce=None)  # as it is now
-    checkup = check_up(setup.name, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
-    document: dict[str, Any] = {**setup_json(setup), "written": True, "doctor": checkup_json(checkup), "test": None}
-    slurm = "Slurm, " if setup.profile else ""
-    checked = f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
-    yield Outcome(lambda: [stdout([checked]), table(checkup_text(checkup, width(), brief=True))], lambda: document)
+    checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
+    document: dict[str, Any] = {**setup_json(setup), "written": True, "doctor": None, "test": None}
+    if checks:
+        document["doctor"] = checks.document
+        slurm = "Slurm, " if setup.profile else ""
+        checked = f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
+        yield Outcome(lambda: [stdout([checked]), table(checks.text(width()))], lambda: document)
     profile = load_profile(setup.name, context.surroundings.profile_folders).profile
     job = trial_size(setup.detected, profile.gpu.type)
-    if test is None and checkup.errors(SLURM, PROFILE, RUNS):
+    if test is None and checks and checks.failed:
         yield note(["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"])
     elif _wants_test(test, job, asks=asks):
-        prepared = prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=checkup.has_torch)
+        has_torch = checks is not None and checks.has_torch
+        prepared = prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=has_torch)
         ended = yield from _try(prepared, context, follow=not as_json)
         document["test"] = ended.document() if ended.document else None
         yield replace(ended, document=lambda: document)

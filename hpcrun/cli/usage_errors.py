@@ -11,8 +11,8 @@ import typer
 from hpcrun.cli.command_line import unknown_options
 from hpcrun.cli.examples import EXAMPLES
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.other_options import instead_of
-from hpcrun.job.phrases import error_words
+from hpcrun.job.launch_options import instead_of
+from hpcrun.job.units import error_words
 
 _SCRIPTS = (".py", ".sh", ".sbatch", ".slurm")
 # Names of commands in other programs, Slurm's, kubectl's, docker's, sky's, and those that hpcrun's own had before.

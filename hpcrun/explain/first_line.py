@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
-from hpcrun.job.phrases import cut_at_word
+from hpcrun.job.units import cut_at_word
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.logs import rank_log, tail

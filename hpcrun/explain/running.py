@@ -14,8 +14,7 @@ from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
 from hpcrun.job.patterns import STEP, compile_pattern
-from hpcrun.job.phrases import other_ranks, rank_text
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_span, other_ranks, rank_text
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.last_writes import STREAMS, Writes, last_line_of, last_writes, usual_pause_s

@@ -19,8 +19,8 @@ from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.speech import uncaught
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
-from hpcrun.job.phrases import cut_at_word, other_ranks, rank_text, ranks_text
 from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.units import cut_at_word, other_ranks, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120

@@ -19,7 +19,7 @@ _DEPENDENCY: dict[Condition, str] = {"ok": "afterok", "any": "afterany", "fail":
 class After:
     """A requested dependency: a run as the user names it, and how it must have ended."""
 
-    word: str
+    run: str
     condition: Condition = "ok"
 
 
@@ -47,24 +47,16 @@ class Chain:
 
 
 def parse_after(text: str) -> After:
-    """Read ``RUN`` or ``RUN:ok|any|fail``.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
     _refuse_sbatch_order(text)
-    word, condition = _split(text, "ok", "--after")
-    if not word:
+    run, condition = _split(text, "ok", "--after")
+    if not run:
         raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
-    return After(word, condition)
+    return After(run, condition)
 
 
 def _refuse_sbatch_order(text: str) -> None:
-    """Refuse sbatch's words for a dependency, ``afterok:1`` and ``1:afterok``, with hpcrun's.
-
-    Raises:
-        UsageError: they are sbatch's.
-    """
+    """Raise UsageError, with hpcrun's words, for sbatch's: ``afterok:1`` and ``1:afterok``."""
     words = {option: condition for condition, option in _DEPENDENCY.items()}
     first, _, rest = text.partition(":")
     run, sbatch = (rest, first) if first in words else (first, rest)
@@ -74,11 +66,7 @@ def _refuse_sbatch_order(text: str) -> None:
 
 
 def parse_chain(text: str) -> Chain:
-    """Read ``N`` or ``N:any``.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Read ``N`` or ``N:any``; raise UsageError for anything else."""
     number, condition = _split(text, "fail", "--chain")
     if not (number.isascii() and number.isdigit() and 2 <= int(number) <= 100):
         raise UsageError(f"--chain {text}: {number!r} is not a number of jobs from 2 to 100", hint="write --chain 4")
@@ -86,12 +74,12 @@ def parse_chain(text: str) -> Chain:
 
 
 def _split(text: str, default: Condition, option: str) -> tuple[str, Condition]:
-    word, colon, condition = text.partition(":")
+    head, colon, condition = text.partition(":")
     if not colon:
-        return word, default
+        return head, default
     if condition not in CONDITIONS:
         raise UsageError(f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}")
-    return word, cast(Condition, condition)
+    return head, cast(Condition, condition)
 
 
 def fulfils(state: str, condition: Condition) -> bool:
@@ -104,9 +92,9 @@ def fulfils(state: str, condition: Condition) -> bool:
 _ENDED: dict[Condition, str] = {"ok": "has completed", "any": "has ended", "fail": "has failed"}
 
 
-def after_text(asked: Sequence[After]) -> str:
+def after_text(dependencies: Sequence[After]) -> str:
     """Return in words when a job starts: ``starts when train has completed and 4711 has ended``."""
-    return "starts when " + " and ".join(f"{item.word} {_ENDED[item.condition]}" for item in asked)
+    return "starts when " + " and ".join(f"{item.run} {_ENDED[item.condition]}" for item in dependencies)
 
 
 def chain_text(chain: Chain) -> str:

@@ -75,7 +75,7 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     """Return what the #SBATCH lines of a script become."""
     options, late = _read_lines(lines)
     kept: dict[str, str | None] = {}
-    own: dict[str, str] = {}
+    set_by_hpcrun: dict[str, str] = {}
     remarks = [f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late]
     problems: list[str] = []
     for option in options:
@@ -85,21 +85,21 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
         elif name in _LEFT_OUT:
             remarks.append(f"line {option.line}: --{name} is left out: {_LEFT_OUT[name]}")
         elif name in ("job-name", "chdir", "array", "export"):
-            own[name] = value or ""
+            set_by_hpcrun[name] = value or ""
         elif name == "mail-type" and name in kept:  # sbatch adds them up
             kept[name] = f"{kept[name]},{value}"
         else:
             kept[name] = value
-    array = _array(own["array"]) if "array" in own else None
-    if "array" in own and array is None:
-        problems.append(f"--array={own['array']} is no list of task ids")
-    if "job-name" in own and own["job-name"] != job_name_from(own["job-name"]):
-        remarks.append(f"the job's name is {job_name_from(own['job-name'])}: it becomes a part of file names")
-    env = [item.partition("=")[::2] for item in own.get("export", "").split(",") if "=" in item]
+    array = _array(set_by_hpcrun["array"]) if "array" in set_by_hpcrun else None
+    if "array" in set_by_hpcrun and array is None:
+        problems.append(f"--array={set_by_hpcrun['array']} is no list of task ids")
+    if "job-name" in set_by_hpcrun and set_by_hpcrun["job-name"] != job_name_from(set_by_hpcrun["job-name"]):
+        remarks.append(f"the job's name is {job_name_from(set_by_hpcrun['job-name'])}: it becomes a part of file names")
+    env = [item.partition("=")[::2] for item in set_by_hpcrun.get("export", "").split(",") if "=" in item]
     return BatchOptions(
         tuple(kept.items()),
-        job_name_from(own["job-name"]) if "job-name" in own else None,
-        own.get("chdir"),
+        job_name_from(set_by_hpcrun["job-name"]) if "job-name" in set_by_hpcrun else None,
+        set_by_hpcrun.get("chdir"),
         array,
         tuple(env),
         tuple(dict.fromkeys(remarks)),
@@ -157,19 +157,19 @@ def _split(text: str) -> list[str]:
     for match in re.finditer(r"""((?:"[^"]*"?|'[^']*'?|\\.|[^\s"'\\])+)""", text):
         if match[1].startswith("#"):
             break
-        words.append(re.sub(r"""\\(.)|["']""", lambda found: found[1] or "", match[1]))
+        words.append(re.sub(r"""\\(.)|["']""", lambda quoted: quoted[1] or "", match[1]))
     return words
 
 
 def _options(line: int, words: list[str]) -> Iterator[ScriptOption]:
     rest = list(words)
     while rest:
-        word = rest.pop(0)
-        is_long = word.startswith("--")
-        key, equals, text = word.partition("=") if is_long else (word[:2], word[2:], word[2:].removeprefix("="))
+        option = rest.pop(0)
+        is_long = option.startswith("--")
+        key, equals, text = option.partition("=") if is_long else (option[:2], option[2:], option[2:].removeprefix("="))
         known = takes_value("sbatch", key)
         if known is None:
-            name = normalise_key(key) if is_long else word
+            name = normalise_key(key) if is_long else option
             yield ScriptOption(line, name, text if is_long and equals else None, is_known=False)
             continue
         value = text if equals else None
@@ -218,9 +218,9 @@ def read_sizes(directives: Mapping[str, str | None]) -> Sizes:
     gpus, type_ = 0, None
     for name, times in (("gres", 1), ("gpus-per-task", tasks), ("gpus-per-node", 1), ("gpus", None)):
         for item in (directives.get(name) or "").split(","):
-            if found := gpus_in(name, item):
-                gpus = max(gpus, found[0] * times if times else -(-found[0] // nodes))
-                type_ = type_ or found[1]
+            if count := gpus_in(name, item):
+                gpus = max(gpus, count[0] * times if times else -(-count[0] // nodes))
+                type_ = type_ or count[1]
     if (per_gpu := _number(directives.get("ntasks-per-gpu"))) and not (total or each):
         tasks = max(1, per_gpu * gpus)
     return Sizes(nodes, tasks, gpus, type_)

@@ -14,8 +14,7 @@ from hpcrun.job.plan import Plan, PythonEnvironment, apply_request, planned_env,
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import job_name_from
 from hpcrun.job.request import JobRequest, option_of
-from hpcrun.job.requeue import check_warning, decide_requeue
-from hpcrun.job.resources import decide_cancel_idle, read_allocation
+from hpcrun.job.resources import check_warning, decide_cancel_idle, decide_requeue, read_allocation
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
 

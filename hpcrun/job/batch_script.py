@@ -11,16 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
-
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
 from hpcrun.job.batch_options import BatchOptions, Sizes, read_batch_options, read_sizes
-from hpcrun.job.batch_source import Source, misread_line, node_text, nodes_of, parse_shell
-from hpcrun.job.launch_line import LaunchLine, UnclearError, Word, read_launch
+from hpcrun.job.launch_line import LaunchLine, UnclearError, read_launch
 from hpcrun.job.request import Launcher
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_kind
+from hpcrun.job.shell_text import Source, Word, misread_line, node_text, nodes_of, parents_of, parse_shell
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 PROGRAM = '"$HPCRUN_LAUNCH"'
 """What a launch line calls: launch/script.py."""
@@ -164,20 +166,20 @@ def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
 
 def _launches(source: Source) -> list[_Launch]:
     """Return the surest launches of a script: torchrun and the like, else Python, else shell scripts."""
-    found = []
+    launches = []
     for node in nodes_of(source.root, "command"):
-        if any(parent.type in _OUTSIDE for parent in _parents(node)):
+        if any(parent.type in _OUTSIDE for parent in parents_of(node)):
             continue
         words = source.words(node)
         try:
             launch = read_launch(words) if words else None
         except UnclearError as error:
-            found.append(_Launch(node, words, None, str(error)))
+            launches.append(_Launch(node, words, None, str(error)))
             continue
         if launch:
-            found.append(_Launch(node, launch[1], launch[0], rank=launch[0].rank))
-    surest = min((launch.rank for launch in found), default=0)
-    return [launch for launch in found if launch.rank == surest]
+            launches.append(_Launch(node, launch[1], launch[0], rank=launch[0].rank))
+    surest = min((launch.rank for launch in launches), default=0)
+    return [launch for launch in launches if launch.rank == surest]
 
 
 def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
@@ -197,7 +199,7 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
 
 def _place(root: Node, node: Node, depth: int = 3) -> str | None:
     """Return why a launch at this place may be started more than once, or beside the script; None if it is not."""
-    for parent in (*_parents(node), node):
+    for parent in (*parents_of(node), node):
         if parent.type in _LOOPS:
             return "it is in a loop, and would be started several times"
         if parent.type == "function_definition":
@@ -220,15 +222,9 @@ def _is_awaited(root: Node, node: Node) -> bool:
     return any(call.start_byte > node.end_byte for call in waits)
 
 
-def _parents(node: Node) -> Iterator[Node]:
-    while (parent := node.parent) is not None:
-        yield parent
-        node = parent
-
-
 def _exclude_each_other(one: Node, other: Node) -> bool:
     """Whether two launches stand in different branches of a condition."""
-    mine, theirs = [one, *_parents(one)], [other, *_parents(other)]
+    mine, theirs = [one, *parents_of(one)], [other, *parents_of(other)]
     common = next(node for node in mine if node in theirs)
     if common.type == "case_statement":
         return True

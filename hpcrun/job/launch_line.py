@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, read_commands, unwrap
+from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, unwrap
 from hpcrun.job.launch_options import Program, takes_value
 from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
+from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
 
 Starter = Literal["torchrun", "srun", "command", "python"]
-UNKNOWN = "\0"
-"""A piece of a text that only a running shell knows."""
 EACH, BY_TORCHRUN = "::", ":::"
 """The marks of hpcrun/launch/launch_words.py."""
 _TRANSPARENT = frozenset("env nohup time timeout exec command builtin stdbuf uv poetry pipenv pdm hatch rye pixi conda "
@@ -53,28 +52,6 @@ _ALONE = {
     "bcast": "it copies its program to the nodes",
     "no-allocate": "it has no allocation",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a command.
-
-    Attributes:
-        text: as written.
-        start: its first byte in the script; None if it is a part of a variable's value.
-        choices: what it may become, each choice a list of words; None if that is not known.
-    """
-
-    text: str
-    start: int | None
-    choices: tuple[tuple[str, ...], ...] | None
-
-    @property
-    def known(self) -> str | None:
-        """Its text, if it becomes one word without an unknown piece."""
-        if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
-            return None
-        return None if UNKNOWN in self.choices[0][0] else self.choices[0][0]
 
 
 class UnclearError(Exception):
@@ -169,7 +146,7 @@ def _with_values(words: Sequence[Word], at: int) -> list[Word]:
 
 def _texts(words: Sequence[Word]) -> tuple[str, ...]:
     """Return a text for each word: what is not known is UNKNOWN."""
-    return tuple(word.choices[0][0] if word.choices and word.choices[0] else UNKNOWN for word in words)
+    return tuple(item.choices[0][0] if item.choices and item.choices[0] else UNKNOWN for item in words)
 
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
@@ -209,7 +186,7 @@ def _torchrun_head(words: Sequence[Word], at: int) -> int | None:
     launcher, rest = BY_NAME.get(PurePath(texts[at]).name), texts[at + 1 :]
     if is_python(texts[at]) and (inner := interpreted(texts[at:])) and inner.option == "-m":
         launcher, rest = BY_MODULE.get(inner.words[0]), inner.words[1:]
-    is_certain = all(word.known is not None for word in words[at : len(texts) - len(rest)])
+    is_certain = all(item.known is not None for item in words[at : len(texts) - len(rest)])
     is_torchrun = launcher is not None and launcher.name in ("torchrun", "torch.distributed.launch")
     return len(texts) - len(rest) if is_torchrun and is_certain else None
 
@@ -271,20 +248,20 @@ def read_options(words: Sequence[Word], at: int, program: Program) -> tuple[int,
     options: dict[str, str | None] = {}
     waiting = ""
     for number in range(at, len(words)):
-        word = words[number]
-        if word.choices is None:
+        item = words[number]
+        if item.choices is None:
             if not waiting:
-                raise UnclearError(f"{word.text} may hold options or the program: only the job knows its value")
+                raise UnclearError(f"{item.text} may hold options or the program: only the job knows its value")
             options[waiting], waiting = UNKNOWN, ""
             continue
-        ends = {_read_choice(choice, waiting, program, options) for choice in reversed(word.choices)}
+        ends = {_read_choice(choice, waiting, program, options) for choice in reversed(item.choices)}
         if len(ends) > 1:
-            raise UnclearError(f"{word.text} has several values, which are read in different ways")
+            raise UnclearError(f"{item.text} has several values, which are read in different ways")
         waiting, stop = ends.pop()
         if stop == 0:
             return number, options
         if stop > 0:
-            raise UnclearError(f"{word.text} holds options and the program")
+            raise UnclearError(f"{item.text} holds options and the program")
     return len(words), options
 
 
@@ -299,11 +276,11 @@ def _read_choice(
         if not text.startswith("-") or text == "-":
             return "", number
         key, equals, value = text.partition("=") if text.startswith("--") else (text, "", text[2:])
-        found = takes_value(program, key)
-        if found is None and equals and re.fullmatch(r"--[A-Za-z][\w-]*", key):
-            found = key[2:], False  # whatever it is, no other word is its value
-        if found is None:
+        known = takes_value(program, key)
+        if known is None and equals and re.fullmatch(r"--[A-Za-z][\w-]*", key):
+            known = key[2:], False  # whatever it is, no other word is its value
+        if known is None:
             raise UnclearError(f"{program} has no option {text.replace(UNKNOWN, '...')} that hpcrun knows")
-        options[found[0]] = value or None
-        waiting = found[0] if found[1] and not (equals or value) else ""
+        options[known[0]] = value or None
+        waiting = known[0] if known[1] and not (equals or value) else ""
     return waiting, -1

@@ -1,14 +1,15 @@
-"""Options of srun and torchrun, which start the ranks, that a user or a profile may set. Pure: no I/O."""
+"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use instead. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, normalise_key
+from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, normalise_key
 from hpcrun.job.launchers import TORCHRUN_VALUES
+from hpcrun.job.quoting import quote_bash
 
 Program = Literal["srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]
@@ -120,34 +121,155 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     return name
 
 
-def takes_value(program: Program | Literal["sbatch"], word: str) -> tuple[str, bool] | None:
+def takes_value(program: Program | Literal["sbatch"], option: str) -> tuple[str, bool] | None:
     """Return an option's long name, and whether the next word is its value; None if the option is not known.
 
     Args:
-        word: the option without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its
-            value behind it.
+        option: without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its value
+            behind it.
     """
-    letters, known, flags = _TABLES[program]
-    if word.startswith("--"):
-        plain = normalise_key(word)
+    letters, known, bare = _TABLES[program]
+    if option.startswith("--"):
+        plain = normalise_key(option)
         longer = [plain] if plain in known else [name for name in known if name.startswith(plain)]
         names = {ALIASES.get(name, name) for name in longer}
     else:
-        names = {letters[letter] for letter in word[1:2] if word.startswith("-") and letter in letters}
+        names = {letters[letter] for letter in option[1:2] if option.startswith("-") and letter in letters}
     name = names.pop() if len(names) == 1 else None
-    return (name, name not in flags) if name else None
-
-
-def owned_advice(program: Program, name: str) -> str | None:
-    """Return what to write instead of an option that hpcrun sets itself; None of other options."""
-    return _OWNED[program].get(name)
-
-
-def is_known(program: Program, name: str) -> bool:
-    """Return whether a program is known to have an option."""
-    return name in _KNOWN[program]
+    return (name, name not in bare) if name else None
 
 
 def similar_option(program: Program, name: str) -> str | None:
     """Return the known option that a misspelt one may mean."""
     return nearest(name, list(_KNOWN[program]))
+
+
+_RANKS = "use --gpus, one rank per GPU, or --nproc-per-node"
+_HEAD = "leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT"
+_OF_SCRIPT = "if the script takes it, write it after SCRIPT"
+_ACCELERATE = "write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node"
+_RANK_LOGS = "leave it out: every rank has its options log, and `hpcrun logs RUN` shows it"
+# What the tables of directives and of the launchers' options do not say, or say for --sbatch KEY and --torchrun KEY.
+_INSTEAD: dict[str, str] = {
+    "dependency": "use --after RUN, RUN:any or RUN:fail",
+    "after": "use --after RUN",
+    "chdir": "use --workdir DIR",
+    "clusters": "leave it out: hpcrun submits to the cluster of this machine",
+    "container-image": "use --container IMAGE",
+    "container-mounts": "use --mount SRC:DST",
+    "container-workdir": "use --workdir DIR",
+    "container-name": "use --container IMAGE",
+    "image": "use --container IMAGE",
+    "singularity": "use --container IMAGE",
+    "bind": "use --mount SRC:DST",
+    "volume": "use --mount SRC:DST",
+    "gres": "use --gpus N or TYPE:N",
+    "gpus-per-task": _RANKS,
+    **dict.fromkeys(("gpu-type", "gpus-type", "gpu-model"), "write the type in --gpus: --gpus a100:4"),
+    "nproc": "use --nproc-per-node N",
+    "mem-per-node": "use --mem SIZE",
+    "memory": "use --mem SIZE",
+    "walltime": "use --time TIME",
+    "timelimit": "use --time TIME",
+    "queue": "use --partition NAME",
+    "project": "use --account NAME",
+    "jobname": "use --name NAME",
+    "pty": "submit the job, then `hpcrun shell RUN` opens a shell in it",
+    "interactive": "submit the job, then `hpcrun shell RUN` opens a shell in it",
+    "module-load": "use --load MODULE",
+    "modules": "use --load MODULE",
+    "conda": "activate the environment, or use --python PATH",
+    "venv": "activate the environment, or use --python PATH",
+    # torchrun
+    **dict.fromkeys(("nnodes", "num-nodes", "num-machines"), "use --nodes N"),
+    **dict.fromkeys(
+        ("node-rank", "machine-rank", "local-rank", "local-addr"), "leave it out: hpcrun numbers the nodes"
+    ),
+    **dict.fromkeys(("master-addr", "master-port", "main-process-ip", "main-process-port"), _HEAD),
+    **dict.fromkeys(("main-address", "main-port"), _HEAD),
+    **dict.fromkeys(("log-dir", "redirects", "tee"), _RANK_LOGS),
+    "standalone": "leave it out: hpcrun sets it for jobs on one node",
+    "no-python": "leave it out: a program that is no .py file is run as it is",
+    "use-env": "leave it out: LOCAL_RANK is always set",
+    # accelerate launch (1.14), deepspeed, lightning, mpirun
+    **dict.fromkeys(("num-processes", "ntasks", "np", "num-proc"), _RANKS),
+    **dict.fromkeys(("num-gpus", "devices"), "use --gpus N"),
+    **dict.fromkeys(("gpu-ids", "visible-devices"), "use --gpus N: Slurm chooses the GPUs"),
+    **dict.fromkeys(("multi-gpu", "same-network", "use-mps-device"), "leave it out: --gpus and --nodes decide it"),
+    **dict.fromkeys(("mixed-precision", "config-file", "use-deepspeed", "use-fsdp", "dynamo-backend"), _ACCELERATE),
+    **dict.fromkeys(("deepspeed-config-file", "gradient-accumulation-steps", "main-training-function"), _ACCELERATE),
+    "num-cpu-threads-per-process": "use --cpus-per-task N, or --env OMP_NUM_THREADS=N",
+    "deepspeed": _OF_SCRIPT,
+    "hostfile": "leave it out: Slurm chooses the nodes; --nodelist names them",
+    **dict.fromkeys(("accelerator", "strategy", "precision", "trainer"), _OF_SCRIPT),
+}
+_NO_VALUE = FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
+# (command, option) → what that command has instead
+_OF_COMMAND = {
+    ("resubmit", "resume"): "leave it out: resubmit continues from the checkpoints; --fresh starts without them",
+    ("explain", "rank"): "explain finds the rank itself; `hpcrun logs RUN --rank N` shows the output of one",
+    ("logs", "tail"): "use -n N",
+    ("logs", "stderr"): "use --err",
+    ("status", "user"): "leave it out: status shows your options runs",
+    ("status", "job"): "write the job id without an option: hpcrun status 4711",
+    ("status", "jobs"): "write the job id without an option: hpcrun status 4711",
+    ("cancel", "name"): "write the name without an option: hpcrun cancel train",
+    ("cancel", "all"): "use --state pending,running",
+}
+
+
+def takes_no_value(option: str) -> bool:
+    """Return whether an option of another program is known to be a flag."""
+    return _name(option) in _NO_VALUE
+
+
+def instead_of(option: str, value: str | None, command: str, options: Collection[str]) -> str | None:
+    """Return what to write instead of an option that a command of hpcrun does not have; None if that is unknown.
+
+    Args:
+        option: as typed, without its value: ``--array`` or ``-a``.
+        value: what stood behind ``=``, if anything.
+        options: of the command.
+    """
+    name = _name(option)
+    if f"--{name}" in options:  # --nproc_per_node, and sbatch's letters
+        return f"did you mean --{name}?"
+    advice = _OF_COMMAND.get((command, name))
+    if advice is None and "--sbatch" in options:
+        advice = _of_launchers(name, value)
+        first = re.search(r"(?<!\w)--[a-z][a-z-]+", advice) if advice else None
+        advice = advice if first is None or first[0] in options else None
+    if advice:
+        return advice
+    is_start = option.startswith("--") and len(option) > 4
+    longer = [known for known in options if is_start and known.startswith(option)]
+    close = longer[0] if len(longer) == 1 else nearest(option, sorted(options))
+    return f"did you mean {close}?" if close else None
+
+
+def _name(option: str) -> str:
+    letter = "n" if option == "-np" else option[1:]  # mpirun(1)
+    return LETTERS.get(letter, normalise_key(option))
+
+
+def _of_launchers(name: str, value: str | None) -> str | None:
+    """Return what hpcrun has instead of an option of sbatch, srun, torchrun or another launcher."""
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    if name in OWNED:
+        return OWNED[name]
+    if name in (*KNOWN, *PYXIS):
+        return f"use --sbatch {_assignment(name, value)}"
+    programs: tuple[Program, ...] = ("torchrun", "srun")
+    for program in programs:
+        if advice := _OWNED[program].get(name):
+            return advice
+        if name in _KNOWN[program]:
+            return f"use --{program} {_assignment(name, value)}"
+    return None
+
+
+def _assignment(name: str, value: str | None) -> str:
+    if value is not None:
+        return quote_bash(f"{name}={value}")
+    return name if name in _NO_VALUE else f"{name}=VALUE"

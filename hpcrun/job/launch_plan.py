@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,7 +63,7 @@ def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Opt
 
 def step_words(options: Options) -> tuple[str, ...]:
     """Return the options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
-    return _words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(options)})
+    return option_words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(options)}.items())
 
 
 def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
@@ -73,27 +73,23 @@ def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     the static rendezvous takes as they are. c10d's nodes agree on numbers of their own, and ask each other once a
     second; only it lets nodes join again, which torchrun's own restarts need.
     """
-    asked = {"max-restarts": "0", **dict(options)}
-    own: dict[str, str | None]
-    if (asked["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in asked):
-        own = {"rdzv-backend": "c10d"}
+    chosen = {"max-restarts": "0", **dict(options)}
+    rendezvous: dict[str, str | None]
+    if (chosen["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in chosen):
+        rendezvous = {"rdzv-backend": "c10d"}
     else:
-        own = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
-    return _words({**own, **asked})
+        rendezvous = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
+    return option_words({**rendezvous, **chosen}.items())
 
 
-def option_words(options: Options) -> tuple[str, ...]:
+def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
     """Return options as words of a command line."""
-    return _words(dict(options))
+    return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options)
 
 
-def _words(options: Mapping[str, str | None]) -> tuple[str, ...]:
-    return tuple(f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items())
-
-
-def _laid_over(program: Program, theirs: Mapping[str, str | bool], asked: tuple[str, ...]) -> dict[str, str | None]:
+def _laid_over(program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]) -> dict[str, str | None]:
     options = {normalise_key(key): None if value is True else str(value) for key, value in theirs.items()}
-    for item in asked:
+    for item in typed:
         key, equals, text = item.partition("=")
         value = text if equals else None
         options[check_option(program, key, value, f"--{program} {item}")] = value
@@ -163,11 +159,7 @@ def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_p
     return Container(
         runtime,
         image,
-        tuple(_both_sides(mount) for mount in (*profile.container.mounts, *request.mounts)),
+        tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in (*profile.container.mounts, *request.mounts)),
         gpus=bool(shape.gpus_per_node) and profile.container.nv,
         host_python=host_python,
     )
-
-
-def _both_sides(mount: str) -> str:
-    return mount if ":" in mount else f"{mount}:{mount}"

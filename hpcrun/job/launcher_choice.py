@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hpcrun.errors import UsageError
 from hpcrun.job.launchers import Call
 from hpcrun.job.notes import (
@@ -20,9 +18,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape
-
-if TYPE_CHECKING:  # few programs start ranks themselves
-    from hpcrun.job.typed_launcher import Instead
+from hpcrun.job.typed_launcher import Instead, line_instead, node_line, taken_over
 
 _ONCE = ("python", "command")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
@@ -51,43 +47,31 @@ def choose_launcher(
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
+    if _is_ours(call) and call.place is not None:
+        raise UsageError(
+            f"{_subject(call)} hangs: it waits for the CPUs and GPUs of the job's own step",
+            hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
+            "or srun --overlap there, and --launcher command here",
+        )
+    instead = line_instead(call, request, profile, typed) if call.place is None else None
     if _is_ours(call):
-        if started := _taken_over(call, request, profile, typed, read_text):
-            note = f"`{call.title}` starts ranks, and hpcrun starts them: {_line(call, request, profile, typed)}"
-            return started, (note, *program_notes(started, profile, typed, read_text, mpi_types))
-        raise _refusal(call, request, profile, typed, read_text)
+        old_option = _old_option(call, instead, read_text)
+        # a study has its own sizes
+        started = None if old_option or typed[:2] == ("scale", "run") else taken_over(call, request, profile)
+        if started is None:
+            raise _refusal(call, instead, old_option)
+        note = f"`{call.title}` starts ranks, and hpcrun starts them: {instead.line if instead else ''}"
+        return started, (note, *program_notes(started, profile, typed, read_text, mpi_types))
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
-    if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
+    if nodes > 1 and not _knows_nodes(call):
         raise _apart(call, request, profile, nodes, typed, mpi_types)
-    return changed, (_once_note(call), *_shorter(call, request, profile, typed))
-
-
-def _taken_over(
-    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: ReadText
-) -> JobRequest | None:
-    """Return the request for what torchrun or srun was to start; None if that would not be the same."""
-    from hpcrun.job.typed_launcher import taken_over
-
-    if typed[:2] == ("scale", "run"):  # a study has its own sizes
-        return None
-    started = taken_over(call, request, has_gpus=_has_gpus(profile))
-    if (
-        started
-        and call.launcher.name == "torch.distributed.launch"
-        and source_match(LOCAL_RANK, read_text(started.script))
-    ):
-        return None
-    return started
-
-
-def _line(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> str:
-    instead = _line_instead(call, request, profile, typed)
-    return instead.line if instead else ""
-
-
-def _has_gpus(profile: Profile) -> bool:
-    return profile.scheduler == "local" or profile.gpu.per_node > 0
+    does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
+    note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
+    if instead is None or not call.launcher.torchrun_runs_it:
+        return changed, (note,)
+    without = f", without {instead.left_out}" if instead.left_out else ""
+    return changed, (note, f"hpcrun can start these ranks{without}: {instead.line}")
 
 
 def _is_ours(call: Call) -> bool:
@@ -98,6 +82,10 @@ def _is_ours(call: Call) -> bool:
     return call.launcher.name == "salloc" or (call.launcher.name == "srun" and "--overlap" not in call.argv)
 
 
+def _knows_nodes(call: Call) -> bool:
+    return call.knows_nodes or call.launcher.reads_env
+
+
 def _subject(call: Call) -> str:
     return f"`{call.title}`" if call.place is None else f"`{call.title}` in {call.place},"
 
@@ -105,8 +93,7 @@ def _subject(call: Call) -> str:
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
     if request.launcher in _ONCE:
-        nodes = decide_shape(request, profile).nodes
-        apart = nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
+        apart = decide_shape(request, profile).nodes > 1 and not _knows_nodes(call)
         each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
         return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
     return (
@@ -115,44 +102,20 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     )
 
 
-def _once_note(call: Call) -> str:
-    does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
-    return f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
-
-
-def _shorter(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> tuple[str, ...]:
-    runs_it = call.place is None and call.launcher.torchrun_runs_it
-    instead = _line_instead(call, request, profile, typed) if runs_it else None
-    if instead is None:
-        return ()
-    return (f"hpcrun can start these ranks{_left_out(instead)}: {instead.line}",)
-
-
-def _line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
-    from hpcrun.job.typed_launcher import line_instead
-
-    return line_instead(call, request, typed, has_gpus=_has_gpus(profile))
-
-
-def _left_out(instead: Instead) -> str:
-    return f", without {' '.join(instead.left_out)}" if instead.left_out else ""
+def _old_option(call: Call, instead: Instead | None, read_text: ReadText) -> str | None:
+    """Return the option with which a script expects its local rank from torch.distributed.launch."""
+    if instead is None or call.launcher.name != "torch.distributed.launch":
+        return None
+    match = source_match(LOCAL_RANK, read_text(instead.script))
+    return match[1] if match else None
 
 
 def _dropped(instead: Instead) -> str:
-    return f"; the line below leaves out {' '.join(instead.left_out)}" if instead.left_out else ""
+    return f"; the line below leaves out {instead.left_out}" if instead.left_out else ""
 
 
-def _refusal(
-    call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: ReadText
-) -> UsageError:
+def _refusal(call: Call, instead: Instead | None, old_option: str | None) -> UsageError:
     """Return the error for a launcher that hpcrun replaces."""
-    if call.place is not None:
-        return UsageError(
-            f"{_subject(call)} hangs: it waits for the CPUs and GPUs of the job's own step",
-            hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
-            "or srun --overlap there, and --launcher command here",
-        )
-    instead = _line_instead(call, request, profile, typed)
     if call.launcher.role == "submits":
         why = "would run once per rank, and submit a job each time"
     else:
@@ -160,9 +123,8 @@ def _refusal(
     if instead is None:
         return UsageError(f"`{call.title}` {why}", hint="give the program that it starts")
     why += _dropped(instead)
-    old = call.launcher.name == "torch.distributed.launch" and source_match(LOCAL_RANK, read_text(instead.script))
-    if old:
-        why += f"; hpcrun gives {instead.script} no {old[1]}: {READ_LOCAL_RANK} there"
+    if old_option:
+        why += f"; hpcrun gives {instead.script} no {old_option}: {READ_LOCAL_RANK} there"
     return UsageError(f"`{call.title}` {why}", hint=instead.line)
 
 
@@ -170,8 +132,6 @@ def _apart(
     call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...], mpi_types: MpiTypes
 ) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
-    from hpcrun.job.typed_launcher import node_line
-
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.on_nodes:
         line = " ".join(map(quote_bash, ("hpcrun", *(typed or ("submit",)), "bash", "-c", call.launcher.on_nodes)))
@@ -187,7 +147,7 @@ def _apart(
     if joining := node_line(call, typed):
         return UsageError(message, hint=joining)
     types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
-    instead = _line_instead(call, request, profile, (*typed, "--srun", f"mpi={types[0]}") if types else typed)
+    instead = line_instead(call, request, profile, (*typed, "--srun", f"mpi={types[0]}") if types else typed)
     if instead is None:
         return UsageError(message, hint=way_out)
     message += _dropped(instead) + (f"; the ranks need one of: {mpi_options(types)}" if types[1:] else "")

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import SHELLS, WRAPPERS, Interpreted, Wrapper, interpreted, is_python, unwrap
+from hpcrun.job.command_words import (
+    SHELLS,
+    WRAPPERS,
+    Interpreted,
+    Wrapper,
+    interpreted,
+    is_python,
+    unwrap,
+)
+from hpcrun.job.shell_text import read_commands
 
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
@@ -103,6 +112,11 @@ _TORCHRUN_NODE = (
     "--nnodes $NNODES --nproc-per-node $NPROC_PER_NODE --node-rank $NODE_RANK "
     "--master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 )
+# accelerate/commands/launch.py (1.14): no variable sets the machine's rank
+_ACCELERATE_NODE = (
+    "--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
+    "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))"
+)
 
 LAUNCHERS: tuple[Launcher, ...] = (
     Launcher("torchrun", "ours", modules=("torch.distributed.run", "torchrun"),
@@ -113,13 +127,10 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Launcher("salloc", "submits"),
     Launcher("sbatch", "submits"),
     Launcher("hpcrun", "submits", subcommands=("submit", "resubmit", "scale", "preflight"), modules=("hpcrun",)),
-    # accelerate/commands/launch.py (1.14): no variable sets the machine's rank
     Launcher("accelerate", "node", subcommands=("launch",), modules=("accelerate.commands.accelerate_cli",),
-             node_options="--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
-             "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))", torchrun_runs_it=True),
+             node_options=_ACCELERATE_NODE, torchrun_runs_it=True),
     Launcher("accelerate-launch", "node", modules=("accelerate.commands.launch",),
-             node_options="--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR "
-             "--main_process_port $MASTER_PORT --num_processes $((NNODES * NPROC_PER_NODE))", torchrun_runs_it=True),
+             node_options=_ACCELERATE_NODE, torchrun_runs_it=True),
     # without a hostfile deepspeed knows only this node; it connects to other nodes by ssh
     Launcher("deepspeed", "job", modules=("deepspeed.launcher.runner",), torchrun_runs_it=True),
     Launcher("colossalai", "job", subcommands=("run",), torchrun_runs_it=True),
@@ -238,8 +249,6 @@ def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
 
 
 def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Iterator[Call]:
-    from hpcrun.job.command_words import read_commands  # few jobs run a shell script
-
     knows_nodes = _OF_NODES.search(text) is not None
     for command in read_commands(text):
         place = f"{script}, line {command.line}" if script else f"the text of -c, line {command.line}"

@@ -45,10 +45,11 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
     given, share, threads = dict(plan.env).get(_THREADS), plan.cpus_per_rank, threads_of(plan)
     if given and share is not None and given != str(share):
         yield f"{_THREADS}={given} is set by --env or the profile, but a rank has {share} CPUs"
-    own = env.get(_THREADS)
-    if own and threads and "SLURM_JOB_ID" not in env and own != threads:
+    of_shell = env.get(_THREADS)
+    if of_shell and threads and "SLURM_JOB_ID" not in env and of_shell != threads:
         yield (
-            f"{_THREADS}={own} of your shell is ignored: the job sets {threads}; to keep yours: --env {_THREADS}={own}"
+            f"{_THREADS}={of_shell} of your shell is ignored: the job sets {threads}; "
+            f"to keep yours: --env {_THREADS}={of_shell}"
         )
     for name, value in plan.env:
         if name in _MEETING:
@@ -178,7 +179,7 @@ def mpi_options(types: tuple[str, ...]) -> str:
 def _uv_run(words: tuple[str, ...], program: tuple[str, ...], typed: tuple[str, ...]) -> Iterator[str]:
     if PurePath(words[0]).name != "uv" or program == words:
         return
-    options = [word for word in words[2 : len(words) - len(program) + (program[0] == "-m")] if word.startswith("--")]
+    options = [text for text in words[2 : len(words) - len(program) + (program[0] == "-m")] if text.startswith("--")]
     without = f", but without {' '.join(options)}" if options else ""
     line = " ".join(map(quote_bash, ("hpcrun", *(typed or ("submit",)), "--uv", *program)))
     yield f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{without}: {line}"

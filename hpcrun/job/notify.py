@@ -112,11 +112,13 @@ def check_events(words: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ValueError: there is no such event.
     """
-    named = [word.strip() for word in words]
-    for word in named:
-        if word not in (*EVENTS, "all"):
-            close = nearest(word, list(EVENTS))
-            raise ValueError(f"no event {word!r}" + (f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}"))
+    named = [event.strip() for event in words]
+    for event in named:
+        if event not in (*EVENTS, "all"):
+            close = nearest(event, list(EVENTS))
+            raise ValueError(
+                f"no event {event!r}" + (f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}")
+            )
     return EVENTS if "all" in named else tuple(event for event in EVENTS if event in named)
 
 

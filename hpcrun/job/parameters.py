@@ -59,11 +59,7 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
 
 
 def check_parameter(name: str) -> str:
-    """Return ``name`` if it can be the name of a parameter.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Return ``name`` if it can be the name of a parameter, else raise ValueError."""
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a parameter's name: letters, digits and _ . -, a letter or _ first")
     if name == "element":
@@ -92,8 +88,8 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
     """
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} has {number}" for name, number in lengths.items())
-        raise ValueError(f"parameters side by side (zip) need the same number of values: {said}")
+        counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
+        raise ValueError(f"parameters side by side (zip) need the same number of values: {counts}")
     return tuple(tuple(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
 
 
@@ -110,30 +106,22 @@ def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Pa
 
 
 def check_number(number: int) -> None:
-    """Refuse too many elements.
-
-    Raises:
-        ValueError: there are more than ``MOST``.
-    """
+    """Raise ValueError for more than ``MOST`` elements."""
     if number > MOST:
         raise ValueError(f"{number} elements are too many: a sweep has at most {MOST}")
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` as numbers of elements, in ascending order, each once.
-
-    Raises:
-        ValueError: the text is something else.
-    """
+    """Read ``3,7-9`` as numbers of elements, in ascending order, each once; raise ValueError for anything else."""
     if _INDICES.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a list of element numbers; write 3,7-9")
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         if int(last or first) < int(first):
             raise ValueError(f"{part!r} has its end before its start")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+        numbers.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(numbers))
 
 
 def index_ranges(indices: Iterable[int]) -> str:
@@ -152,9 +140,9 @@ def parameters_text(row: Parameters) -> str:
     return " ".join(f"{name}={value}" for name, value in row)
 
 
-def has_place(word: str) -> bool:
+def has_place(argument: str) -> bool:
     """Return whether an argument has a ``{name}`` or a ``{{name}}``."""
-    return _PLACE.search(word) is not None
+    return _PLACE.search(argument) is not None
 
 
 def fill_places(
@@ -179,4 +167,4 @@ def fill_places(
         used.add(name)
         return values[name]
 
-    return tuple(_PLACE.sub(value, word) for word in words), used
+    return tuple(_PLACE.sub(value, argument) for argument in words), used

@@ -77,10 +77,10 @@ class Pattern:
 
     def search(self, line: str) -> Match | None:
         """Find the expression anywhere in a line; the end of the line is not part of it."""
-        found = self._of_line.search(_encode(line.removesuffix("\n")))
-        if found is None:
+        match = self._of_line.search(_encode(line.removesuffix("\n")))
+        if match is None:
             return None
-        groups = tuple(None if group is None else group.decode("utf-8", "replace") for group in found.groups())
+        groups = tuple(None if group is None else group.decode("utf-8", "replace") for group in match.groups())
         return Match(groups, {name: groups[number - 1] for name, number in self.names.items()})
 
     def is_in(self, line: str) -> bool:
@@ -143,8 +143,8 @@ def any_of(words: Iterable[bytes]) -> Any:
 
 
 def _words(error: Exception) -> str:
-    said = error.args[0] if error.args else b""
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    message = error.args[0] if error.args else b""
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
 
 
 def _translate(text: str) -> str:
@@ -157,34 +157,34 @@ def _translate(text: str) -> str:
 
 
 def _translated(part: re.Match[str]) -> str:
-    said = part[0]
+    text = part[0]
     if part["escape"]:
-        if said[1] in "123456789":
-            raise PatternError(f"{said} refers back to a group: write its expression again")
-        return r"\z" if said == r"\Z" else _unicode(said)
+        if text[1] in "123456789":
+            raise PatternError(f"{text} refers back to a group: write its expression again")
+        return r"\z" if text == r"\Z" else _unicode(text)
     if part["set"]:
-        return _unicode(said)
+        return _unicode(text)
     if part["repeat"]:
-        return said.replace("{,", "{0,")
+        return text.replace("{,", "{0,")
     if part["possessive"]:
-        raise PatternError(f"{said} is a possessive repetition: write {said[0]}")
-    return _group(said)
+        raise PatternError(f"{text} is a possessive repetition: write {text[0]}")
+    return _group(text)
 
 
-def _group(said: str) -> str:
-    if said in _REFUSED:
-        raise PatternError(f"{said} {_REFUSED[said]}")
-    if said[-1] not in ":)":
-        return said
-    flags = said[2:-1]
+def _group(text: str) -> str:
+    if text in _REFUSED:
+        raise PatternError(f"{text} {_REFUSED[text]}")
+    if text[-1] not in ":)":
+        return text
+    flags = text[2:-1]
     if "x" in flags:
-        raise PatternError(f"{said} is a verbose expression: write it on one line, without spaces and comments")
+        raise PatternError(f"{text} is a verbose expression: write it on one line, without spaces and comments")
     kept = "".join(flag for flag in flags if flag not in "auL")  # flags of Python only: RE2 always uses ASCII here
-    return f"(?{kept}{said[-1]}" if kept or said[-1] == ":" else ""
+    return f"(?{kept}{text[-1]}" if kept or text[-1] == ":" else ""
 
 
-def _unicode(said: str) -> str:
-    return _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", said)
+def _unicode(text: str) -> str:
+    return _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", text)
 
 
 VALUE = "value"

@@ -22,15 +22,17 @@ from hpcrun.job.launch_plan import (
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
-from hpcrun.job.request import JobRequest, Preflight
-from hpcrun.job.requeue import Requeue, check_warning, decide_requeue
+from hpcrun.job.request import JobRequest, Preflight, option_of, option_text
 from hpcrun.job.resources import (
     Machine,
+    Requeue,
     check_memory,
     check_walltime,
+    check_warning,
     decide_cancel_idle,
     decide_cpus,
     decide_memory,
+    decide_requeue,
     decide_walltime,
     read_allocation,
     share_gpus,
@@ -43,6 +45,9 @@ from hpcrun.job.units import format_memory, format_time
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch_script import BatchScript
 
+_DIRECTIVES = (*"partition account qos constraint reservation memory_mb walltime_s".split(),
+               "nodelist", "exclude", "mail_user", "mail_type")  # fmt: skip
+"""The fields of a request whose options are sbatch's, in the order of the script."""
 _FLIGHT_FILE = "$HPCRUN_ATTEMPT_DIR/flight/rank_"
 _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
     ({"TORCH_FR_BUFFER_SIZE": "2000"}, "TORCH_NCCL_TRACE_BUFFER_SIZE"),
@@ -224,8 +229,7 @@ def build_plan(
         directives |= mail or {}
         apply_request(directives, request)
         # the directives after --sbatch and --no-sbatch decide
-        asked = read_allocation(directives, shape, profile)
-        cpus, memory_mb, walltime_s = asked.cpus_per_node, asked.memory_mb, asked.walltime_s
+        cpus, memory_mb, walltime_s = read_allocation(directives, shape, profile)
         check_memory(memory_mb, profile)
         check_walltime(walltime_s, profile)
         check_nodes(shape, nodes, profile, dict(directives).get("partition"))
@@ -371,22 +375,9 @@ def requeue_directives(requeue: Requeue | None) -> Directives:
 
 def apply_request(directives: Directives, request: JobRequest) -> None:
     """Override the profile's directives by the request's: options, then --sbatch, then --no-sbatch."""
-    asked = {
-        "partition": request.partition,
-        "account": request.account,
-        "qos": request.qos,
-        "constraint": request.constraint,
-        "reservation": request.reservation,
-        "mem": None if request.memory_mb is None else format_memory(request.memory_mb),
-        "time": None if request.walltime_s is None else format_time(request.walltime_s),
-        "nodelist": request.nodelist,
-        "exclude": request.exclude,
-        "mail-user": request.mail_user,
-        "mail-type": request.mail_type,
-    }
-    for key, value in asked.items():
-        if value is not None:
-            sbatch.set_directive(directives, key, value)
+    for field in _DIRECTIVES:
+        if (value := getattr(request, field)) is not None:
+            sbatch.set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
     for item in request.sbatch:
         key, equals, text = item.partition("=")
         free = sbatch.check_free_key(key, f"--sbatch {item}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -47,38 +49,41 @@ def _switch(value: Any) -> Any:
     return value
 
 
-def _time(value: Any) -> Any:
-    return parse_slurm_time(value) if isinstance(value, str) else _no_bool(value)
+def _read(parse: Callable[[str], int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else _no_bool(value))
 
 
-def _memory(value: Any) -> Any:
-    return parse_memory(value) if isinstance(value, str) else _no_bool(value)
-
-
-def _directive_value(value: Any) -> Any:
-    if value is not True and not isinstance(value, str):
-        raise ValueError("a directive takes text, or true for a bare flag")
-    if isinstance(value, str):
-        quote_directive(value)
-    return value
-
-
-def _directive_key(key: str) -> str:
-    try:
-        return check_free_key(key, key)
-    except UsageError as error:
-        raise ValueError(f"{error.message} ({error.hint})") from None
-
-
-def _launch_value(value: Any) -> Any:
+def _option_value(value: Any) -> Any:
     if value is not True and not isinstance(value, str):
         raise ValueError("an option takes text, or true for a bare flag")
     return value
 
 
+def _directive_value(value: Any) -> Any:
+    if value is not True and not isinstance(value, str):
+        raise ValueError("a directive takes text, or true for a bare flag")
+    if value is not True:
+        quote_directive(value)
+    return value
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    """Turn the refusal of an option into an error that pydantic reports with its key."""
+    try:
+        yield
+    except UsageError as error:
+        raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
+
+
+@_as_value_error()
+def _directive_key(key: str) -> str:
+    return check_free_key(key, key)
+
+
 Count = Annotated[int, BeforeValidator(_no_bool)]
-Walltime = Annotated[int, BeforeValidator(_time)]
-MemoryMb = Annotated[int, BeforeValidator(_memory)]
+Walltime = Annotated[int, _read(parse_slurm_time)]
+MemoryMb = Annotated[int, _read(parse_memory)]
 Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
 Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
 RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
@@ -185,12 +190,12 @@ class FabricSection(_Section):
 
         For NCCL a name without "=" before it is a prefix (mlx5_1 also means mlx5_10); gloo uses the whole name.
         """
-        said = {}
+        variables = {}
         if self.interface:
-            said = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
+            variables = {"NCCL_SOCKET_IFNAME": f"={self.interface}", "GLOO_SOCKET_IFNAME": self.interface}
         if self.hcas:
-            said["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
-        return said
+            variables["NCCL_IB_HCA"] = f"={','.join(self.hcas)}"
+        return variables
 
 
 class PriceSection(_Section):
@@ -297,16 +302,14 @@ class Profile(_Section):
     sbatch: dict[
         Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
     ] = {}
-    srun: dict[str, Annotated[Any, BeforeValidator(_launch_value)]] = {}
-    torchrun: dict[str, Annotated[Any, BeforeValidator(_launch_value)]] = {}
+    srun: dict[str, Annotated[Any, BeforeValidator(_option_value)]] = {}
+    torchrun: dict[str, Annotated[Any, BeforeValidator(_option_value)]] = {}
 
     @field_validator("srun", "torchrun")
     @classmethod
     def _launch_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         program: Program = "srun" if info.field_name == "srun" else "torchrun"
-        for key, text in value.items():
-            try:
+        with _as_value_error():
+            for key, text in value.items():
                 check_option(program, key, None if text is True else text, f"{program}.{key}")
-            except UsageError as error:
-                raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
         return value

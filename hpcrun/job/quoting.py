@@ -56,9 +56,9 @@ def quote_directive(value: str) -> str:
         raise ValueError("only printable ASCII can stand in an #SBATCH line")
     if len(value) > _DIRECTIVE_MAX:
         raise ValueError(f"longer than {_DIRECTIVE_MAX} characters")
-    for word in _HETJOB_WORDS:
-        if word in value:
-            raise ValueError(f"sbatch reads the word {word!r} as the start of a heterogeneous job")
+    for separator in _HETJOB_WORDS:
+        if separator in value:
+            raise ValueError(f"sbatch reads the word {separator!r} as the start of a heterogeneous job")
     if _DIRECTIVE_SAFE.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -73,9 +73,9 @@ def check_job_name(name: str) -> str:
     reason = None
     if _NAME_SAFE.fullmatch(name) is None:
         reason = "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
-    for word in _HETJOB_WORDS:
-        if word in name:
-            reason = f"may not hold {word!r}, which sbatch reads as a heterogeneous job"
+    for separator in _HETJOB_WORDS:
+        if separator in name:
+            reason = f"may not hold {separator!r}, which sbatch reads as a heterogeneous job"
     if reason:
         raise ValueError(f"{name!r} cannot be a job's name: it {reason}; {job_name_from(name)!r} could")
     return name
@@ -84,28 +84,20 @@ def check_job_name(name: str) -> str:
 def job_name_from(text: str) -> str:
     """Return a usable job name made from any text, such as a script's file name."""
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
-    for word in _HETJOB_WORDS:
-        name = name.replace(word, f"{word[:-3]}-{word[-3:]}")
+    for separator in _HETJOB_WORDS:
+        name = name.replace(separator, f"{separator[:-3]}-{separator[-3:]}")
     return name.strip("-.+")[:100] or "job"
 
 
 def check_env_name(name: str) -> str:
-    """Return ``name`` if it can be the name of a shell variable.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Return ``name`` if it can be the name of a shell variable, else raise ValueError."""
     if _ENV_NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be a variable's name: letters, digits and _, no digit first")
     return name
 
 
 def check_mount(text: str) -> str:
-    """Return ``text`` if it names a folder for a container: ``SOURCE[:TARGET[:ro]]``.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Return a folder for a container, ``SOURCE[:TARGET[:ro]]``; raise ValueError for another text."""
     if _MOUNT.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no folder for a container; write /data, /data:/mnt or /data:/mnt:ro")
     return text

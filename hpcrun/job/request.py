@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
 from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
-from hpcrun.job.parameters import Parameters, parse_assignments, parse_indices
-from hpcrun.job.phrases import error_words
+from hpcrun.job.parameters import Parameters, index_ranges, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
 from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import is_secret, secret_arguments, secret_in_command, secret_kind
-from hpcrun.job.units import parse_memory, parse_time, parse_walltime
+from hpcrun.job.units import error_words, format_memory, format_time, parse_memory, parse_time, parse_walltime
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
@@ -41,11 +40,7 @@ class GpuCount(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> GpuCount:
-        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does.
-
-        Raises:
-            ValueError: the text is neither.
-        """
+        """Read ``N`` or ``TYPE:N``, as Slurm's ``--gpus`` does; raise ValueError for anything else."""
         type_, colon, count = text.rpartition(":")
         if not re.fullmatch(r"\d{1,6}", count, re.ASCII) or (colon and not re.fullmatch(r"[\w.-]+", type_, re.ASCII)):
             raise ValueError(f"{text!r} is not a number of GPUs; write 4 or a100:4")
@@ -57,6 +52,52 @@ def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _secret_name(name: str) -> str:
+    if "=" in name:
+        raise ValueError(f"takes a name, not {name.partition('=')[0]!r} and a value, which comes from your environment")
+    return check_env_name(name)
+
+
+def _env_pair(item: Any) -> Any:
+    if not isinstance(item, str):
+        return item
+    key, equals, content = item.partition("=")
+    if not equals:  # do not repeat the text after a name: it may be a secret
+        name = f"{key!r} has" if key.isidentifier() else "one variable has"
+        raise ValueError(f"{name} no '='; write NAME=VALUE. What your shell exports reaches the job without --env")
+    return check_env_name(key), content
+
+
+def _sorted_numbers(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*numbers}))
+
+
+def _preflight(value: Any) -> Any:
+    return {True: "first", False: None}.get(value, value)
+
+
+def _parameters(value: Any) -> Any:
+    rows = tuple(value)
+    if rows and isinstance(rows[0], str):
+        return parse_assignments(rows)
+    # as read from JSON: lists of pairs
+    return tuple(tuple((name, text) for name, text in row) for row in rows)
+
+
+Number = Annotated[int, Field(ge=1, le=MOST)]
+Times = Annotated[int, Field(ge=0, le=1000)]
+Named = Annotated[str, AfterValidator(_not_empty)]
+Gpus = Annotated[GpuCount | None, _from_text(GpuCount.parse)]
+Destination = Annotated[RawText, AfterValidator(check_destination)]
+Mount = Annotated[str, AfterValidator(check_mount)]
+
+
 class JobRequest(BaseModel):
     """The request: one field per option of ``hpcrun submit``; ``None`` and ``()`` mean not given."""
 
@@ -66,33 +107,33 @@ class JobRequest(BaseModel):
     args: tuple[RawText, ...] = ()
     module: bool = False
 
-    gpus: Annotated[GpuCount | None, _from_text(GpuCount.parse)] = None
-    gpus_per_node: Annotated[GpuCount | None, _from_text(GpuCount.parse)] = None
-    nodes: int | None = Field(default=None, ge=1, le=MOST)
-    nproc_per_node: int | None = Field(default=None, ge=1, le=MOST)
-    cpus: int | None = Field(default=None, ge=1, le=MOST)
-    cpus_per_task: int | None = Field(default=None, ge=1, le=MOST)
-    cpus_per_gpu: int | None = Field(default=None, ge=1, le=MOST)
+    gpus: Gpus = None
+    gpus_per_node: Gpus = None
+    nodes: Number | None = None
+    nproc_per_node: Number | None = None
+    cpus: Number | None = None
+    cpus_per_task: Number | None = None
+    cpus_per_gpu: Number | None = None
     memory_mb: Annotated[int | None, _from_text(parse_memory)] = None
     walltime_s: Annotated[int | None, _from_text(parse_walltime)] = None
     cancel_idle_s: Annotated[int | None, _from_text(lambda text: 0 if text == "0" else parse_time(text))] = Field(
         default=None, ge=0
     )
 
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    reservation: str | None = None
-    exclude: str | None = None
-    nodelist: str | None = None
-    mail_user: str | None = None
-    mail_type: str | None = None
-    notify: tuple[RawText, ...] = ()
-    notify_on: tuple[str, ...] = ()
+    partition: Named | None = None
+    account: Named | None = None
+    qos: Named | None = None
+    constraint: Named | None = None
+    reservation: Named | None = None
+    exclude: Named | None = None
+    nodelist: Named | None = None
+    mail_user: Named | None = None
+    mail_type: Named | None = None
+    notify: tuple[Destination, ...] = ()
+    notify_on: Annotated[tuple[str, ...], _from_text(lambda text: text.split(",")), AfterValidator(check_events)] = ()
     sbatch: tuple[str, ...] = ()
     no_sbatch: tuple[str, ...] = ()
-    segment: int | None = Field(default=None, ge=1, le=MOST)
+    segment: Number | None = None
 
     launcher: Launcher | None = None
     srun: tuple[RawText, ...] = ()
@@ -101,22 +142,17 @@ class JobRequest(BaseModel):
     uv: bool = False
     load: tuple[str, ...] = ()
     setup: tuple[RawText, ...] = ()
-    env: tuple[tuple[str, RawText], ...] = ()
-    secrets: tuple[str, ...] = ()
-    container: RawText | None = None
-    mounts: tuple[str, ...] = ()
+    env: tuple[Annotated[tuple[str, RawText], BeforeValidator(_env_pair)], ...] = ()
+    secrets: tuple[Annotated[str, AfterValidator(_secret_name)], ...] = ()
+    container: Annotated[RawText, AfterValidator(_not_empty)] | None = None
+    mounts: tuple[Mount, ...] = ()
     workdir: RawText | None = None
-    name: str | None = None
-    preflight: Preflight | None = None
+    name: Annotated[str, AfterValidator(check_job_name)] | None = None
+    preflight: Annotated[Preflight | None, BeforeValidator(_preflight)] = None
 
-    @field_validator("preflight", mode="before")
-    @classmethod
-    def _preflight(cls, value: Any) -> Any:
-        return {True: "first", False: None}.get(value, value)
-
-    requeue: int | None = Field(default=None, ge=0, le=1000)
-    restarts: int | None = Field(default=None, ge=0, le=1000)
-    spares: int | None = Field(default=None, ge=0, le=1000)
+    requeue: Times | None = None
+    restarts: Times | None = None
+    spares: Times | None = None
     warn_s: Annotated[int | None, _from_text(parse_time)] = None
     retry_on_failure: bool = False
     exclude_bad_nodes: bool = False
@@ -124,89 +160,10 @@ class JobRequest(BaseModel):
     snapshot: bool = False
     snapshot_limit_mb: Annotated[int | None, _from_text(lambda text: parse_memory(text, "200M or 1G"))] = None
     snapshot_include: tuple[str, ...] = ()
-    sweep: Annotated[tuple[Parameters, ...], SkipValidation] = ()
+    sweep: Annotated[tuple[Parameters, ...], SkipValidation, BeforeValidator(_parameters)] = ()
     sweep_file: str | None = None
-    max_parallel: int | None = Field(default=None, ge=1, le=MOST)
-    elements: tuple[int, ...] = ()
-
-    @field_validator("sweep", mode="before")
-    @classmethod
-    def _sweep(cls, value: Any) -> Any:
-        said = tuple(value)
-        if said and isinstance(said[0], str):
-            return parse_assignments(said)
-        # as read from JSON: lists of pairs
-        return tuple(tuple((name, text) for name, text in row) for row in said)
-
-    @field_validator("elements", mode="before")
-    @classmethod
-    def _elements(cls, value: Any) -> Any:
-        return parse_indices(value) if isinstance(value, str) else tuple(sorted(set(value)))
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, value: str | None) -> str | None:
-        return value if value is None else check_job_name(value)
-
-    @field_validator("env", mode="before")
-    @classmethod
-    def _env(cls, value: Any) -> Any:
-        pairs = []
-        for item in value:
-            if isinstance(item, str):
-                key, equals, content = item.partition("=")
-                if not equals:  # do not repeat the text after a name: it may be a secret
-                    name = f"{key!r} has" if key.isidentifier() else "one variable has"
-                    raise ValueError(
-                        f"{name} no '='; write NAME=VALUE. What your shell exports reaches the job without --env"
-                    )
-                item = (check_env_name(key), content)
-            pairs.append(item)
-        return tuple(pairs)
-
-    @field_validator("notify")
-    @classmethod
-    def _notify(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_destination(text) for text in value)
-
-    @field_validator("notify_on", mode="before")
-    @classmethod
-    def _notify_on(cls, value: Any) -> Any:
-        return check_events(value.split(",") if isinstance(value, str) else value)
-
-    @field_validator("mounts")
-    @classmethod
-    def _mounts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_mount(mount) for mount in value)
-
-    @field_validator("secrets")
-    @classmethod
-    def _secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if "=" in name:
-                raise ValueError(
-                    f"takes a name, not {name.partition('=')[0]!r} and a value, which comes from your environment"
-                )
-            check_env_name(name)
-        return value
-
-    @field_validator(
-        "partition",
-        "account",
-        "qos",
-        "constraint",
-        "reservation",
-        "exclude",
-        "nodelist",
-        "mail_user",
-        "mail_type",
-        "container",
-    )
-    @classmethod
-    def _not_empty(cls, value: str | None) -> str | None:
-        if value is not None and not value.strip():
-            raise ValueError("is empty")
-        return value
+    max_parallel: Number | None = None
+    elements: Annotated[tuple[int, ...], _from_text(parse_indices), AfterValidator(_sorted_numbers)] = ()
 
 
 _MOST_SHOWN = 60
@@ -220,16 +177,41 @@ def option_of(field: str) -> str:
     return _OPTION.get(field) or "--" + field.replace("_", "-")
 
 
-def read_request(asked: dict[str, Any]) -> JobRequest:
+def _gpu_text(count: Mapping[str, Any]) -> str:
+    return f"{count['type']}:{count['count']}" if count.get("type") else str(count["count"])
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "gpus": _gpu_text,
+    "gpus_per_node": _gpu_text,
+    "walltime_s": format_time,
+    "warn_s": lambda seconds: f"{seconds}s",
+    "cancel_idle_s": lambda seconds: f"{seconds}s" if seconds else "0",
+    "memory_mb": format_memory,
+    "snapshot_limit_mb": format_memory,
+    "elements": index_ranges,
+    "notify_on": ",".join,
+}
+"""How the value of a field is written on a command line, where it is not written as it is."""
+
+
+def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
+    """Return the value of a field as it is written behind its option, one text for each repetition of the option."""
+    if field in _TEXTS:
+        return _TEXTS[field](value)
+    return value if isinstance(value, list | tuple) else str(value)
+
+
+def read_request(fields: dict[str, Any]) -> JobRequest:
     """Build the request from the typed options.
 
     Raises:
         UsageError: a value cannot be read; the message names the option and shows how to write it.
     """
     try:
-        return JobRequest(**asked)
+        return JobRequest(**fields)
     except ValidationError as error:
-        learn_secrets(asked)
+        learn_secrets(fields)
         lines = dict.fromkeys(_error_line(one) for one in error.errors())
         raise UsageError(HIDER.hide("\n".join(lines)), hint="--help shows how to write every option") from None
 
@@ -245,10 +227,10 @@ def _error_line(error: Any) -> str:
     return f"{option_of(field)}: {detail}"
 
 
-def learn_secrets(asked: Mapping[str, Any]) -> None:
+def learn_secrets(fields: Mapping[str, Any]) -> None:
     """Let no message repeat the value of a variable that a request, not yet read, declares as secret."""
-    variables = dict(text.split("=", 1) for text in _texts(asked.get("env")) if "=" in text)
-    HIDER.learn(variables, [*_texts(asked.get("secrets"))])
+    variables = dict(text.split("=", 1) for text in _texts(fields.get("env")) if "=" in text)
+    HIDER.learn(variables, [*_texts(fields.get("secrets"))])
 
 
 def check_secrets(

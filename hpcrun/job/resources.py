@@ -1,4 +1,4 @@
-"""CPUs, memory, time and local GPUs of a job: the request's, else the profile's share, within the profile's limits.
+"""CPUs, memory, time, local GPUs and requeue of a job: the request's, else the profile's, within the profile's limits.
 
 At last the directives decide, which ``--sbatch`` may have changed:
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.directives import Directives
@@ -55,13 +56,13 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
         (f"--cpus-per-task {request.cpus_per_task} × {tasks} tasks", request.cpus_per_task, tasks),
         (f"--cpus-per-gpu {request.cpus_per_gpu} × {gpus} GPUs", request.cpus_per_gpu, gpus),
     )
-    said = {words: number * times for words, number, times in ways if number is not None}
-    if len(set(said.values())) > 1:
-        arithmetic = ", but ".join(f"{words} = {number}" for words, number in said.items())
+    given = {words: number * times for words, number, times in ways if number is not None}
+    if len(set(given.values())) > 1:
+        arithmetic = ", but ".join(f"{words} = {number}" for words, number in given.items())
         raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="use only one of these options")
-    if not said:
+    if not given:
         return _default_cpus(profile, shape, machine)
-    cpus = next(iter(said.values()))
+    cpus = next(iter(given.values()))
     if cpus == 0:
         raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
     most = profile.cpu.per_node
@@ -106,16 +107,12 @@ def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | 
 
 
 def check_memory(memory_mb: int | None, profile: Profile) -> None:
-    """Refuse more memory than a node of the profile has.
-
-    Raises:
-        PlanError: it is.
-    """
+    """Raise PlanError for more memory than a node of the profile has."""
     most = profile.memory.per_node
     if memory_mb is not None and most is not None and memory_mb > most:
-        asked, has = format_memory(memory_mb), format_memory(most)
+        requested, has = format_memory(memory_mb), format_memory(most)
         raise PlanError(
-            f"{asked} of memory, but a node of profile {profile.name!r} has {has}",
+            f"{requested} of memory, but a node of profile {profile.name!r} has {has}",
             hint=f"ask for --mem {has} or less",
         )
 
@@ -137,31 +134,27 @@ def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int
     Raises:
         UsageError: it has no GPU, or their use is not sampled.
     """
-    asked = request.cancel_idle_s
-    idle_s = profile.cancel_idle if asked is None else asked
+    requested = request.cancel_idle_s
+    idle_s = profile.cancel_idle if requested is None else requested
     if not idle_s or request.preflight == "only":
         return None
     if not gpus_per_node:
-        if asked:
+        if requested:
             raise UsageError(
                 "--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus"
             )
         return None
     if not profile.sample_use:
         raise UsageError(
-            f"{'--cancel-idle' if asked else 'cancel_idle'} needs samples of the GPUs, and profile {profile.name!r} "
-            "has sample_use: false",
+            f"{'--cancel-idle' if requested else 'cancel_idle'} needs samples of the GPUs, "
+            f"and profile {profile.name!r} has sample_use: false",
             hint="remove sample_use from the profile, or add --cancel-idle 0",
         )
     return idle_s
 
 
 def check_walltime(walltime_s: int | None, profile: Profile) -> None:
-    """Refuse a time limit over the profile's: Slurm would accept the job, and never start it.
-
-    Raises:
-        PlanError: it is.
-    """
+    """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never start it."""
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
         raise PlanError(
@@ -191,8 +184,7 @@ def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedResources:
+class RequestedResources(NamedTuple):
     """The resources requested from Slurm.
 
     Attributes:
@@ -264,3 +256,88 @@ def _read(parse: Callable[[str], int], text: str | None) -> int | None:
         return None if text is None else parse(text)
     except ValueError:  # UNLIMITED, or a mistake: sbatch will judge
         return None
+
+
+EARLY_S = 60
+"""Slurm may send the warning up to a minute early (sbatch(1), --signal)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """How a job continues after an interruption.
+
+    Attributes:
+        times: how often it may be requeued; 0 if it is only warned.
+        warn_s: seconds between the warning and the time limit.
+        grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for the requeue.
+        on_failure: a failure of the program itself is also a reason.
+        exclude_bad_nodes: the failed node is not used again.
+        expedite: after a node failure Slurm requeues it before all other jobs.
+        restarts: how often it may be restarted in its allocation, without the queue.
+        spares: additional nodes that replace failed nodes.
+    """
+
+    times: int
+    warn_s: int
+    on_failure: bool = False
+    exclude_bad_nodes: bool = False
+    expedite: bool = False
+    restarts: int = 0
+    spares: int = 0
+
+    @property
+    def grace_s(self) -> int:
+        """Seconds between the warning and the moment when ranks that continue are killed."""
+        return self.warn_s - min(20, self.warn_s // 3)
+
+
+def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
+    """Return how an interrupted job continues; None if neither the request nor the profile sets this.
+
+    Raises:
+        UsageError: an option needs --requeue.
+    """
+    times = profile.requeue.times if request.requeue is None else request.requeue
+    restarts = profile.requeue.restarts if request.restarts is None else request.restarts
+    spares = _spares(request, profile, restarts)
+    if times == 0 and restarts == 0:
+        for option, given in (
+            ("--retry-on-failure", request.retry_on_failure),
+            ("--exclude-bad-nodes", request.exclude_bad_nodes),
+        ):
+            if given:
+                raise UsageError(
+                    f"{option} has no effect without --requeue or --restarts",
+                    hint="add --requeue N: N further attempts",
+                )
+        if request.warn_s is None:
+            return None
+    warn_s = request.warn_s or profile.requeue.warn
+    expedite = times > 0 and profile.requeue.expedite
+    return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite, restarts, spares)
+
+
+def _spares(request: JobRequest, profile: Profile, restarts: int) -> int:
+    spares = request.spares
+    if spares is None:
+        return profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
+    if spares and profile.scheduler != "slurm":
+        raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
+    if spares and not restarts:
+        raise UsageError(
+            "--spares has no effect without --restarts", hint="add --restarts N: N restarts in the same allocation"
+        )
+    return spares
+
+
+def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
+    """Raise UsageError for a warning that could come before the ranks listen."""
+    if requeue is None or walltime_s is None or requeue.warn_s + EARLY_S < walltime_s:
+        return
+    raise UsageError(
+        f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
+        f"{format_time(walltime_s)}: "
+        f"Slurm may send it {EARLY_S} s early",
+        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more, "
+        "or for a later warning with --warn",
+    )

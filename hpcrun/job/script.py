@@ -102,7 +102,7 @@ def _variables(plan: Plan) -> dict[str, Any]:
 
 def _by_hand(plan: Plan) -> str:
     """Return how to submit the script without hpcrun, or what it needs from hpcrun submit."""
-    needs = [word for word, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight)) if needed]
+    needs = [part for part, needed in (("snapshot", plan.snapshot), ("preflight", plan.preflight)) if needed]
     if needs:
         return f"Needs its run's folder ({', '.join(needs)}): submit it with hpcrun."
     program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"

@@ -105,8 +105,8 @@ class SecretHider:
 
     def _without_values(self, text: str) -> str:
         flat = _IN_BREAKS.sub("", text)  # to search for a pattern takes far longer than for a word
-        for value, word, _ in self._all_known():
-            if word in flat:
+        for value, unbroken, _ in self._all_known():
+            if unbroken in flat:
                 text = re.sub(_pattern(value), self._masked, text)
             if "…" in text and value[:_LEAST_OF_PART] in text:  # shortened before, in the middle of it
                 for most in range(len(value) - 1, _LEAST_OF_PART - 1, -1):
@@ -116,7 +116,7 @@ class SecretHider:
     def variable_in(self, text: str) -> str | None:
         """Return the name of a secret variable whose value is in a text, in any form; None if there is none."""
         flat = _IN_BREAKS.sub("", text)
-        known = ((value, name) for value, word, name in self._all_known() if word in flat)
+        known = ((value, name) for value, unbroken, name in self._all_known() if unbroken in flat)
         return next((name for value, name in known if re.search(_pattern(value), text)), None)
 
     def _all_known(self) -> list[tuple[str, str, str]]:
@@ -185,8 +185,8 @@ def _in_base64(value: str) -> Iterator[str]:
     raw = value.encode("utf-8", "surrogateescape")
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + raw).decode()
-        own = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
-        yield from (own, own.replace("+", "-").replace("/", "_"))
+        digits = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
+        yield from (digits, digits.replace("+", "-").replace("/", "_"))
 
 
 def _pattern(value: str) -> str:
@@ -194,7 +194,7 @@ def _pattern(value: str) -> str:
     if len(value) < _LEAST_OF_VALUE:
         words = r"\s+".join(map(re.escape, value.split()))
         return rf"(?P<front>)(?<!\w)(?P<secret>{words})(?!\w)"
-    parts = (f"(?:{_BREAK})?".join(map(re.escape, word)) for word in value.split())
+    parts = (f"(?:{_BREAK})?".join(map(re.escape, part)) for part in value.split())
     return "(?P<front>)(?P<secret>" + rf"(?:{_BREAK}|\s+)".join(parts) + ")"
 
 

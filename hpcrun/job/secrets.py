@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from hpcrun.job.phrases import listed
+from hpcrun.job.units import listed
 
 MASK = "***"
 
@@ -256,14 +256,14 @@ def _name_suggests(name: str, value: str | None) -> bool:
 
 def _words(name: str) -> tuple[str, ...]:
     """Return the words of a name without trailing numbers, and without the words that may follow any name."""
-    words = [word for word in _WORD.split(name.upper()) if word]
+    words = [part for part in _WORD.split(name.upper()) if part]
     while len(words) > 1 and _QUALIFIERS.fullmatch(words[-1]):
         words.pop()
-    return tuple(word.rstrip("0123456789") for word in words)
+    return tuple(part.rstrip("0123456789") for part in words)
 
 
 def _any_is(pattern: re.Pattern[str], words: Sequence[str]) -> bool:
-    return any(pattern.fullmatch(word) and not _INNOCENT.fullmatch(word) for word in words)
+    return any(pattern.fullmatch(part) and not _INNOCENT.fullmatch(part) for part in words)
 
 
 def secret_kind(text: str) -> str | None:
@@ -286,7 +286,7 @@ def secret_in_command(command: str) -> str | None:
     try:
         words = shlex.split(command)
     except ValueError:  # it has a quote alone
-        words = [word.strip("'\"") for word in command.split()]
+        words = [part.strip("'\"") for part in command.split()]
     return secret_kind(command) or next(secret_arguments(words), None)
 
 
@@ -294,13 +294,13 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the kinds of secrets in the words of a command, without their values."""
     if kind := secret_kind(" ".join(arguments)):
         yield kind
-    for number, word in enumerate(arguments):
-        option, equals, value = word.partition("=")
-        if not equals and word.startswith("-") and number + 1 < len(arguments):
+    for number, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if not equals and argument.startswith("-") and number + 1 < len(arguments):
             value = arguments[number + 1]
         if is_secret_option(option, value) and not secret_kind(value):
             yield f"the value of {option}"
-        elif not _SHELL_SPACES.isdisjoint(word) and (kind := secret_in_command(word)):
+        elif not _SHELL_SPACES.isdisjoint(argument) and (kind := secret_in_command(argument)):
             yield kind
 
 

@@ -20,18 +20,18 @@ def asked_gpu_type(request: JobRequest) -> str | None:
     Raises:
         UsageError: it names two.
     """
-    asked = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
-    if len(asked) > 1:
-        raise UsageError(f"two GPU types at once: {' and '.join(sorted(asked))}")
-    return next(iter(asked), None)
+    types = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
+    if len(types) > 1:
+        raise UsageError(f"two GPU types at once: {' and '.join(sorted(types))}")
+    return next(iter(types), None)
 
 
 def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
     """Return the GPU types of a profile between which a request does not decide; none if its type is clear."""
     if profile.scheduler == "local" or asked_gpu_type(request) is not None or _wants_no_gpu(request):
         return ()
-    own = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
-    return tuple(dict.fromkeys((*own, *profile.gpu.types)))
+    first = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()
+    return tuple(dict.fromkeys((*first, *profile.gpu.types)))
 
 
 def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
@@ -105,8 +105,8 @@ def check_gpu_type(profile: Profile, type_: str) -> None:
 
 
 def _wants_no_gpu(request: JobRequest) -> bool:
-    said = [count.count for count in (request.gpus, request.gpus_per_node) if count]
-    return bool(said) and not any(said)
+    counts = [count.count for count in (request.gpus, request.gpus_per_node) if count]
+    return bool(counts) and not any(counts)
 
 
 def _chosen(profile: Profile, type_: str) -> Profile:
@@ -270,17 +270,17 @@ def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, in
 def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, int]:
     if total == 0:
         return nodes or 1, 0
-    said = nodes is not None
+    is_given = nodes is not None
     if nodes is None:
         nodes = max(1, -(-total // most)) if most else 1
-    other = nodes_for(total, most or total, None) if said else None
+    other = nodes_for(total, most or total, None) if is_given else None
     if total < nodes:
         gpus = "1 GPU" if total == 1 else f"{total} GPUs"
         raise UsageError(f"{gpus} cannot be split over {nodes} nodes", hint=f"use --nodes {other}")
     if total % nodes:
         raise UsageError(
             f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
-            + ("" if said else f" (a node has {most})"),
+            + ("" if is_given else f" (a node has {most})"),
             hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {multiples_around(total, nodes)} GPUs",
         )
     return nodes, total // nodes
@@ -293,36 +293,36 @@ def multiples_around(number: int, divisor: int) -> str:
 
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
-    asked = request.nproc_per_node
+    requested = request.nproc_per_node
     if launcher == "command":
         return 1
     if launcher == "python":
-        if asked not in (None, 1) and request.launcher is None:
+        if requested not in (None, 1) and request.launcher is None:
             chosen = "the launcher without GPUs is python" if gpus_per_node == 0 else "the profile's launcher is python"
             raise UsageError(
-                f"--nproc-per-node {asked}: {chosen}, with one process per node",
-                hint=f"for {asked} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
+                f"--nproc-per-node {requested}: {chosen}, with one process per node",
+                hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
             )
-        if asked not in (None, 1):
+        if requested not in (None, 1):
             raise UsageError(
-                f"--nproc-per-node {asked} contradicts --launcher python: one process per node",
+                f"--nproc-per-node {requested} contradicts --launcher python: one process per node",
                 hint="use --launcher torchrun, or start the processes in the script",
             )
         return 1
     if gpus_per_node == 0:
-        if asked is None and launcher == "torchrun":
+        if requested is None and launcher == "torchrun":
             raise UsageError(
                 "--gpus 0 with torchrun does not say how many ranks",
                 hint="add --nproc-per-node 4 (ranks on each node), or --launcher python",
             )
-        return asked or 1
-    if asked is not None and asked > gpus_per_node:
+        return requested or 1
+    if requested is not None and requested > gpus_per_node:
         raise UsageError(
-            f"--nproc-per-node {asked} is more than the {gpus_per_node} GPUs of a node: "
+            f"--nproc-per-node {requested} is more than the {gpus_per_node} GPUs of a node: "
             "two ranks cannot share a GPU under NCCL",
-            hint=f"ask for --gpus-per-node {asked}",
+            hint=f"ask for --gpus-per-node {requested}",
         )
-    return asked or gpus_per_node
+    return requested or gpus_per_node
 
 
 def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
@@ -331,16 +331,16 @@ def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple
     Raises:
         UsageError: the job's nodes do not divide by it, or the nodes are processes of this machine.
     """
-    asked = request.segment
+    requested = request.segment
     if profile.scheduler != "slurm":
-        if asked is not None:
-            raise UsageError(f"--segment {asked}: profile {profile.name!r} runs on this machine")
+        if requested is not None:
+            raise UsageError(f"--segment {requested}: profile {profile.name!r} runs on this machine")
         return None, None
-    number = asked or profile.segment
+    number = requested or profile.segment
     if number is None or shape.nodes % number == 0:
         return number, None
     message = f"segments of {number} nodes do not divide {shape.nodes} node{'s' if shape.nodes > 1 else ''}"
-    if asked is None:  # the profile's number is meant for large jobs
+    if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
-    fewer, more = shape.nodes - shape.nodes % asked, shape.nodes + asked - shape.nodes % asked
+    fewer, more = shape.nodes - shape.nodes % requested, shape.nodes + requested - shape.nodes % requested
     raise UsageError(message, hint=f"--nodes {fewer} or {more}" if fewer else f"--nodes {more}")

@@ -97,22 +97,6 @@ def is_live(info: JobInfo | None) -> bool:
     return info is not None and not info.archived and not is_terminal(info.state)
 
 
-def parse_states(given: list[str]) -> set[str]:
-    """Return the states that were asked for.
-
-    Raises:
-        UsageError: there is no such state.
-    """
-    wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
-    for state in sorted(wanted - STATES):
-        close = nearest(state, sorted(STATES))
-        raise UsageError(
-            f"--state {state}: no such state",
-            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
-        )
-    return wanted
-
-
 _NEVER = "It will never start: "
 
 
@@ -132,6 +116,18 @@ class Reason:
     def is_final(self) -> bool:
         """Whether the job never starts as it is."""
         return self.advice.startswith(_NEVER)
+
+
+def parse_states(given: list[str]) -> set[str]:
+    """Return the states that were asked for; raise UsageError for an unknown one."""
+    wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
+    for state in sorted(wanted - STATES):
+        close = nearest(state, sorted(STATES))
+        raise UsageError(
+            f"--state {state}: no such state",
+            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
+        )
+    return wanted
 
 
 # The first pattern that matches the whole of Slurm's word decides.
@@ -282,9 +278,9 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def explain_reason(word: str) -> Reason | None:
+def explain_reason(reason: str) -> Reason | None:
     """Return the meaning of Slurm's reason, None for an unknown reason."""
     for pattern, short, advice in _REASONS:
-        if re.fullmatch(pattern, word):
+        if re.fullmatch(pattern, reason):
             return Reason(short, advice)
     return None

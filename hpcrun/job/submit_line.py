@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from hpcrun.errors import UsageError
-from hpcrun.job.parameters import Parameters, cross, index_ranges
-from hpcrun.job.request import JobRequest, option_of
+from hpcrun.job.parameters import Parameters, cross
+from hpcrun.job.request import JobRequest, option_of, option_text
 from hpcrun.job.secrets import MASK
-from hpcrun.job.units import format_memory, format_time
 
 _PROGRAM = ("script", "args", "module")
 _SWEEP = ("sweep", "sweep_file", "max_parallel", "elements")
@@ -40,8 +40,10 @@ def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str])
     """Return the line of a request for an editor: each option on a line of its own, below a head of comments."""
     lines = (" ".join(map(shlex.quote, words)) for words in option_groups(request, profile))
     program = " ".join(map(shlex.quote, program_words(request)))
+    # a folder's name may have a line end, and must not become a command
+    comments = (f"# {' '.join(line.splitlines())}" for line in head)
     return "".join(
-        f"{line}\n" for line in (*_comments(head), "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
+        f"{line}\n" for line in (*comments, "hpcrun submit", *(f"  {line}" for line in lines), f"  {program}")
     )
 
 
@@ -50,11 +52,6 @@ def with_remark(text: str, remark: str) -> str:
     mark = "# ERROR: "
     kept = [line for line in text.splitlines(keepends=True) if not line.startswith(mark)]
     return "".join(f"{mark}{line}\n" for line in remark.splitlines()) + "".join(kept)
-
-
-def _comments(lines: Sequence[str]) -> Iterator[str]:
-    # a folder's name may have a line end, and must not become a command
-    yield from (f"# {' '.join(line.splitlines())}" for line in lines)
 
 
 def read_edited_line(text: str) -> Words:
@@ -72,7 +69,7 @@ def read_edited_line(text: str) -> Words:
     words = _split(kept)
     if words is None:
         raise UsageError("a quote is not closed", hint="write each ' and each \" twice, around a word")
-    words = [word for word in words if word != "\n"]  # a backslash at the end of a line
+    words = [item for item in words if item != "\n"]  # a backslash at the end of a line
     if words and words[:2] != ["hpcrun", "submit"]:
         raise UsageError(f"the command begins with {' '.join(words[:2])!r}", hint="it begins with: hpcrun submit")
     return tuple(words[2:])
@@ -113,45 +110,24 @@ def sweep_options(rows: Sequence[Parameters]) -> list[Words] | None:
             if value not in columns[name]:
                 columns[name].append(value)
     plain = all(value and "," not in value for values in columns.values() for value in values)
-    size = 1
-    for values in columns.values():
-        size *= len(values)
-    if not plain or size != len(rows) or cross(columns) != tuple(tuple(map(tuple, row)) for row in rows):
+    if (
+        not plain
+        or prod(map(len, columns.values())) != len(rows)
+        or cross(columns) != tuple(tuple(map(tuple, row)) for row in rows)
+    ):
         return None
     return [("--sweep", f"{name}={','.join(values)}") for name, values in columns.items()]
-
-
-def _gpus(value: Mapping[str, Any]) -> str:
-    return f"{value['type']}:{value['count']}" if value.get("type") else str(value["count"])
-
-
-_TEXTS: dict[str, Callable[[Any], str]] = {
-    "gpus": _gpus,
-    "gpus_per_node": _gpus,
-    "walltime_s": format_time,
-    "warn_s": lambda seconds: f"{seconds}s",
-    "cancel_idle_s": lambda seconds: f"{seconds}s" if seconds else "0",
-    "memory_mb": format_memory,
-    "snapshot_limit_mb": format_memory,
-    "elements": index_ranges,
-    "notify_on": ",".join,
-}
-"""How the value of a field is written on the command line, where it is not written as it is."""
 
 
 def _option(field: str, value: Any) -> Iterator[Words]:
     option = option_of(field)
     if field == "sweep":
         yield from sweep_options(value) or ()
-    elif field == "preflight":
-        yield (option,)
+    elif isinstance(value, bool) or field == "preflight":
+        yield (option,) if value else ()
     elif field == "env":
         yield from ((option, f"{name}={text}") for name, text in value)
-    elif field in _TEXTS:
-        yield (option, _TEXTS[field](value))
-    elif isinstance(value, bool):
-        yield (option,) if value else ()
-    elif isinstance(value, list | tuple):
-        yield from ((option, text) for text in value)
+    elif isinstance(text := option_text(field, value), list | tuple):
+        yield from ((option, item) for item in text)
     elif value is not None:
-        yield (option, str(value))
+        yield (option, text)

@@ -48,8 +48,8 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
         UsageError: an option needs a sweep, an argument has an unknown ``{name}``, or there is no such element.
     """
     if not request.sweep:
-        for option, said in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
-            if said:
+        for option, given in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
+            if given:
                 raise UsageError(f"{option} has no effect without a sweep", hint="add --sweep NAME=VALUE,VALUE")
         return None
     for index in request.elements:
@@ -77,7 +77,7 @@ def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -
     row = dict(parameters)
     values = {**row, "element": str(index)}
     placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
-    added = [word for name, text in row.items() if name not in used for word in (f"--{name}", text)]
+    added = [argument for name, text in row.items() if name not in used for argument in (f"--{name}", text)]
     return (*placed, *added)
 
 
@@ -125,11 +125,7 @@ def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
 
 
 def check_gpus(sweep: Sweep | None, local_gpus: Sequence[Sequence[str]]) -> None:
-    """Refuse parallel elements on this machine's GPUs, since each element would use all of them.
-
-    Raises:
-        PlanError: more than one element may run at once.
-    """
+    """Raise PlanError for parallel elements on this machine's GPUs: each would use all of them."""
     if sweep and sweep.max_parallel and sweep.max_parallel > 1 and local_gpus:
         raise PlanError(
             f"--max-parallel {sweep.max_parallel}: on this machine the elements share the GPUs and run one after the "

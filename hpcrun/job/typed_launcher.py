@@ -1,4 +1,4 @@
-"""The command line to use instead of one whose program is a launcher. Pure: no I/O."""
+"""The job that starts the same ranks as a typed launcher, and the command line for it. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from hpcrun.errors import UsageError
 from hpcrun.job.command_words import is_python
-from hpcrun.job.launch_line import UnclearError, Word, read_options
+from hpcrun.job.launch_line import UnclearError, read_options
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls
+from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import JobRequest, option_of, read_request
+from hpcrun.job.shell_text import Word
 from hpcrun.job.units import with_minutes
 
 _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
@@ -19,11 +21,9 @@ _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node"
 _SRUN_KEPT = {"--job-name": "--name", **{f"--{name}": f"--{name}" for name in (
     "partition account qos time mem constraint nodelist exclude reservation cpus-per-task cpus-per-gpu gpus "
     "gpus-per-node").split()}}  # fmt: skip
-
-
 _FIELDS = {option_of(field): field for field in JobRequest.model_fields}
 _SIZE_FIELDS = ("gpus", "gpus_per_node", "nodes", "nproc_per_node")
-_REPEATABLE = ("--srun", "--torchrun")
+_REPEATABLE = ("srun", "torchrun")
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 
 
@@ -36,7 +36,7 @@ class Instead:
     """
 
     line: str
-    left_out: tuple[str, ...] = ()
+    left_out: str = ""
     script: str = ""
 
 
@@ -46,7 +46,7 @@ class _Started:
 
     Attributes:
         total: ranks of all nodes together, if given.
-        options: options of hpcrun with the same meaning as the launcher's.
+        options: options of hpcrun with the same meaning as the launcher's, each with its value.
     """
 
     program: tuple[str, ...]
@@ -58,13 +58,12 @@ class _Started:
     by_srun: bool = False
 
 
-def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has_gpus: bool) -> Instead | None:
+def line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
     """Return the line that does what the launcher was meant to do, or None if this is unclear.
 
     Args:
         request: the request, besides the program.
         typed: hpcrun's subcommand and its options as typed; empty if there is no command line.
-        has_gpus: whether the nodes have GPUs at all.
     """
     if call.launcher.role == "submits":
         return Instead(_joined((*call.before, *call.title.split(), *call.argv)))
@@ -74,18 +73,17 @@ def line_instead(call: Call, request: JobRequest, typed: tuple[str, ...], *, has
     options = _without(typed[1:], ("-m", "--module"), values=0)
     verb = typed[0] if typed else "submit"
     if verb != "scale":  # a study has its own sizes
-        options = (*_sized(options, started, request, has_gpus=has_gpus),)
-    options += tuple(_missing(started.options, options))
+        sizes = _sizes(started, request, profile)
+        options = (*_without(options, _SIZES if "--gpus" in sizes else sizes[::2], values=1), *sizes)
+    pairs = zip(started.options[::2], started.options[1::2], strict=True)
+    options += sum((pair for pair in pairs if pair[0] not in options or pair[0][2:] in _REPEATABLE), ())
     if started.by_srun and request.launcher is None:
         options += ("--launcher", "srun")
-    return Instead(
-        _joined(("hpcrun", verb, *options, *_program(call.before, started.program))),
-        started.left_out,
-        started.program[0],
-    )
+    line = _joined(("hpcrun", verb, *options, *_program(call.before, started.program)))
+    return Instead(line, " ".join(started.left_out), started.program[0])
 
 
-def taken_over(call: Call, request: JobRequest, *, has_gpus: bool) -> JobRequest | None:
+def taken_over(call: Call, request: JobRequest, profile: Profile) -> JobRequest | None:
     """Return the request for the ranks that torchrun or srun was to start; None if hpcrun would leave something out.
 
     Raises:
@@ -94,19 +92,16 @@ def taken_over(call: Call, request: JobRequest, *, has_gpus: bool) -> JobRequest
     started = _started(call) if call.launcher.role == "ours" and call.place is None else None
     if started is None or not started.program or started.left_out:
         return None
-    words = (*_sized((), started, request, has_gpus=has_gpus), *started.options)
-    words += ("--launcher", "srun") if started.by_srun else ()
+    options = (*_sizes(started, request, profile), *started.options, *(("--launcher", "srun") * started.by_srun))
     fields = request.model_dump(exclude_defaults=True)
-    for name in _SIZE_FIELDS if "--gpus" in words else ():
+    for name in _SIZE_FIELDS if "--gpus" in options else ():
         fields.pop(name, None)
-    for option, value in zip(words[::2], words[1::2], strict=True):
+    for option, value in zip(options[::2], options[1::2], strict=True):
         field = _FIELDS[option]
-        if field in ("srun", "torchrun"):
+        if field in _REPEATABLE:
             fields[field] = [*fields.get(field, ()), value]
-        elif field in _SIZE_FIELDS:
+        elif field in _SIZE_FIELDS or field not in fields:
             fields[field] = value
-        else:
-            fields.setdefault(field, value)
     program = _program(call.before, started.program)
     module = program[0] == "-m"
     return read_request({**fields, "script": program[module], "args": program[1 + module :], "module": module})
@@ -114,15 +109,13 @@ def taken_over(call: Call, request: JobRequest, *, has_gpus: bool) -> JobRequest
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
     """Return the line that starts the launcher once per node, with the options that it needs there."""
-    launcher = call.launcher
-    if not launcher.node_options:
+    node_options, argv = call.launcher.node_options, call.argv
+    if not node_options:
         return None
-    own = {word for word in launcher.node_options.split() if word.startswith("--")}
-    argv = call.argv
-    for name in own:  # only once, with the right value
-        argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
-    words = " ".join(quote_bash(word) for word in (*call.before, *call.title.split()))
-    text = " ".join([words, launcher.node_options, *(quote_bash(word) for word in argv)])
+    for name in node_options.split():  # only once, with the right value
+        if name.startswith("--"):
+            argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
+    text = f"{_joined((*call.before, *call.title.split()))} {node_options} {_joined(argv)}".rstrip()
     return _joined(("hpcrun", *(typed or ("submit",)), "bash", "-c", text))
 
 
@@ -137,20 +130,10 @@ def _started(call: Call) -> _Started | None:
         total = next((_number(values) for name, *values in options if name in _MPI_TOTAL), None)
         left_out = tuple(" ".join(option) for option in options if option[0] not in _MPI_TOTAL)
         return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
-    if launcher.torchrun_runs_it:
-        script = next((index for index, word in enumerate(argv) if word.endswith(".py")), None)
-        return None if script is None else _Started(argv[script:], left_out=argv[:script])
-    return None
-
-
-def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
-    """Return an option of srun or torchrun as hpcrun passes it on; empty if hpcrun does not pass it on."""
-    value = next(iter(values), None)
-    try:
-        key = check_option(program, name, value, name) if name.startswith("--") else ""
-    except UsageError:
-        return ()
-    return (f"--{program}", key if value is None else f"{key}={value}") if key else ()
+    script = next((index for index, text in enumerate(argv) if text.endswith(".py")), None)
+    if script is None or not launcher.torchrun_runs_it:
+        return None
+    return _Started(argv[script:], left_out=argv[:script])
 
 
 def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
@@ -166,13 +149,21 @@ def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tup
     return {f"--{name}": [] if value is None else [value] for name, value in options.items()}, argv[end:]
 
 
+def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
+    """Return an option of srun or torchrun as hpcrun passes it on; empty if hpcrun does not pass it on."""
+    try:
+        key = check_option(program, name, next(iter(values), None), name)
+    except UsageError:
+        return ()
+    return (f"--{program}", "=".join((key, *values)))
+
+
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
-    said, program = _read("torchrun", argv)
-    nodes = said.pop("--nnodes", [])
-    per_node = said.pop("--nproc-per-node", [])
-    if "--module" in said:
+    options, program = _read("torchrun", argv)
+    nodes, per_node = options.pop("--nnodes", []), options.pop("--nproc-per-node", [])
+    if "--module" in options:
         program = ("-m", *program)
-    more = {name: values for name, values in said.items() if not TORCHRUN_BY_HPCRUN.fullmatch(name)}
+    more = {name: values for name, values in options.items() if not TORCHRUN_BY_HPCRUN.fullmatch(name)}
     kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
     left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
     return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
@@ -180,52 +171,47 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("srun", argv)
-    sizes: dict[str, int | None] = {}
+    nodes, tasks, per_node = (_number(options.pop(name, [])) for name in ("--nodes", "--ntasks", "--ntasks-per-node"))
     kept: list[str] = []
     left_out: list[str] = []
     for name, values in options.items():
-        if name in ("--nodes", "--ntasks", "--ntasks-per-node"):
-            sizes[name] = _number(values)
-        elif name in _SRUN_KEPT:
+        if name in _SRUN_KEPT:
             kept += [_SRUN_KEPT[name], *(map(with_minutes, values) if name == "--time" else values)]
         elif more := _handed_on("srun", name, values):
             kept += more
         else:
             left_out.append("=".join((name, *values)))
-    outer = _Started(_bare(program), sizes.get("--nodes"), sizes.get("--ntasks-per-node"), sizes.get("--ntasks"),
-                     tuple(kept), tuple(left_out), by_srun=True)  # fmt: skip
     within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
     inner = _started(within) if within else None
     if within is None or inner is None:
-        return outer
+        return _Started(_bare(program), nodes, per_node, tasks, tuple(kept), tuple(left_out), by_srun=True)
     return _Started((*within.before, *inner.program) if within.before else inner.program,
-                    inner.nodes or outer.nodes, inner.per_node, inner.total, outer.options,
-                    (*outer.left_out, *inner.left_out), inner.by_srun)  # fmt: skip
+                    inner.nodes or nodes, inner.per_node, inner.total, tuple(kept),
+                    (*left_out, *inner.left_out), inner.by_srun)  # fmt: skip
 
 
-def _sized(options: tuple[str, ...], started: _Started, request: JobRequest, *, has_gpus: bool) -> tuple[str, ...]:
-    """Return hpcrun's options with the nodes and ranks of the launcher's options."""
+def _sizes(started: _Started, request: JobRequest, profile: Profile) -> tuple[str, ...]:
+    """Return hpcrun's options for the nodes and ranks of a launcher; ``--gpus`` replaces all sizes of the request."""
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
-        wider = started.nodes and started.nodes > 1 and request.nodes is None
-        return (*options, "--nodes", str(started.nodes)) if wider else options
-    gpus = _asked_gpus(request)
+        return ("--nodes", str(nodes)) if nodes > 1 and request.nodes is None else ()
+    gpus = _requested_gpus(request)
     if gpus == total and nodes in (1, request.nodes):
-        return options
-    said = ("--nodes", str(nodes)) if nodes > 1 else ()
-    rest = _without(options, _SIZES, values=1)
+        return ()
+    several = ("--nodes", str(nodes)) if nodes > 1 else ()
+    has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
     if gpus == 0 or (gpus is None and not has_gpus):
-        ranks = ("--gpus", "0", *said, "--nproc-per-node", str(-(-total // nodes)))
-        return (*rest, *ranks, *(() if started.by_srun or request.launcher else ("--launcher", "torchrun")))
+        launcher = () if started.by_srun or request.launcher else ("--launcher", "torchrun")
+        return ("--gpus", "0", *several, "--nproc-per-node", str(-(-total // nodes)), *launcher)
     if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
-        return (*_missing(said, options), *options, "--nproc-per-node", str(total // nodes))
-    asked = request.gpus or request.gpus_per_node
-    type_ = f"{asked.type}:" if asked and asked.type else ""
-    return (*rest, "--gpus", f"{type_}{total}", *said)
+        return (*several, "--nproc-per-node", str(total // nodes))
+    count = request.gpus or request.gpus_per_node
+    type_ = f"{count.type}:" if count and count.type else ""
+    return ("--gpus", f"{type_}{total}", *several)
 
 
-def _asked_gpus(request: JobRequest) -> int | None:
+def _requested_gpus(request: JobRequest) -> int | None:
     if request.gpus:
         return request.gpus.count
     return request.gpus_per_node.count * (request.nodes or 1) if request.gpus_per_node else None
@@ -235,17 +221,17 @@ def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, 
     """Return a launcher's options, each with its values, and the program after them."""
     options: list[tuple[str, ...]] = []
     while argv and argv[0].startswith("-") and argv[0] != "-":
-        word, argv = argv[0], argv[1:]
-        if word == "--":
+        option, argv = argv[0], argv[1:]
+        if option == "--":
             break
-        name, equals, value = word.partition("=")
+        name, equals, value = option.partition("=")
         number = launcher.values.get(name, 0)
         if equals:
             options.append((name, value))
-        elif not word.startswith("--") and len(word) > 2 and word not in launcher.values:
-            options.append((word[:2], word[2:]))  # -n4
+        elif not option.startswith("--") and len(option) > 2 and option not in launcher.values:
+            options.append((option[:2], option[2:]))  # -n4
         else:
-            options.append((word, *argv[:number]))
+            options.append((option, *argv[:number]))
             argv = argv[number:]
     return options, argv
 
@@ -265,35 +251,27 @@ def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
-    if not before:
-        return program
-    python = program[0].endswith(".py") or program[0] == "-m"
-    return (*before, *(("python",) if python else ()), *program)
-
-
-def _missing(more: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pairs of option and value whose option is not yet present."""
-    pairs = zip(more[::2], more[1::2], strict=True)
-    return tuple(word for name, value in pairs if name not in options or name in _REPEATABLE for word in (name, value))
+    is_for_python = program[0].endswith(".py") or program[0] == "-m"
+    return (*before, *(("python",) if before and is_for_python else ()), *program)
 
 
 def _without(
-    words: tuple[str, ...], names: Collection[str], *, values: int, up_to_script: bool = False
+    argv: tuple[str, ...], names: Collection[str], *, values: int, up_to_script: bool = False
 ) -> tuple[str, ...]:
     """Return words without these options and their values, written as ``--gpus 2``, ``--gpus=2`` or ``-G2``."""
     kept: list[str] = []
     skip = 0
-    for index, word in enumerate(words):
-        if up_to_script and word.endswith(".py"):
-            return (*kept, *words[index:])
+    for index, text in enumerate(argv):
+        if up_to_script and text.endswith(".py"):
+            return (*kept, *argv[index:])
         if skip:
             skip -= 1
-        elif word in names:
+        elif text in names:
             skip = values
-        elif word.partition("=")[0] not in names and not (values and word[:2] in names and word[:2] != "--"):
-            kept.append(word)
+        elif text.partition("=")[0] not in names and not (values and text[:2] in names and text[:2] != "--"):
+            kept.append(text)
     return tuple(kept)
 
 
 def _joined(words: tuple[str, ...]) -> str:
-    return " ".join(quote_bash(word) for word in words)
+    return " ".join(quote_bash(text) for text in words)

@@ -1,4 +1,4 @@
-"""Numbers with units, read and written: times and memory sizes in Slurm's forms, sizes, rates, counts, durations.
+"""Times, sizes, numbers and lists as text and back: what options take, and phrases that many messages have. Pure.
 
 Slurm's time forms are those of sbatch(1) ``--time``: ``minutes``, ``minutes:seconds``,
 ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hpcrun.job.parameters import index_ranges
 
 TIME_FORMS = "90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
@@ -35,34 +39,26 @@ def parse_duration(text: str) -> float:
     Raises:
         ValueError: the text is none of these, or the duration is zero.
     """
-    word = text.strip().lower()
-    if _ZERO_TIME.fullmatch(word):
+    typed = text.strip().lower()
+    if _ZERO_TIME.fullmatch(typed):
         raise ValueError("must be longer than zero")
-    if re.fullmatch(_NUMBER, word, re.ASCII):
-        raise ValueError(f"{word!r} has no unit; write {word}m for minutes, or {word}s, {word}h or {word}d")
-    if (seconds := _slurm_seconds(word)) is not None:
+    if re.fullmatch(_NUMBER, typed, re.ASCII):
+        raise ValueError(f"{typed!r} has no unit; write {typed}m for minutes, or {typed}s, {typed}h or {typed}d")
+    if (seconds := _slurm_seconds(typed)) is not None:
         return seconds
-    parts = _DURATION.fullmatch(word)
-    if not word or parts is None:
+    parts = _DURATION.fullmatch(typed)
+    if not typed or parts is None:
         raise ValueError(f"{text!r} is not a time; write it as {TIME_FORMS}")
     return sum(float(part or 0) * unit_s for part, unit_s in zip(parts.groups(), _UNIT_S.values(), strict=True))
 
 
 def parse_time(text: str) -> int:
-    """Return a duration in whole seconds, as ``parse_duration`` does.
-
-    Raises:
-        ValueError: see ``parse_duration``.
-    """
+    """Return a duration in whole seconds; it reads, and refuses, what ``parse_duration`` does."""
     return math.ceil(parse_duration(text))
 
 
 def parse_slurm_time(text: str) -> int:
-    """Return a time limit in seconds as sbatch reads it, where a number is minutes: in files, directives, variables.
-
-    Raises:
-        ValueError: see ``parse_duration``.
-    """
+    """Return a time limit in seconds as sbatch reads it, where a number is minutes: in files, directives, variables."""
     return parse_time(with_minutes(text))
 
 
@@ -185,11 +181,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_positive(text: str) -> float:
-    """Return a number above zero that is neither infinite nor absurdly large or small.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
+    """Return a number above zero that is neither infinite nor absurdly large or small; else raise ValueError."""
     try:
         number = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -197,3 +189,94 @@ def parse_positive(text: str) -> float:
     if not 1e-12 <= number <= 1e12:  # NaN is not, either
         raise ValueError(f"{text!r} is not a number above zero; write it as 0.001, 1e-3 or 2.5")
     return number
+
+
+_LONGEST_RANKS = 40
+_NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>0|[1-9]\d{0,8})", re.ASCII)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return ``a, b, c``; of more names than ``most`` the first: ``a, b, c and 4 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def joined(names: Sequence[str], most: int = 3) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``; of more names than ``most`` the first: ``a, b, c and 4 more``."""
+    if len(names) > most:
+        return listed(names, most)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def rank_text(rank: int, node: str | None) -> str:
+    """Return ``rank 3 on node-1``; ``rank 3`` if its node is unknown."""
+    return f"rank {rank} on {node}" if node else f"rank {rank}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ``rank 3`` or ``ranks 0-2, 5``; of many ranges the first."""
+    ranges = index_ranges(ranks).replace(",", ", ")
+    if len(ranges) > _LONGEST_RANKS:
+        ranges = ranges[:_LONGEST_RANKS].rpartition(",")[0] + f", ... ({len(ranks)} ranks)"
+    return f"rank {ranges}" if len(ranks) == 1 else f"ranks {ranges}"
+
+
+def host_list(names: Iterable[str]) -> str:
+    """Return the names of nodes as squeue shows them: ``a100-[1-2],login``."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        numbers.setdefault(match["name"] if match else name, []).extend([int(match["number"])] if match else [])
+    ranges = ((name, index_ranges(indices), len(indices) > 1) for name, indices in numbers.items())
+    return ",".join(f"{name}[{text}]" if is_several else f"{name}{text}" for name, text, is_several in ranges)
+
+
+def other_ranks(number: int) -> str:
+    """Return ``1 other rank`` or ``7 other ranks``."""
+    return "1 other rank" if number == 1 else f"{number} other ranks"
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return at most so many characters of a text: whole words and ``…``, or a part of a single long one."""
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    whole = head if text[most - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"
+
+
+# pydantic's error types (https://docs.pydantic.dev/latest/errors/validation_errors), and the requirement in words.
+_MUST_BE: dict[str, str] = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a section of keys and values",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
+    "int_type": "a whole number",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "list_type": "a list, such as [one, two]",
+    "literal_error": "{expected}",
+    "mapping_type": "a section of keys and values",
+    "model_type": "a section of keys and values",
+    "string_type": "text",
+    "tuple_type": "a list, such as [one, two]",
+}
+
+
+def error_words(detail: Mapping[str, Any]) -> str:
+    """Return the error of a value, such as ``must be a whole number``, without the value itself.
+
+    Args:
+        detail: one of pydantic's ``ValidationError.errors()``.
+    """
+    words = _MUST_BE.get(detail["type"])
+    if words is None:
+        return str(detail["msg"]).removeprefix("Value error, ")
+    return f"must be {words.format_map(detail.get('ctx', {}))}"

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcrun.errors import nearest
+from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folder import Source, folders_of
-from hpcrun.profiles.yaml_file import Mistake, MistakesError, Origin
-
-if TYPE_CHECKING:
-    from hpcrun.profiles.yaml_file import YamlFile
+from hpcrun.profiles.yaml_file import Mistake, MistakesError, Origin, YamlFile, parse_yaml
 
 FILE_NAME = "config.yaml"
 KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
 _LISTS = ("notify", "notify_on")
+_ITEMS: dict[str, Callable[[str], object]] = {
+    "metrics": check_metric_pattern,
+    "notify": check_destination,
+    "notify_on": lambda event: check_events([event]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +58,28 @@ def load_config(folders: Sequence[Source]) -> Config:
         ProfileError: a file is broken, or has invalid keys or values, which are all listed; or another user could have
             written it.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):
         if not folder.has(FILE_NAME):
             continue
-        from hpcrun.profiles.yaml_file import parse_yaml  # import ruamel only if there is a file to read
-
         for key, value in _checked(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)).items():
             if key == "metrics":
                 metrics = {**value, **metrics}
                 continue
             if key == "runs":
                 value = str(folder.path / Path(value).expanduser())
-            said.setdefault(key, value)
+            values.setdefault(key, value)
     return Config(
-        said.get("profile"),
-        Path(said["runs"]) if "runs" in said else None,
-        parse_slurm_time(said["time"]) if "time" in said else None,
-        said.get("account"),
+        values.get("profile"),
+        Path(values["runs"]) if "runs" in values else None,
+        parse_slurm_time(values["time"]) if "time" in values else None,
+        values.get("account"),
         metrics,
-        tuple(said.get("notify", ())),
-        tuple(said.get("notify_on", ())),
-        parse_slurm_time(said["notify_waiting"]) if "notify_waiting" in said else None,
-        said.get("wandb_sync", False),
+        tuple(values.get("notify", ())),
+        tuple(values.get("notify_on", ())),
+        parse_slurm_time(values["notify_waiting"]) if "notify_waiting" in values else None,
+        values.get("wandb_sync", False),
     )
 
 
@@ -88,8 +89,6 @@ def check_config(text: str, path: Path) -> None:
     Raises:
         ProfileError: it is broken, or has invalid keys or values.
     """
-    from hpcrun.profiles.yaml_file import parse_yaml
-
     _checked(parse_yaml(text, path))
 
 
@@ -99,10 +98,8 @@ def _checked(file: YamlFile) -> dict[str, Any]:
         text, hint = _problem(key, value)
         if text:
             mistakes.append(_mistake(file.origins[(key,)], text, key))
-        elif key == "metrics":
-            mistakes += _pattern_mistakes(value, file)
-        elif key in _LISTS:
-            mistakes += _list_mistakes(key, value, file)
+        elif key in _ITEMS:
+            mistakes += _item_mistakes(key, value.items() if key == "metrics" else enumerate(value), file)
         if hint:
             hints.append(hint)
     if mistakes:
@@ -130,31 +127,16 @@ def _problem(key: str, value: object) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _pattern_mistakes(metrics: Mapping[str, object], file: YamlFile) -> list[Mistake]:
-    found = []
-    for name, value in metrics.items():
+def _item_mistakes(key: str, items: Iterable[tuple[object, object]], file: YamlFile) -> Iterator[Mistake]:
+    """Yield the mistakes in the values of a section or a list, each with its name or place."""
+    for name, value in items:
         try:
             if not isinstance(value, str):
-                raise ValueError(f"takes a regular expression, not {value!r}")
-            check_metric_pattern(value)
+                raise ValueError(f"takes a regular expression, not {value!r}" if key == "metrics" else "takes text")
+            _ITEMS[key](value)
         except ValueError as error:
-            found.append(_mistake(file.origins[("metrics", name)], f"metrics.{name}: {error}", "metrics"))
-    return found
-
-
-def _list_mistakes(key: str, values: list[object], file: YamlFile) -> list[Mistake]:
-    from hpcrun.job.notify import check_destination, check_events  # few have messages
-
-    found = []
-    for number, value in enumerate(values):
-        try:
-            if not isinstance(value, str):
-                raise ValueError("takes text")
-            check_destination(value) if key == "notify" else check_events([value])
-        except ValueError as error:
-            origin = file.origins.get((key, str(number))) or file.origins[(key,)]
-            found.append(_mistake(origin, f"{key}: {error}", key))
-    return found
+            origin = file.origins.get((key, str(name))) or file.origins[(key,)]
+            yield _mistake(origin, f"{f'metrics.{name}' if key == 'metrics' else key}: {error}", key)
 
 
 def _mistake(where: Origin, text: str, key: str) -> Mistake:

@@ -59,12 +59,12 @@ def profile_names(folders: Sequence[Source]) -> dict[str, Path]:
 
     Files whose names start with ``_`` are parts for ``extends``, not profiles.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in folders_of(folders):
         for name in folder.names(SUFFIX):
             if "/" not in name and not name.startswith(("_", ".")):
-                found.setdefault(name.removesuffix(SUFFIX), folder.path / name)
-    return found
+                files.setdefault(name.removesuffix(SUFFIX), folder.path / name)
+    return files
 
 
 def is_path(name: str) -> bool:
@@ -128,19 +128,15 @@ def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
 
 def _text(path: Path, folders: Sequence[Source]) -> str:
     """Return the text of a profile: the trusted contents if it is in a folder with contents."""
-    own = Path(os.path.abspath(path))
+    absolute = Path(os.path.abspath(path))
     for folder in folders_of(folders):
-        if own.is_relative_to(folder.path) and folder.has(name := own.relative_to(folder.path).as_posix()):
+        if absolute.is_relative_to(folder.path) and folder.has(name := absolute.relative_to(folder.path).as_posix()):
             return folder.text(name)
     return read_own_text(path)
 
 
 def load_text(text: str, path: Path, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile from a possible new text of the file ``path``.
-
-    Raises:
-        ProfileError: as ``load_profile``.
-    """
+    """Load a profile from a possible new text of the file ``path``, and refuse what ``load_profile`` refuses."""
     return _load(parse_yaml(text, path), folders)
 
 
@@ -168,16 +164,16 @@ class _Merger:
         chain = (*chain, file.path)
         merged = _Merged()
         for base in self._bases(file):
-            if (found := self._base(base, file, ("extends",), chain)) is not None:
-                self._merge(merged, found)
+            if (inherited := self._base(base, file, ("extends",), chain)) is not None:
+                self._merge(merged, inherited)
         self._merge(merged, self._with_cards(file, chain))
         return merged
 
     def _with_cards(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
         """Return a file's own values, with the cards of the parts that it names: ``card: gpu/a100``."""
-        own = _Merged(file.data, file.origins)
+        merged = _Merged(file.data, file.origins)
         for key in [key for key in file.origins if _is_card(key)]:
-            section: Any = own.data
+            section: Any = merged.data
             for step in key[:-1]:
                 section = section[step] if isinstance(section, dict) else None
             if not isinstance(section, dict) or not isinstance(section["card"], str):
@@ -185,15 +181,16 @@ class _Merger:
             part = self._base(section.pop("card"), file, key, chain)
             if part is not None:
                 section["card"] = part.data.get("card", {})
-                own.origins.update({(*key, *known[1:]): at for known, at in part.origins.items() if known[0] == "card"})
-        return own
+                of_card = {(*key, *known[1:]): at for known, at in part.origins.items() if known[0] == "card"}
+                merged.origins.update(of_card)
+        return merged
 
     def _base(self, base: str, file: YamlFile, key: Key, chain: tuple[Path, ...]) -> _Merged | None:
         """Return the merged values of a file that another file names under a key; None after a mistake."""
-        found = self._find_base(base, file, key)
-        if found is None:
+        match = self._find_base(base, file, key)
+        if match is None:
             return None
-        folder, name = found
+        folder, name = match
         path = folder.path / name
         if path in chain:
             loop = " → ".join(step.stem for step in (*chain, path))
@@ -228,16 +225,16 @@ class _Merger:
 
     def _find_base(self, base: str, file: YamlFile, key: Key) -> tuple[Folder, str] | None:
         searched = list(self.folders)
-        own, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
+        absolute, name = Path(os.path.abspath(file.path)), f"{base}{SUFFIX}"
         for place, folder in enumerate(searched):
-            if folder.path / name == own:
+            if folder.path / name == absolute:
                 # a user's a100 that extends a100, or gpu/a100 that extends gpu/a100, means the file that it hides
                 searched = searched[place + 1 :]
                 break
         for folder in searched:
             if folder.has(name):
                 return folder, name
-        known = [found.removesuffix(SUFFIX) for folder in self.folders for found in folder.names(SUFFIX)]
+        known = [file_name.removesuffix(SUFFIX) for folder in self.folders for file_name in folder.names(SUFFIX)]
         close = nearest(base, known)
         self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the searched folders"
         self._mistake(file, key, f"{dotted(key)!r} names {base!r}, which does not exist")

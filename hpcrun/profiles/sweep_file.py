@@ -73,11 +73,7 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
 
 
 def parse_yaml(text: str) -> tuple[Parameters, ...]:
-    """Read ``product:`` and ``zip:``, or a list of elements.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Read ``product:`` and ``zip:``, or a list of elements; raise ValueError for anything else."""
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -107,23 +103,23 @@ def _yaml_words(error: Exception) -> str:
     return (f"line {mark.line + 1}: " if mark else "") + (words[0] if words else "not YAML")
 
 
-def _columns(kind: str, said: Any) -> Mapping[str, list[str]]:
-    if not isinstance(said, dict) or not said:
+def _columns(kind: str, data: Any) -> Mapping[str, list[str]]:
+    if not isinstance(data, dict) or not data:
         raise ValueError(f"{kind}: names parameters and their values, such as lr: [1e-3, 1e-4]")
-    return {check_parameter(str(name)): _values(str(name), values) for name, values in said.items()}
+    return {check_parameter(str(name)): _values(str(name), values) for name, values in data.items()}
 
 
-def _values(name: str, said: Any) -> list[str]:
-    values = said if isinstance(said, list) else [said] if said != "" else []
+def _values(name: str, data: Any) -> list[str]:
+    values = data if isinstance(data, list) else [data] if data != "" else []
     if not values:
         raise ValueError(f"{name!r} has no values")
     return [_text(name, value) for value in values]
 
 
-def _element(number: int, said: Any) -> Parameters:
-    if not isinstance(said, dict) or not said:
+def _element(number: int, data: Any) -> Parameters:
+    if not isinstance(data, dict) or not data:
         raise ValueError(f"element {number} is not a mapping of names to values, such as lr: 1e-3")
-    return tuple((check_parameter(str(name)), _text(str(name), value)) for name, value in said.items())
+    return tuple((check_parameter(str(name)), _text(str(name), value)) for name, value in data.items())
 
 
 def _text(name: str, value: Any) -> str:

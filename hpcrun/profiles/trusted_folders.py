@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError
+from hpcrun.job.units import listed
 from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
 from hpcrun.profiles.folder import Folder
 from hpcrun.profiles.save import make_folder, replace_text, saving
@@ -114,12 +115,12 @@ class TrustStore:
         Raises:
             ProfileError: another user could have written it.
         """
-        found = []
+        answers = []
         for file in self.root.glob("*.json"):
             with suppress(OSError):
                 if trust := _trust(read_checked(file, MAX_BYTES)):
-                    found.append(trust)
-        return sorted(found, key=lambda trust: trust.path)
+                    answers.append(trust)
+        return sorted(answers, key=lambda trust: trust.path)
 
     def _file(self, path: Path) -> Path:
         real = os.fsencode(os.path.realpath(path))
@@ -232,8 +233,8 @@ class _Scan:
                 yield inner
 
     def _entries(self, name: str) -> list[os.DirEntry[str]]:
-        with os.scandir(self.folder / name) as found:
-            entries = list(islice(found, _MOST_ENTRIES - self.entries + 1))
+        with os.scandir(self.folder / name) as scan:
+            entries = list(islice(scan, _MOST_ENTRIES - self.entries + 1))
         self.entries += len(entries)
         if self.entries > _MOST_ENTRIES:
             raise ProfileError(
@@ -246,9 +247,9 @@ class _Scan:
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
     """Return the differences from the trusted contents: name → ``new``, ``changed`` or ``removed``."""
     before, now = (trust.hashes if trust else {}), contents.hashes()
-    found = {name: "new" if name not in before else "changed" for name, digest in now.items()
+    differences = {name: "new" if name not in before else "changed" for name, digest in now.items()
              if before.get(name) != digest}  # fmt: skip
-    return found | {name: "removed" for name in before if name not in now}
+    return differences | {name: "removed" for name in before if name not in now}
 
 
 _MOST_NAMED = 6
@@ -306,9 +307,11 @@ def _judged(path: Path, store: TrustStore, danger: str | None) -> Layer:
     if not contents.files and not contents.skipped:
         return Layer(Folder(path, {}), contents=contents, trust=trust)
     if trust and not differences:
-        return Layer(Folder(path, contents.files), _skipped(path, contents), contents, trust)
+        warning = f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
+        return Layer(Folder(path, contents.files), warning, contents, trust)
     why = danger or ("it changed since you trusted it" if trust else "you have not trusted it")
-    named = _named(f"{name} ({word})" for name, word in differences.items()) if trust else _named(contents.files)
+    changed = [f"{name} ({difference})" for name, difference in differences.items()]
+    named = _named(changed if trust else contents.files)
     way = f"chmod go-w, or hpcrun profile trust {path}" if danger else "to review and trust it: hpcrun profile trust"
     warning = f"{path} is not used: {why}: {named or _named(contents.skipped)} ({way})"
     return Layer(Folder(path, contents.files, withheld=why), warning, contents, trust, changes=differences)
@@ -319,13 +322,7 @@ def _refused(path: Path, why: str, contents: Contents | None = None) -> Layer:
     return Layer(Folder(path, files, withheld=why), f"{path} is not used: {why}", refused=why)
 
 
-def _skipped(path: Path, contents: Contents) -> str | None:
-    return f"not used from {path}: {_named(contents.skipped)}" if contents.skipped else None
-
-
 def _named(names: Iterable[str]) -> str:
     """Return names on one line; the name of a file is untrusted text."""
-    from hpcrun.job.phrases import listed  # most layers have nothing to say
-
     words = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
     return listed(words, _MOST_NAMED)

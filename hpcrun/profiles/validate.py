@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.phrases import error_words
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_in_command, secret_kind
+from hpcrun.job.units import error_words
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, Origin, dotted, values_in
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _MOST_SHOWN = 60
+_KINDS = {"array": "list", "object": "mapping", "boolean": "bool"}
 # The search for the nearest key takes time, and no user reads a thousand mistakes.
 _MOST_EXPLAINED = 200
 
@@ -60,36 +61,36 @@ def check_values(
 
 def known_keys(section: Key = ()) -> list[str]:
     """Return the allowed keys of a section of a profile; none if any key is allowed, as in ``env``."""
-    from hpcrun.job.profile import Profile
-
-    model = _model_in(_annotation(section))
-    if model is None:
-        return []
-    fields = [name for name in model.model_fields if model is not Profile or name != "name"]
-    return [*fields, *(["extends"] if model is Profile else [])]
+    return [name for part in _schemas(section) for name in part.get("properties", {}) if not name.endswith(EXTEND)]
 
 
-def _annotation(key: Key) -> Any:
-    """Return the type of a key's value; text for an unknown key."""
-    from hpcrun.job.profile import Profile
+def value_kinds(key: Key) -> set[str]:
+    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text and numbers.
 
-    annotation: Any = Profile
-    for step in key:
-        model = _model_in(annotation)
-        if model is not None:
-            found = model.model_fields.get(step)
-            annotation = found.annotation if found else str
-        else:  # sections of one kind under the site's own names, as in gpu.types
-            annotation = get_args(annotation)[1] if _origin(annotation) is dict else str
-    return annotation
+    An unknown key has no kind: the check of the values reports it better.
+    """
+    types = {name for part in _schemas(key) for name in _types(part)}
+    return {kind for name, kind in _KINDS.items() if name in types}
 
 
-def _model_in(annotation: Any) -> Any:
-    """Return the section's model in an annotation: ``Section`` or ``Section | None``."""
-    for candidate in () if _origin(annotation) is dict else (annotation, *get_args(annotation)):
-        if hasattr(candidate, "model_fields"):
-            return candidate
-    return None
+def _types(schema: dict[str, Any]) -> list[str]:
+    types: str | list[str] = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
+
+
+@cache
+def _schemas(key: Key) -> list[dict[str, Any]]:
+    """Return the JSON Schemas of a key's value, one for each form of it; none for an unknown key."""
+    schema = profile_schema()
+    if not key:
+        return [schema]
+    forms: list[dict[str, Any]] = []
+    for section in _schemas(key[:-1]):
+        # sections of one kind under the site's own names, as in gpu.types
+        named = [*section.get("patternProperties", {}).values(), section.get("additionalProperties")]
+        value: dict[str, Any] = section.get("properties", {}).get(key[-1]) or next((item for item in named if item), {})
+        forms += value.get("anyOf", [value])
+    return [schema["$defs"][form["$ref"].rpartition("/")[2]] if "$ref" in form else form for form in forms]
 
 
 def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
@@ -124,38 +125,6 @@ def _reason(detail: Any) -> str:
     return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
 
 
-def value_kinds(key: Key) -> set[str]:
-    """Return the allowed kinds of a key's value: ``list``, ``mapping``, ``bool``; empty for text and numbers.
-
-    An unknown key has no kind: the check of the values reports it better.
-    """
-    if key == ("extends",):  # a key of the file, not of the model
-        return {"list"}
-    return {kind for part in _parts(_annotation(key)) for kind in _kind(part)}
-
-
-def _origin(annotation: Any) -> Any:
-    return get_origin(annotation) or annotation
-
-
-def _parts(annotation: Any) -> list[Any]:
-    """Return the members of a union, without annotations."""
-    if get_origin(annotation) is Annotated:
-        return _parts(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [part for member in get_args(annotation) for part in _parts(member)]
-    return [annotation]
-
-
-def _kind(annotation: Any) -> set[str]:
-    origin = _origin(annotation)
-    if origin in (tuple, list):
-        return {"list"}
-    if origin is dict or hasattr(annotation, "model_fields"):
-        return {"mapping"}
-    return {"bool"} if annotation in (bool, Any) else set()
-
-
 def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
     """Return a mistake for every value of a profile that holds a secret; the messages do not contain the value.
 
@@ -163,24 +132,24 @@ def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> 
     """
     listed = data.get("secrets")
     named = frozenset(item for item in listed if isinstance(item, str)) if isinstance(listed, list) else frozenset()
-    found = []
+    mistakes = []
     for key, value in values_in(data):
         text = _secret_problem(key, value, named) if isinstance(value, str) else None
         if text and (where := origins.get(key)):
-            found.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
-    return found
+            mistakes.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
+    return mistakes
 
 
 def _secret_problem(key: Key, value: str, named: frozenset[str]) -> str | None:
     if key[0] == "env" and len(key) == 2:
         if not is_secret(key[1], value, named):
             return None
-        kind = secret_kind(value) or "the value of a secret"
-        return f"holds {kind}; remove the line, list the name under 'secrets', and export the variable where you submit"
-    found = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
-    if found is None:
+        what = secret_kind(value) or "the value of a secret"
+        return f"holds {what}; remove the line, list the name under 'secrets', and export the variable where you submit"
+    kind = secret_in_command(value) if key[0] == "setup" else secret_kind(value)
+    if kind is None:
         return None
-    return f"holds {found}; list a variable under 'secrets', export it where you submit, and use $NAME here"
+    return f"holds {kind}; list a variable under 'secrets', export it where you submit, and use $NAME here"
 
 
 _SCALAR = ["string", "number", "boolean"]

@@ -7,7 +7,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folder import shipped_folder
@@ -21,44 +24,46 @@ PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST_", "GLOO_", "FI_", 
 _ALIKE = 0.88
 
 
-@dataclass(frozen=True, slots=True)
+_CHECKED = ConfigDict(extra="forbid")
+
+
+@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Values:
     """The values that a variable can have; each of the three may be unset.
 
     Attributes:
-        least, most: of an integer; None for no limit.
+        range: the least and the most of an integer; None for no limit.
         pattern: a regular expression for the whole value.
     """
 
     one_of: tuple[str, ...] = ()
-    least: int | None = None
-    most: int | None = None
+    range: tuple[int | None, int | None] = (None, None)
     pattern: str | None = None
 
     def allow(self, value: str) -> bool:
         """Return whether the value is possible; words are compared without regard to case, as in NCCL."""
+        least, most = self.range
         if self.one_of:
             return value.upper() in self.one_of
         if self.pattern is not None:
             return re.fullmatch(self.pattern, value) is not None
-        if self.least is None and self.most is None:
+        if least is None and most is None:
             return True
         try:
             number = int(value, 0)
         except ValueError:
             return False
-        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+        return (least is None or number >= least) and (most is None or number <= most)
 
     def in_words(self) -> str:
         """Return the values as text; empty if all are allowed or only a pattern defines them."""
-        if self.one_of:
+        least, most = self.range
+        if self.one_of or least is None:
             return ", ".join(self.one_of)
-        if self.least is not None and self.most is not None:
-            return f"{self.least} to {self.most}"
-        return "" if self.least is None else f"{self.least} or more"
+        return f"{least} or more" if most is None else f"{least} to {most}"
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Harmful:
     """The values that are harmful on some GPUs, or doubtful on every GPU, and why.
 
@@ -66,12 +71,12 @@ class Harmful:
         on: types of GPUs; empty for every GPU.
     """
 
-    on: tuple[str, ...]
     values: str
     why: str
+    on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Variable:
     """One variable of the catalogue, with its description.
 
@@ -187,8 +192,6 @@ def _misspelt(name: str, value: str, known: list[str]) -> Finding | None:
 # A key at the left margin begins a piece, which ends at the next key.
 _PIECE = re.compile(r"^(\w+):\n((?:[ \t#].*\n|\n)*)", re.MULTILINE)
 _OTHERS = "others"
-_TEXTS = ("meaning", "source", "default", "set_when", "trap", "instead", "hpcrun", "renamed_to", "since")
-_KEYS = frozenset({*_TEXTS, "kind", "values", "off", "harmful"})
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,11 @@ class Catalogue(Mapping[str, Variable]):
 
     def __getitem__(self, name: str) -> Variable:
         if name not in self._read:
-            self._read[name] = _variable(name, parse_yaml(self.texts[name], self.path).data[name], self.path)
+            data = parse_yaml(self.texts[name], self.path).data[name]
+            try:
+                self._read[name] = Variable(name=name, **data)
+            except (TypeError, ValidationError) as error:
+                raise ProfileError(f"{self.path}: {name}: {error}") from None
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:  # the inherited method would read it
@@ -234,35 +241,3 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
     texts = {match[1]: match[0] for match in _PIECE.finditer(text)}
     others = re.findall(r"^ +- (\w+)$", texts.pop(_OTHERS, ""), re.MULTILINE)
     return Catalogue(path, texts, frozenset(others))
-
-
-def _variable(name: str, said: Any, path: Path) -> Variable:
-    if unknown := set(said) - _KEYS:
-        raise ProfileError(f"{path}: {name}: unknown key {min(unknown)!r}")
-    try:
-        texts = {key: str(said[key]) for key in _TEXTS if key in said}
-        return Variable(
-            name=name,
-            kind=_kind(said["kind"]),
-            values=_values(said.get("values", {})),
-            off=tuple(said.get("off", ())),
-            harmful=tuple(map(_harmful, said.get("harmful", ()))),
-            **cast("dict[str, Any]", texts),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProfileError(f"{path}: {name}: {error}") from None
-
-
-def _kind(said: str) -> Kind:
-    if said not in get_args(Kind):
-        raise ValueError(f"there is no kind {said!r}")
-    return cast("Kind", said)
-
-
-def _harmful(said: Any) -> Harmful:
-    return Harmful(tuple(said.get("on", ())), said["values"], said["why"])
-
-
-def _values(said: Any) -> Values:
-    least, most = (None if end is None else int(end) for end in said.get("range", (None, None)))
-    return Values(tuple(said.get("one_of", ())), least, most, said.get("pattern"))

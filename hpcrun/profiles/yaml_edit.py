@@ -142,8 +142,8 @@ def _end(text: str, pair: Any) -> int:
 
 
 def _line_end(text: str, index: int) -> int:
-    found = text.find("\n", index)
-    return len(text) if found < 0 else found + 1
+    end = text.find("\n", index)
+    return len(text) if end < 0 else end + 1
 
 
 def _newline(text: str) -> str:

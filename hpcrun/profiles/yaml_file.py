@@ -255,7 +255,7 @@ class _Builder:
         return _WORDS[event.value] if plain and event.value in _WORDS else event.value
 
     def _mapping(self, key: Key) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        section: dict[str, Any] = {}
         for event in self.events:
             if type(event).__name__ == "MappingEndEvent":
                 break
@@ -264,22 +264,22 @@ class _Builder:
             name = event.value
             if name == "<<" and not event.style:
                 raise self._error(event, "merge keys (<<) are not read", "use extends")
-            if name in found:
+            if name in section:
                 raise self._error(event, f"the key {name!r} appears twice here")
             inner = (*key, name)
             self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
-            found[name] = self._value(next(self.events), inner)
-        return found
+            section[name] = self._value(next(self.events), inner)
+        return section
 
     def _list(self, key: Key) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         for event in self.events:
             if type(event).__name__ == "SequenceEndEvent":
                 break
-            inner = (*key, str(len(found)))
+            inner = (*key, str(len(items)))
             self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
-            found.append(self._value(event, inner))
-        return found
+            items.append(self._value(event, inner))
+        return items
 
     def _error(self, event: Any, message: str, hint: str | None = None) -> MistakesError:
         return MistakesError([Mistake(self.path, event.start_mark.line + 1, message)], hint=hint)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hpcrun.job.phrases import joined, other_ranks
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_span, joined, other_ranks
 
 WROTE_LATELY_S = 20.0
 """The age up to which a rank's last line is fresh, whatever the rank's usual pause."""

@@ -1,4 +1,4 @@
-"""The software of a job: its Python and torch, the driver here, and whether srun, torchrun and uv take what they get."""
+"""The software of a job: its Python and torch, the driver here, and whether srun, torchrun and uv do what is asked."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.requeue import Requeue
+from hpcrun.job.resources import Requeue
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import count, memory_text, one_line, time_text
 

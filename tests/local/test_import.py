@@ -89,7 +89,7 @@ def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
             "--launcher and --srun have no effect",
         ),
         (["submit", "-P", "a100", "--container", "x.sif", "old.sbatch"], "start the container in its launch"),
-        (["scale", "-P", "a100", "--gpus", "1,2", "old.sbatch"], "scale cannot change the ranks of old.sbatch"),
+        (["scale", "run", "-P", "a100", "--gpus", "1,2", "old.sbatch"], "scale cannot change the ranks of old.sbatch"),
         (["submit", "-P", "a100", "--sweep", "x=1,2", "array.sbatch"], "cannot be combined with --sweep"),
         (["submit", "-P", "a100", "dos.sbatch"], "CR line ends"),
         (["submit", "-P", "a100", "bare.sbatch"], "does not begin with #!"),

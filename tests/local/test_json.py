@@ -66,8 +66,8 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         (0, "profile", "show", "local", "--json"),
         (3, "profile", "show", "bad", "--json"),
         (6, "profile", "env", "none", "--json"),
-        (0, "scale", "--list", "--json"),
-        (6, "scale", "--show", "none", "--json"),
+        (0, "scale", "run", "--list", "--json"),
+        (6, "scale", "run", "--show", "none", "--json"),
         (6, "scale", "report", "none", "--json"),
         (0, "clean", "--json"),
     )

@@ -135,21 +135,7 @@ def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None
 
 def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").touch()
-    asked = (
-        "scale",
-        "run",
-        "-P",
-        "a100",
-        "--gpus",
-        "1,2,8",
-        "--weak",
-        "--batch-size",
-        "32",
-        "--lr",
-        "1e-3",
-        "--dataset",
-        "imdb",
-    )
+    asked = "scale run -P a100 --gpus 1,2,8 --weak --batch-size 32 --lr 1e-3 --dataset imdb".split()
     args = ("train.py", "{dataset}", "{batch_size}", "{lr}", "{nodes}")
     shown = hpcrun(*asked, "--dry-run", *args, check=True)
     assert "train-g1-r1  1 GPU on 1 node: train.py imdb 32 1e-3 1" in shown.stderr

@@ -1,4 +1,4 @@
-"""Ninety-six ranks by srun: every log, record and exit status. benchmarks/many_ranks.py does it with 528."""
+"""Thirty-two ranks by srun: every log, record and exit status. benchmarks/many_ranks.py does it with 528."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.harness import Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
-RANKS = 96
+RANKS = 32
 RANK = """
 import os, sys, time
 rank = os.environ["RANK"]
@@ -37,7 +37,7 @@ def person(as_researcher: Hpcrun) -> Hpcrun:
 
 
 def submit(person: Hpcrun, *more: str) -> Path:
-    shape = ("--gpus", "0", "--nodes", "2", "--cpus", "48", "--mem", "20G", "--nproc-per-node", "48")
+    shape = ("--gpus", "0", "--nodes", "2", "--cpus", "16", "--mem", "20G", "--nproc-per-node", "16")
     done = person("submit", "--json", "-P", "a100", "--launcher", "srun", *shape, *more, "rank.py", check=True)
     return Path(json.loads(done.stdout)["folder"])
 
@@ -59,8 +59,8 @@ def spoken(folder: Path) -> list[str]:
     return sorted(path.read_text() for path in folder.glob("elements/0/attempts/0/rank-*.out"))
 
 
-def test_every_one_of_96_ranks_is_accounted_for(person: Hpcrun) -> None:
-    folder = submit(person, "--env", "FAILS=77")
+def test_every_one_of_32_ranks_is_accounted_for(person: Hpcrun) -> None:
+    folder = submit(person, "--env", "FAILS=27")
     assert ended(person, folder) == "FAILED"
     attempt = folder / "elements/0/attempts/0"
     assert spoken(folder) == sorted(f"{rank} of {RANKS}\n" for rank in range(RANKS))
@@ -68,13 +68,13 @@ def test_every_one_of_96_ranks_is_accounted_for(person: Hpcrun) -> None:
         assert (attempt / f"rank-{rank}.err").read_text() == f"error of {rank}\n"
     statuses = {rank: record["status"] for rank, record in records(folder).items()}
     assert set(statuses) == set(range(RANKS))
-    assert statuses[77] == 3
-    assert {status for rank, status in statuses.items() if rank != 77} <= {0, 143}
+    assert statuses[27] == 3
+    assert {status for rank, status in statuses.items() if rank != 27} <= {0, 143}
     assert json.loads((attempt / "exit").read_text())["status"] == 3
-    assert "rank 77" in person("explain", folder.name).stdout
+    assert "rank 27" in person("explain", folder.name).stdout
 
 
-def test_96_ranks_are_cancelled_within_ten_seconds(person: Hpcrun) -> None:
+def test_32_ranks_are_cancelled_within_ten_seconds(person: Hpcrun) -> None:
     (person.folder / "go-on").touch()
     folder = submit(person)
     wait_for(lambda: len([text for text in spoken(folder) if text]) == RANKS, 60, "every rank to speak")

@@ -73,7 +73,7 @@ while not should_stop():
     time.sleep(0.1)
 print("stopped", flush=True)
 """,
-    # counts the signals that it hears, and ends well a while later
+    # counts the signals that it hears, and ends well a while later; none arrives when Python has removed its handlers
     "counts.py": """
 import os, random, signal, time
 heard = []
@@ -83,6 +83,7 @@ print("ready", flush=True)
 end = time.monotonic() + 6 + 2 * random.random()
 while time.monotonic() < end:
     time.sleep(0.01)
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGTERM))
 print(len(heard), flush=True)
 """,
     "plain.py": """

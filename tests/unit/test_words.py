@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import hpcrun
-from hpcrun.features.doctor import display as doctor
+from hpcrun.features.doctor import command as doctor
 from hpcrun.features.preflight import display as preflight
 from hpcrun.features.where import display as where
 from hpcrun.preflight.checks import CHECKS, LABELS
@@ -103,7 +103,7 @@ def test_no_riddles_in_the_rules_of_explain() -> None:
 
 
 def test_levels_are_ok_warning_and_error() -> None:
-    assert list(doctor._WORDS.values()) == ["ok", "warning", "error"]
+    assert list(doctor._LABELS.values()) == ["ok", "warning", "error"]
 
 
 def test_headers_are_nouns() -> None:

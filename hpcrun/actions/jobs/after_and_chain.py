@@ -55,12 +55,12 @@ def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependenc
 
 def _run_of(asked: After, ports: Ports) -> FoundRun:
     try:
-        return find_run(asked.word, ports.store)
+        return find_run(asked.run, ports.store)
     except NotFoundError as error:
         if not error.job_id:
             raise
-        job = Dependency("", asked.word, asked.condition)
-        error.message = f"--after {asked.word}: {error.message}"
+        job = Dependency("", asked.run, asked.condition)
+        error.message = f"--after {asked.run}: {error.message}"
         error.if_listed = f"hpcrun did not submit this job: --sbatch dependency={dependency_option([job])} waits for it"
         raise
 
@@ -70,15 +70,15 @@ def _dependency(item: RunStatus, asked: After) -> Dependency:
     dependency = Dependency(run.run_id, run.job_id, asked.condition, over=status.final)
     if status.final and not fulfils(status.state, asked.condition):
         raise PlanError(
-            f"--after {asked.word}:{asked.condition}: the job would never start, since {run.run_id} has ended: "
+            f"--after {asked.run}:{asked.condition}: the job would never start, since {run.run_id} has ended: "
             f"{status.state}",
-            hint=f"--after {asked.word}:any starts it after any end",
+            hint=f"--after {asked.run}:any starts it after any end",
         )
     if not status.final and status.state == state.UNKNOWN:
-        raise PlanError(f"--after {asked.word}: the state of {run.run_id} is unknown: {status.reason}",
+        raise PlanError(f"--after {asked.run}: the state of {run.run_id} is unknown: {status.reason}",
                         hint="hpcrun status polls again; without --after the job does not wait")  # fmt: skip
     if not status.final and run.job_id is None:
-        raise PlanError(f"--after {asked.word}: {run.run_id} has no job id yet: sbatch has not answered",
+        raise PlanError(f"--after {asked.run}: {run.run_id} has no job id yet: sbatch has not answered",
                         hint="run hpcrun status until it has a job id")  # fmt: skip
     return dependency
 

@@ -46,7 +46,7 @@ def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
         UsageError: it cannot be read, or sbatch would not take it.
     """
     from hpcrun.job.batch_script import read_batch_script
-    from hpcrun.job.batch_source import MOST_BYTES
+    from hpcrun.job.shell_text import MOST_BYTES
 
     try:
         text = read_named_text(path, MOST_BYTES)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.job import state
-from hpcrun.job.phrases import host_list
 from hpcrun.job.state import JobInfo, explain_reason, is_terminal
+from hpcrun.job.units import host_list
 from hpcrun.runs.attempt import IDLE, NODE_FAILURE, RESTART, Attempt, ExitRecord, hosts, last_attempts
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run

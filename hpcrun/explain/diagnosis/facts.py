@@ -10,8 +10,8 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.scan import Hit
-from hpcrun.job.phrases import rank_text
 from hpcrun.job.state import EXIT_TERMINATED
+from hpcrun.job.units import rank_text
 
 
 class Speech(IntEnum):

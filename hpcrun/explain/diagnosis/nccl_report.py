@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpcrun.job.phrases import joined, other_ranks
+from hpcrun.job.units import joined, other_ranks
 
 _ROW = re.compile(r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*")
 """A row of the table of communicators: the number of the group, and how many ranks each of them has."""

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcrun.explain.diagnosis.traceback import Frame, ThreadStack, read_stack_line
-from hpcrun.job.phrases import rank_text
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_span, rank_text
 
 STOPPED, TRACED, BLOCKED, RUNNING = "T", "t", "D", "R"
 """States of a process by proc(5)."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.job.phrases import joined, rank_text
+from hpcrun.job.units import joined, rank_text
 from hpcrun.runs.attempt import Attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
 

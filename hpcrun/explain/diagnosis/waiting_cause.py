@@ -16,9 +16,8 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Tro
 from hpcrun.explain.diagnosis.rank_positions import Group, RankStack, grouped
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.speech import speech_of
-from hpcrun.job.phrases import rank_text, ranks_text
 from hpcrun.job.state import EXIT_ABORTED
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_span, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt, ranks
 
 _MOST_PLACES, _MOST_MEETINGS = 3, 4

@@ -1,22 +1,35 @@
-"""What doctor finds: one thing that was looked at, how it is, and what to do."""
+"""What doctor checks and finds: the jobs by which it judges a profile, and one line for each check."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.profiles.detect_types import best_partition, why_closed
+from hpcrun.errors import HpcrunError, UsageError
+from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.profile import Profile
+from hpcrun.job.request import read_request
+from hpcrun.job.resources import Machine
+from hpcrun.job.shape import for_gpu_type
+from hpcrun.schedulers.cluster_facts import ClusterFacts
+from hpcrun.schedulers.cluster_text import NodeKind
+
 Level = Literal["green", "yellow", "red"]
 SLURM, PROFILE, RUNS, PYTHON = "Slurm", "Profile", "Runs folder", "Python"
-GROUPS = (SLURM, PROFILE, RUNS, PYTHON)
+_NO_PYTHON = PythonEnvironment("python3", "not checked")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
         level: red where jobs will fail, yellow where they may or where it could not be seen.
-        seen: what was found.
+        seen: the finding.
         fix: one command or sentence; None where there is nothing to do here.
     """
 
@@ -29,7 +42,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """All that was looked at.
+    """All checks, those of a group together.
 
     Attributes:
         profile: the one that was checked, None where none is chosen.
@@ -40,10 +53,6 @@ class Checkup:
     checks: tuple[Check, ...]
     has_torch: bool = False
 
-    def errors(self, *groups: str) -> list[Check]:
-        """Return what is red in these groups."""
-        return [check for check in self.checks if check.level == "red" and check.group in groups]
-
     @property
     def ok(self) -> bool:
         """Whether nothing is red."""
@@ -51,5 +60,91 @@ class Checkup:
 
 
 def not_checked(group: str, name: str, why: str, fix: str | None = None) -> Check:
-    """Return that something could not be looked at."""
+    """Return that something could not be checked."""
     return Check(group, name, "yellow", f"not checked: {why}", fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The largest job on one node that a profile makes, for one GPU type.
+
+    Attributes:
+        named: the profile as it was typed.
+        type: the entry of ``gpu.types`` that it is for, None for the profile's own values.
+        profile: as it is for that type.
+        smallest: the plan of a job with one GPU.
+    """
+
+    named: str
+    type: str | None
+    profile: Profile
+    plan: Plan
+    smallest: Plan
+
+    def set_(self, key: str, value: object) -> str:
+        """Return the command that changes a key of the profile, in the section of this type."""
+        where = f"gpu.types.{self.type}." if self.type else ""
+        key = key.removeprefix("gpu.") if self.type else key
+        return f"hpcrun profile set {shlex.quote(self.named)} {shlex.quote(f'{where}{key}={value}')}"
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions its job asks for; none for the cluster's default."""
+        return tuple(name for name in (self.plan.directive("partition") or "").split(",") if name)
+
+    @property
+    def label(self) -> str:
+        """What stands before the names of its checks."""
+        return f"{self.type} " if self.type else ""
+
+    def has(self, kind: NodeKind) -> bool:
+        """Return whether nodes have the GPUs of its job, whatever their number."""
+        return not self.plan.shape.gpus_per_node or self.count(kind) > 0
+
+    def count(self, kind: NodeKind) -> int:
+        """Return how many GPUs of its type such a node has."""
+        type_ = self.plan.shape.gpu_type
+        return sum(count for name, count in kind.gpus if type_ in (None, name))
+
+    def set_partition(self, facts: ClusterFacts, close: str | None = None) -> str | None:
+        """Return the command that names a partition with its GPUs that is open, None where there is none.
+
+        Args:
+            close: the one to name if it has them: what was meant by a misspelt name.
+        """
+        if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
+            return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
+        holding = {kind.partition for kind in facts.kinds if self.has(kind)}
+        best = best_partition(facts, {close} if close in holding else holding)
+        return self.set_("partition", best.name) if best and why_closed(best, facts) is None else None
+
+
+def targets_of(named: str, profile: Profile, surroundings: Surroundings) -> tuple[list[Target], list[Check]]:
+    """Return the largest jobs of a profile, and what is wrong where it, or SBATCH_TIMELIMIT, allows none."""
+    # what --gpus 4 means comes first: sbatch judges that one
+    types: list[str | None] = sorted(profile.gpu.types, key=lambda type_: type_ != profile.gpu.type)
+    targets, wrong = [], []
+    for type_ in types or [None]:
+        try:
+            targets.append(_target(named, type_, profile, surroundings))
+        except HpcrunError as error:
+            name = f"{type_} job" if type_ else "job"
+            fix = f"hpcrun profile show {shlex.quote(named)} --origin shows where it is set"
+            if isinstance(error, UsageError):
+                fix = error.hint or "correct it, or unset it"
+            wrong.append(Check(PROFILE, name, "red", error.message, fix))
+    return targets, wrong
+
+
+def _target(named: str, type_: str | None, profile: Profile, surroundings: Surroundings) -> Target:
+    chosen = profile
+    if type_:
+        chosen = for_gpu_type(profile, read_request({"script": "doctor", "gpus": f"{type_}:1"}))
+    plans = []
+    for count in (chosen.gpu.per_node, min(1, chosen.gpu.per_node)):
+        gpus = f"{type_}:{count}" if type_ else str(count)
+        # one process: how ranks start changes nothing of what a node must have
+        options = {"script": "doctor", "module": True, "gpus_per_node": gpus, "nodes": 1, "launcher": "python"}
+        request = with_defaults(read_request(options), chosen, surroundings)
+        plans.append(build_plan(request, profile, python=_NO_PYTHON, machine=Machine(cpus=1)))
+    return Target(named, type_, chosen, *plans)

@@ -1,4 +1,4 @@
-"""doctor: look at all that a job needs, in a few seconds and without a job: all is asked at the same time."""
+"""doctor: check all that a job needs, in a few seconds and without a job: all is asked at the same time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.program import find_python
 from hpcrun.errors import SchedulerError
-from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, not_checked
+from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, Target, not_checked, targets_of
 from hpcrun.features.doctor.profile import (
     judge_container,
     judge_messages,
@@ -30,17 +30,15 @@ from hpcrun.features.doctor.python import (
     judge_torch,
     wanted_by,
 )
-from hpcrun.features.doctor.runs import judge_runs
-from hpcrun.features.doctor.slurm import SlurmAnswers, judge_slurm
-from hpcrun.features.doctor.target import Target, targets_of
+from hpcrun.features.doctor.site import SlurmAnswers, judge_runs, judge_slurm
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.runs.file_system import Mount, RunsFolderFacts, look_at_place, mount_of
+from hpcrun.runs.file_system import Mount, look_at_place, mount_of
 from hpcrun.schedulers.client import ask_version, missing_commands, ping, try_directives
 from hpcrun.schedulers.cluster_facts import SlurmSite, Trial
-from hpcrun.schedulers.host import Quota, ask_quota, try_modules
+from hpcrun.schedulers.host import ask_quota, try_modules
 from hpcrun.schedulers.software import DriverFacts, PythonFacts, ask_driver, ask_python
 
 # Two commands of ten seconds may follow each other.
@@ -48,21 +46,20 @@ _ALL_WITHIN_S = 22.0
 _ONE_ANSWER_S = 11.0  # a little more than a command gets
 
 
-def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, runs: Path) -> Checkup:
-    """Look at Slurm, a profile, the runs folder and the job's Python.
+def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
+    """Check Slurm, a profile, the runs folder and the job's Python.
 
     Args:
-        asked: a profile; None for the one that submit would choose.
+        profile_name: None for the one that submit would choose.
         runs: the runs folder.
 
     Raises:
         ProfileError: the profile is missing or wrong.
     """
-    env = surroundings.env
+    env, site = surroundings.env, SlurmSite(surroundings.env)
     missing = missing_commands(env)
-    name = choose_profile(asked, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
+    name = choose_profile(profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
     loaded = _load(name, surroundings)
-    checked = name if loaded else None
     profile = loaded.profile if loaded else None
     on_slurm = profile is None or profile.scheduler == "slurm"
     targets, wrong = targets_of(name, profile, surroundings) if profile and on_slurm else ([], [])
@@ -70,34 +67,37 @@ def check_up(asked: str | None, surroundings: Surroundings, *, site: SlurmSite, 
     modules = profile.modules if profile else ()
 
     until_s = time.monotonic() + _ALL_WITHIN_S
-    asked_slurm = BackgroundCall(lambda: _ask_slurm(site, missing, targets)) if on_slurm else None
-    asked_runs = BackgroundCall(lambda: _ask_runs(runs, env))
-    contained = profile is not None and profile.container.image is not None
-    asked_python = BackgroundCall(lambda: _ask_job_python(python, profile, env))
-    asked_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
+    of_slurm = BackgroundCall(lambda: _ask_slurm(site, missing, targets)) if on_slurm else None
+    of_runs = BackgroundCall(lambda: _check_runs(runs, env, on_slurm=on_slurm))
+    of_python = BackgroundCall(lambda: _ask_job_python(python, profile, env))
+    of_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
 
     checks: list[Check] = []
-    if asked_slurm is not None:
-        answers = asked_slurm.answer(until_s - time.monotonic())
-        checks += _slurm(answers)
+    if of_slurm is not None:
+        answers = of_slurm.answer(until_s - time.monotonic())
+        hangs = Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")
+        checks += judge_slurm(answers) if answers else [hangs]
         checks += [*wrong, *_on_cluster(targets, answers)] if loaded else []
     checks += judge_variables(loaded) if loaded else [_no_profile()]
-    if asked_modules is not None:
-        checks.append(judge_modules(modules, asked_modules.answer(until_s - time.monotonic())))
+    if of_modules is not None:
+        checks.append(judge_modules(modules, of_modules.answer(until_s - time.monotonic())))
     checks += judge_container(profile, env) if profile else []
     checks += judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env)
-    found = asked_runs.answer(until_s - time.monotonic())
-    checks += _runs(runs, found, on_slurm=on_slurm)
-    said = found.place.mount if found else None
-    if contained:  # torch is in the image; of this machine it takes a Python that starts the ranks
-        checks.append(
-            Check(PYTHON, "python", "green", f"{python.executable} starts the ranks; torch comes from the image")
-        )
-        return Checkup(checked, tuple(checks))
-    answers_of_python = asked_python.answer(until_s - time.monotonic())
-    checks += _python(python, answers_of_python, said, on_slurm=on_slurm)
-    facts = answers_of_python.facts if answers_of_python else None
-    return Checkup(checked, tuple(checks), has_torch=facts is not None and bool(facts.torch) and not facts.problem)
+    fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
+    no_answer = [Check(RUNS, "writable", "red", f"{runs} does not respond", fix)]
+    of_folder, mount = of_runs.answer(until_s - time.monotonic()) or (no_answer, None)
+    checks += of_folder
+    facts = None
+    if profile is not None and profile.container.image is not None:  # torch is in the image
+        seen = f"{python.executable} starts the ranks; torch comes from the image"
+        checks.append(Check(PYTHON, "python", "green", seen))
+    elif answers_of_python := of_python.answer(until_s - time.monotonic()):
+        checks += _judge_python(python, answers_of_python, mount, on_slurm=on_slurm)
+        facts = answers_of_python.facts
+    else:
+        checks.append(not_checked(PYTHON, "python", f"{python.executable} does not respond"))
+    has_torch = facts is not None and bool(facts.torch) and not facts.problem
+    return Checkup(name if loaded else None, tuple(checks), has_torch)
 
 
 def _load(name: str, surroundings: Surroundings) -> LoadedProfile | None:
@@ -113,12 +113,6 @@ def _no_profile() -> Check:
     return not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
 
 
-def _slurm(answers: SlurmAnswers | None) -> list[Check]:
-    if answers is None:
-        return [Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")]
-    return judge_slurm(answers)
-
-
 def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Check]:
     if answers is None or answers.facts is None:
         return [not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond")]
@@ -127,19 +121,48 @@ def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Che
     return judge_profile(targets, answers.facts, answers.trials)
 
 
-def _runs(root: Path, answers: RunsAnswers | None, *, on_slurm: bool) -> list[Check]:
-    if answers is None:
-        fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
-        return [Check(RUNS, "writable", "red", f"{root} does not respond", fix)]
-    return judge_runs(root, answers.place, answers.quota, uid=os.getuid(), on_slurm=on_slurm)
+def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> tuple[list[Check], Mount | None]:
+    """Return how the runs folder is, and the file system that it lies on."""
+    place = look_at_place(root)
+    mount = place.mount
+    quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None
+    return judge_runs(root, place, quota, uid=os.getuid(), on_slurm=on_slurm), mount
 
 
-def _python(
-    python: PythonEnvironment, answers: PythonAnswers | None, said: Mount | None, *, on_slurm: bool
+@dataclass(frozen=True, slots=True)
+class PythonAnswers:
+    """What the job's Python and this machine's driver answered.
+
+    Attributes:
+        facts: None where the job brings its Python itself.
+        mount: the file system of its environment.
+    """
+
+    wanted: Wanted
+    driver: DriverFacts
+    facts: PythonFacts | None
+    mount: Mount | None = None
+
+
+def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
+    driver = ask_driver(env)
+    wanted = wanted_by(profile, driver)
+    if comes_with_the_job(python, profile) or python.of_project:
+        return PythonAnswers(wanted, driver, None)
+    facts = ask_python(
+        python.executable,
+        env,
+        prefix=python.prefix,
+        variable=python.variable,
+        kernels=wanted.gpus and wanted.capability is not None,
+    )
+    return PythonAnswers(wanted, driver, facts, mount_of(Path(python.prefix)) if python.prefix else None)
+
+
+def _judge_python(
+    python: PythonEnvironment, answers: PythonAnswers, judged: Mount | None, *, on_slurm: bool
 ) -> list[Check]:
-    """Judge the job's Python; ``said`` is the file system of which enough has been said."""
-    if answers is None:
-        return [not_checked(PYTHON, "python", f"{python.executable} does not respond")]
+    """Judge the job's Python; ``judged`` is the file system that has a check already."""
     driver = judge_driver(answers.driver, answers.facts, answers.wanted)
     if answers.facts is None:
         why = f"{python.executable} comes from the profile's modules or set-up commands"
@@ -148,32 +171,9 @@ def _python(
         return [not_checked(PYTHON, "python, torch", why), driver]
     checks = [judge_python(python, answers.facts)]
     if answers.facts.version is not None:
-        checks += judge_prefix(python, answers.mount) if on_slurm and answers.mount != said else []
+        checks += judge_prefix(python, answers.mount) if on_slurm and answers.mount != judged else []
         checks += judge_torch(python, answers.facts, answers.wanted)
     return [*checks, driver]
-
-
-@dataclass(frozen=True, slots=True)
-class RunsAnswers:
-    """What was found at the runs folder."""
-
-    place: RunsFolderFacts
-    quota: Quota | None
-
-
-@dataclass(frozen=True, slots=True)
-class PythonAnswers:
-    """What the job's Python and this machine's driver said.
-
-    Attributes:
-        facts: None where the job brings its Python itself.
-        mount: what its environment lies on.
-    """
-
-    wanted: Wanted
-    driver: DriverFacts
-    facts: PythonFacts | None
-    mount: Mount | None = None
 
 
 def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:
@@ -207,24 +207,3 @@ def _form(plan: Plan) -> str:
         if value := plan.directive(key):
             return f"--{key}={value}"
     return "a job without GPUs"
-
-
-def _ask_runs(root: Path, env: Mapping[str, str]) -> RunsAnswers:
-    place = look_at_place(root)
-    mount = place.mount
-    return RunsAnswers(place, ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None)
-
-
-def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
-    driver = ask_driver(env)
-    wanted = wanted_by(profile, driver)
-    if comes_with_the_job(python, profile) or python.of_project:
-        return PythonAnswers(wanted, driver, None)
-    facts = ask_python(
-        python.executable,
-        env,
-        prefix=python.prefix,
-        variable=python.variable,
-        kernels=wanted.gpus and wanted.capability is not None,
-    )
-    return PythonAnswers(wanted, driver, facts, mount_of(Path(python.prefix)) if python.prefix else None)

@@ -1,31 +1,43 @@
-"""hpcrun doctor."""
+"""hpcrun doctor; and its checks at the end of hpcrun init."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from hpcrun.cli import complete
+from hpcrun.actions.hooks import Hooks, SetupChecks
+from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
+from hpcrun.cli.options import option
 from hpcrun.cli.outcome import Outcome, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import PlanError
+from hpcrun.views.text import one_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from hpcrun.features.doctor.check import Check, Checkup
+
+# A label for each level, since a pipe has no colours.
+_LABELS = {"green": "ok", "yellow": "warning", "red": "error"}
+_LEVEL_WIDTH = max(map(len, _LABELS.values()))
+_NAME_MOST = 20
+_ROOM_LEAST = 30
 
 
 def doctor(
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile",
-            "-P",
-            metavar="NAME",
-            help="Cluster profile, by name or path. Default: as submit.",
-            show_default=False,
-            autocompletion=complete.profile_name,
-        ),
-    ] = None,
+    profile: str | None = option(
+        "--profile",
+        "-P",
+        metavar="NAME",
+        help="Cluster profile, by name or path. Default: as submit.",
+        complete=profile_name,
+    ),
     _json: JsonOption = False,
 ) -> Outcome:
     """Check this machine's setup for jobs, without a job.
@@ -36,13 +48,72 @@ def doctor(
     context = make_context()
     import_pydantic()
     from hpcrun.features.doctor.check_up import check_up
-    from hpcrun.features.doctor.display import checkup_json, checkup_text
-    from hpcrun.schedulers.cluster_facts import SlurmSite
 
-    found = check_up(profile, context.surroundings, site=SlurmSite(context.env), runs=context.store.root)
+    checkup = check_up(profile, context.surroundings, context.store.root)
     return Outcome(
-        lambda: [table(checkup_text(found, width()))],
-        lambda: checkup_json(found),
-        failure=None if found.ok else PlanError("a check failed"),
+        lambda: [table(checkup_text(checkup, width()))],
+        lambda: checkup_json(checkup),
+        failure=None if checkup.ok else PlanError("a check failed"),
         failure_in_text=True,
     )
+
+
+class DoctorHooks(Hooks):
+    """The checks of a profile that hpcrun init has written."""
+
+    def check_setup(self, profile: str, surroundings: Surroundings, runs: Path) -> SetupChecks:
+        """Return what doctor finds; an error of Python's prevents no test job."""
+        from hpcrun.features.doctor.check_up import check_up
+
+        checkup = check_up(profile, surroundings, runs)
+        failed = any(check.level == "red" and check.group != "Python" for check in checkup.checks)
+        return SetupChecks(
+            lambda columns: checkup_text(checkup, columns, brief=True), checkup_json(checkup), failed, checkup.has_torch
+        )
+
+
+def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
+    """Return the checks by group, at most ``width`` characters wide if this leaves room for words.
+
+    Args:
+        brief: only the warnings and errors, and how many checks there were.
+    """
+    from rich.text import Text
+
+    text = Text()
+    shown = [check for check in checkup.checks if not (brief and check.level == "green")]
+    column = min(_NAME_MOST, max((len(one_line(check.name)) for check in shown), default=0))
+    for group in dict.fromkeys(check.group for check in shown):
+        about = f" {checkup.profile}" if group == "Profile" and checkup.profile else ""
+        text.append(one_line(f"{group}{about}") + "\n", style="bold")
+        for check in shown:
+            if check.group == group:
+                _append(text, check, column, width)
+    counts = {level: sum(check.level == level for check in checkup.checks) for level in _LABELS}
+    text.append(", ".join(f"{number} {_LABELS[level]}" for level, number in counts.items() if number))
+    return text
+
+
+def _append(text: Text, check: Check, column: int, width: int) -> None:
+    text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
+    indent = 2 + _LEVEL_WIDTH + 2 + column + 2
+    room = max(_ROOM_LEAST, width - indent)
+    name = one_line(check.name)
+    lines = _wrapped(check.seen, room)
+    text.append(f"  {name}\n" if len(name) > column else f"  {name:<{column}}  {lines.pop(0)}\n")
+    lines += _wrapped(f"fix: {check.fix}", room) if check.fix else []
+    text.append("".join(f"{' ' * indent}{line}\n" for line in lines))
+
+
+def _wrapped(words: str, room: int) -> list[str]:
+    return textwrap.wrap(one_line(" ".join(words.split())), room, break_on_hyphens=False) or [""]
+
+
+def checkup_json(checkup: Checkup) -> dict[str, Any]:
+    """Return the checks as a JSON document."""
+    return {
+        "kind": "doctor",
+        "profile": checkup.profile,
+        "ok": checkup.ok,
+        "checks": [asdict(check) for check in checkup.checks],
+    }

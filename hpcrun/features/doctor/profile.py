@@ -11,8 +11,7 @@ from shutil import which
 from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
-from hpcrun.features.doctor.check import PROFILE, Check, Level, not_checked
-from hpcrun.features.doctor.target import Target
+from hpcrun.features.doctor.check import PROFILE, Check, Level, Target, not_checked
 from hpcrun.job.launch_plan import is_image_file
 from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
@@ -28,12 +27,12 @@ def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequen
     """Return how a profile fits the cluster. What depends on a thing that is wrong is not judged."""
     checks: list[Check] = []
     for target in targets:
-        here, found = judge_partition(target, facts)
-        checks += [*found, *judge_account(target, facts), *judge_qos(target, here, facts)]
+        here, of_partition = judge_partition(target, facts)
+        checks += [*of_partition, *judge_account(target, facts), *judge_qos(target, here, facts)]
         if here:
             checks += judge_nodes(target, here, facts)
     if trials and targets:
-        checks = _heard(checks, targets[0], trials)
+        checks = _with_trials(checks, targets[0], trials)
         checks.append(judge_trials(trials, targets[0], others=[check for check in checks if check.level == "red"]))
     return list(dict.fromkeys(checks))  # several types share a partition, an account
 
@@ -85,7 +84,7 @@ def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
     seen = f"not available to you; available: {', '.join(names) or 'none'}"
     fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` in the profile, sets it"
     if account == target.profile.account:
-        fix = f"hpcrun profile set {shlex.quote(target.asked)} account={names[0]}" if names else "ask the site for it"
+        fix = f"hpcrun profile set {shlex.quote(target.named)} account={names[0]}" if names else "ask the site for it"
     return [Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)]
 
 
@@ -112,14 +111,14 @@ def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFac
 
 
 def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
-    found = [one for one in associations if account in (None, one.account)] or associations
-    return list(dict.fromkeys(qos for one in found for qos in one.qos))
+    of_account = [one for one in associations if account in (None, one.account)] or associations
+    return list(dict.fromkeys(qos for one in of_account for qos in one.qos))
 
 
 def _enforces(facts: ClusterFacts, *what: str) -> bool:
     """Return whether the cluster enforces one of these (slurm.conf(5), AccountingStorageEnforce)."""
-    said = facts.config.get("AccountingStorageEnforce", "").lower().split(",")
-    return "all" in said or not set(what).isdisjoint(said)
+    enforced = facts.config.get("AccountingStorageEnforce", "").lower().split(",")
+    return "all" in enforced or not set(what).isdisjoint(enforced)
 
 
 def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Check]) -> Check:
@@ -144,7 +143,7 @@ def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Ch
     return Check(PROFILE, name, "red", seen, fix)
 
 
-def _heard(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list[Check]:
+def _with_trials(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list[Check]:
     """Return the checks, what only sbatch decides no longer red where it has accepted the job."""
     if not any(trial.accepted for trial in trials):
         return checks
@@ -180,9 +179,9 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
     return checks
 
 
-def _container_runtime(runtime: str, found: str | None, program: str, *, sure: bool) -> Check:
-    if found:
-        return Check(PROFILE, "container", "green", f"{runtime}: {found}")
+def _container_runtime(runtime: str, path: str | None, program: str, *, sure: bool) -> Check:
+    if path:
+        return Check(PROFILE, "container", "green", f"{runtime}: {path}")
     level: Level = "red" if sure else "yellow"
     elsewhere = "" if sure else "; it may be on the compute nodes or in a module"
     fix = "check it with a short job: hpcrun submit --wait --time 1m /bin/true"
@@ -273,7 +272,7 @@ def _fits(target: Target, kinds: Sequence[NodeKind], nodes: int) -> str:
         parts.append(format_memory(plan.memory_mb))
     if plan.walltime_s:
         parts.append(format_time(plan.walltime_s))
-    unknown = [word for word, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb)) if known is None]
+    unknown = [name for name, known in (("CPUs", kinds[0].cpus), ("memory", kinds[0].memory_mb)) if known is None]
     unsaid = f"; Slurm does not say their {' and '.join(unknown)}" if unknown else ""
     return f"{', '.join(parts)}: fits {'its 1 node' if nodes == 1 else f'its {nodes} nodes'}{unsaid}"
 
@@ -302,20 +301,25 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
 
 
 def _judge_amount(
-    target: Target, names: tuple[str, str], most: int, asked: int | None, said: int | None, text: Callable[[int], str]
+    target: Target,
+    names: tuple[str, str],
+    most: int,
+    requested: int | None,
+    limit: int | None,
+    text: Callable[[int], str],
 ) -> list[Check]:
-    """Judge what the job asks for on a node, and the profile's own value, against the most that a node has.
+    """Judge what the job requests on a node, and the profile's limit, against the most that a node has.
 
     Args:
         names: of the check, and of the profile's section.
     """
     name, section, gpus = f"{target.label}{names[0]}", names[1], target.plan.shape.gpus_per_node
-    if most and asked and asked > most:
-        seen = f"{text(asked)} for {gpus} GPUs, but such nodes have {text(most)}"
+    if most and requested and requested > most:
+        seen = f"{text(requested)} for {gpus} GPUs, but such nodes have {text(most)}"
         fix = target.set_(f"{section}.per_gpu", text(max(1, most // max(1, gpus))))
         return [Check(PROFILE, name, "red", seen, fix)]
-    if most and said and said > most:
-        seen = f"{section}.per_node is {text(said)}, but such nodes have {text(most)}"
+    if most and limit and limit > most:
+        seen = f"{section}.per_node is {text(limit)}, but such nodes have {text(most)}"
         return [Check(PROFILE, name, "yellow", seen, target.set_(f"{section}.per_node", text(most)))]
     return []
 
@@ -326,10 +330,10 @@ def judge_time(target: Target, partitions: Sequence[Partition]) -> list[Check]:
     if None in limits or not limits:
         return []
     longest = max(limit for limit in limits if limit is not None)
-    asked, most = target.plan.walltime_s, target.profile.time.max
+    default, most = target.plan.walltime_s, target.profile.time.max
     there, name = f"but the partition allows {format_time(longest)}", f"{target.label}time"
-    if asked and asked > longest:
-        seen = f"a job gets {format_time(asked)} without --time, {there}: the job would never start"
+    if default and default > longest:
+        seen = f"a job gets {format_time(default)} without --time, {there}: the job would never start"
         return [Check(PROFILE, name, "red", seen, target.set_("time.default", format_time(longest)))]
     if most and most > longest:
         seen = f"time.max is {format_time(most)}, {there}"

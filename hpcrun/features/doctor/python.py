@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcrun.features.doctor.check import PYTHON, Check, Level
-from hpcrun.features.doctor.runs import is_shared
+from hpcrun.features.doctor.site import is_shared
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.runs.file_system import Mount

@@ -1,28 +1,28 @@
-"""hpcrun import."""
+"""hpcrun import: what hpcrun makes of an sbatch script: the command, the changed lines, and what is different."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic
+from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcome, stdout
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import PlanError
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.views.text import count, one_line
+
+if TYPE_CHECKING:
+    from hpcrun.job.batch_script import BatchScript
 
 
 def import_(
-    script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="A batch script with #SBATCH lines.", show_default=False)
-    ],
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="The script's own arguments, $1 and so on.", show_default=False),
-    ] = None,
+    script: Path = argument("SCRIPT", "A batch script with #SBATCH lines.", default=...),
+    args: list[str] | None = argument("ARGS", "The script's own arguments, $1 and so on."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Show what `hpcrun submit` makes of an sbatch script.
@@ -33,13 +33,51 @@ def import_(
     """
     import_pydantic()
     from hpcrun.actions.jobs.batch_job import read_script
-    from hpcrun.features.importing.display import import_json, import_lines
+    from hpcrun.job.batch_script import changed_lines
 
-    context = make_context()
-    found = read_script(context.cwd / script, tuple(args or ()))
-    command = ["hpcrun", "submit", str(script), *(args or ())]
+    batch = read_script(make_context().cwd / script, tuple(args or ()))
+    command = " ".join(map(quote_bash, ("hpcrun", "submit", str(script), *(args or ()))))
+    changed = list(changed_lines(batch))
     failure = None
-    if not found.is_complete:
-        how = f"sbatch {quote_bash(str(script))}" if found.options.problems else "its ranks have no logs of their own"
+    if not batch.is_complete:
+        how = f"sbatch {quote_bash(str(script))}" if batch.options.problems else "its ranks have no logs of their own"
         failure = PlanError(f"{script.name}: not complete", hint=how)
-    return Outcome(lambda: [stdout(import_lines(found, command))], lambda: import_json(found, command), failure=failure)
+    return Outcome(
+        lambda: [stdout(_lines(batch, command, changed))], lambda: _document(batch, command, changed), failure=failure
+    )
+
+
+def _lines(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]) -> Iterator[str]:
+    if script.is_complete:
+        yield f"{one_line(script.name)}: complete: bash runs it as it is, and hpcrun starts its ranks"
+    if not script.options.problems:
+        yield from ("", command)
+        yield from ("", f"{_size(script)}; --dry-run shows the whole script")
+    for heading, lines in (
+        ("cannot be submitted by hpcrun", script.options.problems),
+        ("not taken over: bash runs it as sbatch would, without logs per rank", script.missing),
+        ("changed lines", [f"{number:>5}  {text}" for number, text in changed]),
+        ("different from sbatch", script.remarks),
+    ):
+        if lines:
+            yield from ("", f"{heading}:", *(f"  {one_line(HIDER.hide(line))}" for line in lines))
+
+
+def _document(script: BatchScript, command: str, changed: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    return {
+        "script": script.name,
+        "complete": script.is_complete,
+        "command_line": None if script.options.problems else command,
+        "launcher": script.ranks(script.sizes)[0],
+        "changed": [{"line": number, "text": text} for number, text in changed],
+        "problems": list(script.options.problems),
+        "not_taken_over": list(script.missing),
+        "remarks": list(script.remarks),
+    }
+
+
+def _size(script: BatchScript) -> str:
+    gpus = count(script.sizes.gpus, f"{script.sizes.gpu_type or ''} GPU".strip())
+    launcher, per_node = script.ranks(script.sizes)
+    ranks = f", {count(per_node, 'rank')} by {launcher} on each" if not script.missing else ""
+    return f"{count(script.sizes.nodes, 'node')} × {gpus}{ranks}"

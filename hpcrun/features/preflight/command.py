@@ -1,29 +1,37 @@
-"""hpcrun preflight."""
+"""hpcrun preflight, and hpcrun nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import DRY_RUN, takes_job_options
 from hpcrun.cli.lean_imports import import_pydantic
-from hpcrun.cli.outcome import Outcome, Outcomes, each, note, stderr, stdout, table
+from hpcrun.cli.options import argument
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.submit import prepare_job
 from hpcrun.cli.submit_flow import dry_run_outcome
-from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
+from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
+from hpcrun.features.preflight.display import preflight_json, preflight_lines, preflight_table
+from hpcrun.job.units import format_age
+from hpcrun.views.text import one_line, text_table
 
 if TYPE_CHECKING:
     from hpcrun.features.preflight.preflight_wait import PreflightResult, PreflightWatch
+    from hpcrun.runs.failed_nodes import FailedNode, FailedNodes
     from hpcrun.runs.record import Run
+
+FORGET = "forget"
 
 
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
 def preflight(
-    asked: dict[str, Any],
+    options: dict[str, Any],
     dry_run: bool = DRY_RUN,
     _json: JsonOption = False,
 ) -> Outcomes:
@@ -33,12 +41,13 @@ def preflight(
     """
     import_pydantic()
     from hpcrun.actions.jobs.submit import submit
-    from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S
+    from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
-    said = {"name": NAME, "walltime_s": f"{WALLTIME_S}s", **{key: v for key, v in asked.items() if v is not None}}
-    prepared = prepare_job({**said, "script": NAME, "preflight": "only"}, context)
+    given = {name: value for name, value in options.items() if value is not None}
+    job = {"name": NAME, "walltime_s": f"{WALLTIME_S}s", **given, "script": NAME, "preflight": "only"}
+    prepared = prepare_job(job, context)
     if dry_run:
         yield dry_run_outcome(prepared)
         return
@@ -46,16 +55,10 @@ def preflight(
     submitted = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(submitted))  # until there is a verdict
     yield note([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
-    result = yield from _wait(submitted.run, context)
+    watch = PreflightWatch(submitted.run.run_id, context.ports)
+    with interrupted_as(partial(_cancel, watch, submitted.run)):
+        result = yield from each(watch.wait(), lambda state: note([f"hpcrun: job {submitted.run.job_id} {state}"]))
     yield _verdict(result)
-
-
-def _wait(run: Run, context: Context) -> Generator[Outcome, None, PreflightResult]:
-    from hpcrun.features.preflight.preflight_wait import PreflightWatch
-
-    watch = PreflightWatch(run.run_id, context.ports)
-    with interrupted_as(partial(_cancel, watch, run)):
-        return (yield from each(watch.wait(), lambda words: note([f"hpcrun: job {run.job_id} {words}"])))
 
 
 def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
@@ -70,9 +73,7 @@ def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
 
 
 def _verdict(result: PreflightResult) -> Outcome:
-    """Return what was found; it is a failure where a node is bad."""
-    from hpcrun.features.preflight.display import preflight_json, preflight_lines, preflight_table
-
+    """Return the verdict; it is a failure where a node is bad."""
     failure = None
     if not result.verdict["ok"]:
         exclude = result.verdict["exclude"]
@@ -85,3 +86,45 @@ def _verdict(result: PreflightResult) -> Outcome:
         lambda: preflight_json(result),
         failure=failure,
     )
+
+
+def nodes(
+    words: list[str] | None = argument("[forget [NODE...]]", "Remove these nodes from the list. Default: all."),
+    _json: JsonOption = False,
+) -> Outcome:
+    """List the nodes on which your runs failed in the last 24 hours.
+
+    hpcrun submit --exclude-bad-nodes excludes them.
+    """
+    context = make_context()
+    now_s = context.now_s()
+    command, *named = words or ["list"]
+    if command == FORGET:
+        return _forget(named, context.failed_nodes, now_s)
+    if words:
+        raise UsageError(f"unknown word {command!r}", hint="hpcrun nodes forget NODE")
+    known = context.failed_nodes.known(now_s)
+    return Outcome(lambda: [_listed(known, now_s)], lambda: _document(known))
+
+
+def _forget(named: Sequence[str], failed: FailedNodes, now_s: float) -> Outcome:
+    forgotten = failed.forget(named, now_s)
+    missing = [node for node in named if node not in forgotten]
+    failure = None
+    if missing:
+        failure = NotFoundError(
+            f"not in the list of failed nodes: {', '.join(missing)}", hint="hpcrun nodes lists them"
+        )
+    lines = [f"forgotten  {one_line(', '.join(forgotten))}"] if forgotten else []
+    return Outcome(lambda: [stdout(lines)], lambda: _document(failed.known(now_s)), failure=failure)
+
+
+def _document(known: Iterable[FailedNode]) -> dict[str, Any]:
+    return {"kind": "nodes", "nodes": [asdict(one) for one in known]}
+
+
+def _listed(known: Sequence[FailedNode], now_s: float) -> TextPart:
+    if not known:
+        return stdout(["no node failed in the last 24 hours"])
+    rows = ((one.node, format_age(now_s - one.failed_s), one.why, one.run_id) for one in known)
+    return table(text_table(("NODE", "LAST FAILURE", "REASON", "RUN"), rows))

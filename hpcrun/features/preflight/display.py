@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.features.preflight.preflight_wait import PreflightResult
 from hpcrun.preflight.checks import CHECKS
 from hpcrun.views.text import one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from hpcrun.features.preflight.preflight_wait import PreflightResult
 
 _COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
 _HEADINGS = (
@@ -25,7 +26,6 @@ _HEADINGS = (
 )
 _ROOMY, _SHORT = 120, 10
 """From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
-_SAID_BELOW = ("slow", "FAILED")
 
 
 def preflight_table(result: PreflightResult, width: int) -> Table:
@@ -33,7 +33,7 @@ def preflight_table(result: PreflightResult, width: int) -> Table:
     from rich.text import Text
 
     def cell(mark: str, text: str) -> Text:
-        if mark in _SAID_BELOW and len(text) > _SHORT and width < _ROOMY:
+        if mark in ("slow", "FAILED") and len(text) > _SHORT and width < _ROOMY:
             text = ""
         return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
 

@@ -65,7 +65,7 @@ class PreflightWatch:
     def __init__(self, run_id: str, ports: Ports) -> None:
         self._run_id, self._ports = run_id, ports
         self._folder = ports.store.folder(run_id)
-        self._said = ""
+        self._last_state = ""
         self._away = 0
 
     def wait(self) -> Generator[str, None, PreflightResult]:
@@ -106,20 +106,20 @@ class PreflightWatch:
         check_listed(cancel_runs([self._get()], self._ports).unlisted)
 
     def _get(self) -> RunStatus:
-        found = one_status(self._run_id, self._ports)
-        self._away = self._away + 1 if found.away else 0
-        if found.away and self._away >= AWAY_TIMES:
-            raise found.away
-        return found.runs[0]
+        result = one_status(self._run_id, self._ports)
+        self._away = self._away + 1 if result.away else 0
+        if result.away and self._away >= AWAY_TIMES:
+            raise result.away
+        return result.runs[0]
 
     def _ask(self) -> Generator[str, None, RunStatus]:
         item = self._get()
         status = item.status
         where = f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
-        words = f"{status.state} {where}".strip()
-        if words != self._said:
-            self._said = words
-            yield words
+        state_text = f"{status.state} {where}".strip()
+        if state_text != self._last_state:
+            self._last_state = state_text
+            yield state_text
         return item
 
     def _states(self, item: RunStatus) -> dict[str, str]:
@@ -149,19 +149,19 @@ class PreflightWatch:
             JobFailedError: neither says anything of a node.
         """
         states = self._states(item)
-        said = {
+        silent = {
             node: f"Slurm state {words.rstrip('*')}, not responding"
             for node, words in states.items()
             if is_silent(words)
         }
         reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
         status = item.status
-        if not said and not (status.state == state.NODE_FAIL and reports):
+        if not silent and not (status.state == state.NODE_FAIL and reports):
             raise JobFailedError(
                 f"the preflight job {item.run.job_id} {_how(item, attempt)}",
                 hint=f"hpcrun logs --batch {item.run.job_id}",
             )
-        return PreflightResult(item, judge(list(states), reports, said=said))
+        return PreflightResult(item, judge(list(states), reports, said=silent))
 
 
 def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:

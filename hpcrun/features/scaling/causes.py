@@ -1,13 +1,18 @@
-"""Why a size does not reach the ideal: the measured causes, the largest first, each with advice."""
+"""Why a size does not reach the ideal: the measured causes, the largest first, each with advice and a command.
+
+A command that a report proposes is the study's own command with one change.
+"""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
-from hpcrun.features.scaling.command import ANY, ScaleCommand
 from hpcrun.features.scaling.series import Row, Series
-from hpcrun.features.scaling.sizes import Size
+from hpcrun.features.scaling.sizes import BATCH_PLACES, Size
 from hpcrun.features.scaling.verdict import Advice
 
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
@@ -15,6 +20,84 @@ NOTABLE = 0.05
 """The least share of the time that is reported."""
 SMALL_BATCH = 32
 """Samples per GPU below which few models keep any card busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleCommand:
+    """The ``hpcrun scale run`` command of a study; by default one with unknown options.
+
+    Attributes:
+        script: with its arguments, quoted for a shell.
+        sizes: the option that names the sizes.
+        profile: the option that names the profile, quoted; "" if unknown.
+        options: its other options, quoted, without the batch size.
+        gpu_type: of all its runs, if it was named.
+        batch_size: the study's batch size, for the placeholders in the arguments.
+        weak: the batch size is the per-GPU batch.
+        one_by_one: a run of the study started when the run before it had ended.
+    """
+
+    script: str = "SCRIPT"
+    sizes: str = "--gpus"
+    profile: str = ""
+    options: str = ""
+    gpu_type: str | None = None
+    batch_size: int | None = None
+    weak: bool = False
+    one_by_one: bool = False
+
+    def scale(
+        self,
+        sizes: Iterable[Size],
+        *,
+        batch_size: int | None = None,
+        options: Mapping[str, str] = MappingProxyType({}),
+        args: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Return the command for some sizes. An option that the command has already gets the new value.
+
+        Args:
+            batch_size: a new global batch of the last size.
+            options, args: additional options of hpcrun, and arguments of the script; "" is the value of a flag.
+        """
+        listed = list(sizes)
+        batch, options, args = self.batch_size, dict(options), dict(args)
+        if batch_size is not None:
+            batch = max(1, batch_size // listed[-1].gpus) if self.weak else batch_size
+        if batch is not None and any(place in self.script for place in BATCH_PLACES):
+            options["--batch-size"] = str(batch)
+        elif batch_size is not None:
+            args = {"--batch-size": str(batch), **args}
+        gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
+        typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
+        spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
+        study_options, script = with_options(self.options, options), with_options(self.script, args)
+        return " ".join(
+            filter(None, ("hpcrun scale run", self.profile, self.sizes, typed, spread, study_options, script))
+        )
+
+    def preflight(self, gpus: int, nodes: int) -> str:
+        """Return the command that checks the nodes and GPUs of such a run."""
+        spread = f"--nodes {nodes}" if nodes > 1 else ""
+        return " ".join(filter(None, ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread)))
+
+
+def with_options(command: str, options: Mapping[str, str]) -> str:
+    """Return a quoted command in which each option stands once, with its new value: ``--batch_size`` is one, too.
+
+    Args:
+        options: the name with its dashes, and the value; "" is the value of a flag.
+    """
+    words = shlex.split(command)
+    for name, value in options.items():
+        places = [at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name]
+        first = places[0] if places else len(words)
+        written = words[first].partition("=")[0] if places else name
+        for at in reversed(places):
+            with_value = value and "=" not in words[at] and not "".join(words[at + 1 : at + 2]).startswith("--")
+            del words[at : at + (2 if with_value else 1)]
+        words[first:first] = [written, *([value] if value else [])]
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +133,7 @@ class ScalingDiagnosis:
     unknown: tuple[str, ...]
 
 
-def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY) -> ScalingDiagnosis | None:
+def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> ScalingDiagnosis | None:
     """Return the causes for the first size that is not worth its GPUs, or else those known for the largest.
 
     Args:
@@ -59,10 +142,10 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand = ANY)
     base, row = series.rows[0], advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
-    found = [judge(row, base, command) for judge in (_batch, _sync, _data, _startup, _uneven)]
-    causes = [cause for cause in found if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
+    judged = [_batch(row, base, command), *_shares(row, base, command), _uneven(row, base, command)]
+    causes = [cause for cause in judged if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
     # where every size is worth its GPUs, nobody has to measure more
-    unknown = tuple(cause for cause in found if isinstance(cause, str)) if advice.next_step else ()
+    unknown = tuple(cause for cause in judged if isinstance(cause, str)) if advice.next_step else ()
     if not causes and not unknown:
         return None
     return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
@@ -93,40 +176,23 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
     )
 
 
-def _sync(row: Row, _base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    if row.shares.sync is None:
-        return "communication (sync_s of an epoch)"
-    return Bottleneck(
-        "sync",
-        row.shares.sync,
-        f"synchronising the ranks takes {_percent(row.shares.sync)} of an epoch",
-        "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
-        command.preflight(row.gpus, row.nodes),
-    )
-
-
-def _data(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    if row.shares.data is None:
-        return "data loading (data_s of an epoch)"
-    return Bottleneck(
-        "data",
-        row.shares.data,
-        f"waiting for data takes {_percent(row.shares.data)} of an epoch",
-        "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
-        command.scale(_sizes(base, row), options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"}),
-    )
-
-
-def _startup(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    if row.shares.startup is None:
-        return "launch overhead (startup_s and total_s)"
-    return Bottleneck(
-        "startup",
-        row.shares.startup,
-        f"{_percent(row.shares.startup)} of the run passes before the first epoch",
-        f"train longer in one job, or with fewer {row.unit}",
-        command.scale(_sizes(base, row), args={"--epochs": "20"}),
-    )
+def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterable[Bottleneck | str]:
+    """Yield the causes of which runs record the share, or what they would have to record."""
+    sizes, shares = _sizes(base, row), row.shares
+    workers = command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
+    causes: tuple[tuple[Kind, float | None, str, str, str, str], ...] = (
+        ("sync", shares.sync, "communication (sync_s of an epoch)", "synchronising the ranks takes {} of an epoch",
+         "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
+         command.preflight(row.gpus, row.nodes)),
+        ("data", shares.data, "data loading (data_s of an epoch)", "waiting for data takes {} of an epoch",
+         "use more DataLoader workers (num_workers, persistent_workers) and more CPUs", workers),
+        ("startup", shares.startup, "launch overhead (startup_s and total_s)",
+         "{} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
+         command.scale(sizes, args={"--epochs": "20"})),
+    )  # fmt: skip
+    for kind, share, unknown, evidence, advice, line in causes:
+        percent = f"{100 * (share or 0):.0f} %"
+        yield unknown if share is None else Bottleneck(kind, share, evidence.format(percent), advice, line)
 
 
 def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
@@ -153,10 +219,6 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
 
 def _sizes(*rows: Row) -> list[Size]:
     return [Size(row.gpus, row.nodes) for row in rows]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _number(value: float) -> str:

@@ -1,91 +1,301 @@
-"""The commands that a report proposes: the study's own command with one change."""
+"""hpcrun scale plan, scale run and scale report: how a training scales, by forecast, by measurement, as a report."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
+from typing import Any
 
-from hpcrun.features.scaling.sizes import BATCH_PLACES, Size
+from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
+from hpcrun.cli.context import make_context
+from hpcrun.cli.job_options import SUBMISSION, takes_job_options
+from hpcrun.cli.lean_imports import import_pydantic
+from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
+from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout
+from hpcrun.cli.output import JsonOption, width
+from hpcrun.errors import UsageError
+from hpcrun.features.scaling.sizes import Workload, read_design
+from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.views.text import count, one_line
+
+_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
+_OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
+_SHOWN = 8
+_MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
+_STUDY = HelpPanel("Study")
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleCommand:
-    """The ``hpcrun scale run`` command of a study.
+@quiet
+def study_name(_: str) -> list[str]:
+    """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
+    from hpcrun.actions.runs import find
 
-    Attributes:
-        script: with its arguments, quoted for a shell.
-        sizes: the option that names the sizes.
-        profile: the option that names the profile, quoted; "" if unknown.
-        options: its other options, quoted, without the batch size.
-        gpu_type: of all its runs, if it was named.
-        batch_size: the study's batch size, for the placeholders in the arguments.
-        weak: the batch size is the per-GPU batch.
-        one_by_one: a run of the study started when the run before it had ended.
+    newest = StudyStore(make_context(announce=None).store.root).study_ids()[: -MOST_RUNS - 1 : -1]
+    return [*dict.fromkeys([find.LAST, *map(find.run_name, newest)]), *newest]
+
+
+def study_or_run_name(incomplete: str) -> list[str]:
+    """Complete a study or a run."""
+    return list(dict.fromkeys([*study_name(incomplete), *run_name(incomplete)]))
+
+
+class ForecastOptions:
+    """One attribute for each option of which ``plan.read_question`` reads the text."""
+
+    samples: str | None = _MEASUREMENT.option("--samples", metavar="N", help="Samples per epoch: 1.2M, 500k.")
+    batch_size: str | None = _MEASUREMENT.option(
+        "--batch-size", metavar="N", help="Global batch of the measured epoch."
+    )
+    epoch_time: str | None = _MEASUREMENT.option(
+        "--epoch-time", metavar="TIME", help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
+    )
+    reference_gpus: str | None = _MEASUREMENT.option(
+        "--reference-gpus",
+        metavar="N[/NODES]",
+        help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
+    )
+    also: list[str] | None = _MEASUREMENT.option(
+        "--also",
+        metavar="[GPUS:]BATCH=TIME",
+        help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
+    )
+
+    gpus: str | None = _FORECAST.option(
+        "--gpus",
+        "-G",
+        metavar="[TYPE:]N,...",
+        help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
+    )
+    nodes: str | None = _FORECAST.option(
+        "--nodes",
+        "-N",
+        metavar="N,...",
+        help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
+    )
+    mode: str | None = _FORECAST.option(
+        "--mode",
+        metavar="fixed|scaled|both",
+        help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
+    )
+    price_per_gpu_hour: str | None = _FORECAST.option(
+        "--price-per-gpu-hour", metavar="PRICE", help="Price of one GPU-hour. Default: the profile's."
+    )
+
+    lr: str | None = _TRAINING.option("--lr", metavar="RATE", help="Learning rate at the measured global batch.")
+    optimizer: str | None = _TRAINING.option(
+        "--optimizer", metavar="NAME", help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
+    )
+    warmup_epochs: str | None = _TRAINING.option(
+        "--warmup-epochs",
+        metavar="N",
+        help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
+    )
+    epochs: str | None = _TRAINING.option(
+        "--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1."
+    )
+    tokens_per_sample: str | None = _TRAINING.option(
+        "--tokens-per-sample",
+        metavar="N",
+        help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
+    )
+
+
+@takes_options(ForecastOptions)
+def forecast(
+    options: dict[str, Any],
+    source: str | None = _MEASUREMENT.option(
+        "--from",
+        metavar="STUDY|RUN",
+        help="Read the measured epochs from the metrics of a scaling study or a run.",
+        complete=study_or_run_name,
+    ),
+    profile: str | None = _FORECAST.option(
+        "--profile",
+        "-P",
+        metavar="NAME",
+        help="Cluster profile, by name or path. Default: as submit, or the study's.",
+        complete=profile_name,
+    ),
+    as_csv: bool = flag("--csv", help="Print CSV."),
+    as_json: JsonOption = False,
+) -> Outcomes:
+    """Forecast the time and cost of a training on more GPUs. Nothing runs.
+
+    The forecast starts from an epoch that you measured; two or three
+    measurements make it more certain. It says how many GPUs to ask for, and
+    shows batch, steps, learning rate, time, GPU-hours and cost.
     """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv cannot be combined", hint="choose one")
+    import_pydantic()
+    from hpcrun.features.scaling.forecast_display import forecast_csv, forecast_json, forecast_text
+    from hpcrun.features.scaling.plan import make_forecast, read_measured, read_question
 
-    script: str = "SCRIPT"
-    sizes: str = "--gpus"
-    profile: str = ""
-    options: str = ""
-    gpu_type: str | None = None
-    batch_size: int | None = None
-    weak: bool = False
-    one_by_one: bool = False
-
-    def scale(
-        self,
-        sizes: Iterable[Size],
-        *,
-        batch_size: int | None = None,
-        options: Mapping[str, str] = MappingProxyType({}),
-        args: Mapping[str, str] = MappingProxyType({}),
-    ) -> str:
-        """Return the command for some sizes. An option that the command has already gets the new value.
-
-        Args:
-            batch_size: a new global batch of the last size.
-            options, args: additional options of hpcrun, and arguments of the script; "" is the value of a flag.
-        """
-        listed = list(sizes)
-        batch, options, args = self.batch_size, dict(options), dict(args)
-        if batch_size is not None:
-            batch = max(1, batch_size // listed[-1].gpus) if self.weak else batch_size
-        if batch is not None and any(place in self.script for place in BATCH_PLACES):
-            options["--batch-size"] = str(batch)
-        elif batch_size is not None:
-            args = {"--batch-size": str(batch), **args}
-        gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
-        typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
-        spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
-        own, script = with_options(self.options, options), with_options(self.script, args)
-        words = ("hpcrun scale run", self.profile, self.sizes, typed, spread, own, script)
-        return " ".join(word for word in words if word)
-
-    def preflight(self, gpus: int, nodes: int) -> str:
-        """Return the command that checks the nodes and GPUs of such a run."""
-        spread = f"--nodes {nodes}" if nodes > 1 else ""
-        return " ".join(word for word in ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread) if word)
+    typed = {name: text for name, text in options.items() if text is not None}
+    if also := typed.pop("also", None):
+        typed["also"] = ",".join(also)
+    context = make_context()
+    known: dict[str, Any] = {}
+    if source is not None:
+        known, trained_on, remarks = read_measured(source, context, typed.get("batch_size"))
+        profile = profile or trained_on
+        yield note(remarks)
+    question = read_question(typed, known)
+    result = make_forecast(question, context.profile_name(profile), context.surroundings)
+    yield Outcome(
+        lambda: [stdout([forecast_csv(result)])] if as_csv else forecast_text(result, width()),
+        lambda: forecast_json(result),
+    )
 
 
-def with_options(command: str, options: Mapping[str, str]) -> str:
-    """Return a quoted command in which each option stands once, with its new value: ``--batch_size`` is one, too.
+@takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
+def scale(
+    options: dict[str, Any],
+    script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),
+    args: list[str] | None = argument(
+        "ARGS", "Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run."
+    ),
+    gpus: str | None = _STUDY.option(
+        "--gpus", "-G", metavar="[TYPE:]1,2,4", help="GPUs of each run, over all its nodes."
+    ),
+    ranks: str | None = _STUDY.option("--ranks", metavar="1,2,4", help="Ranks of each run on CPUs, instead of --gpus."),
+    nodes: str | None = _STUDY.option(
+        "--nodes",
+        "-N",
+        metavar="1,1,2",
+        help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
+    ),
+    weak: bool = _STUDY.flag(
+        "--weak/--strong", help="Keep the per-GPU batch (weak), or the global batch (strong, the default)."
+    ),
+    batch_size: int | None = _STUDY.option(
+        "--batch-size", metavar="N", help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch."
+    ),
+    lr: str | None = _STUDY.option(
+        "--lr", metavar="RATE", help="Value of {lr} for that batch; it is scaled with the global batch."
+    ),
+    repeat: int = _STUDY.option("--repeat", metavar="N", help="Runs of each size.", default=1),
+    warmup: int = _STUDY.option(
+        "--warmup", metavar="N", help="First epochs to leave out of the measurement.", default=1
+    ),
+    dataset: str = _STUDY.option(
+        "--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.", default=""
+    ),
+    chain: bool | None = _STUDY.option(
+        "--chain/--parallel",
+        help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
+    ),
+    resume: str | None = SUBMISSION.option(
+        "--resume", metavar="STUDY", help="Submit the missing runs of a study.", complete=study_name
+    ),
+    shown: str | None = SUBMISSION.option(
+        "--show",
+        metavar="STUDY",
+        help="Show the runs of a study; with --wait, after the last has ended.",
+        complete=study_name,
+    ),
+    listing: bool = SUBMISSION.flag("--list", help="List the studies."),
+    dry_run: bool = SUBMISSION.flag("--dry-run", help="Show all runs and one script; submit nothing."),
+    wait: bool = SUBMISSION.flag("--wait", help="Wait until all runs end. Exit status 0 if all completed, else 7."),
+    as_json: JsonOption = False,
+) -> Outcomes:
+    """Measure how a training scales: run it on several numbers of GPUs.
 
-    Args:
-        options: the name with its dashes, and the value; "" is the value of a flag.
+    hpcrun scale report shows the result.
+    Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
-    words = shlex.split(command)
-    for name, value in options.items():
-        places = [at for at, word in enumerate(words) if word.partition("=")[0].replace("_", "-") == name]
-        first = places[0] if places else len(words)
-        written = words[first].partition("=")[0] if places else name
-        for at in reversed(places):
-            with_value = value and "=" not in words[at] and not "".join(words[at + 1 : at + 2]).startswith("--")
-            del words[at : at + (2 if with_value else 1)]
-        words[first:first] = [written, *([value] if value else [])]
-    return shlex.join(words)
+    context = make_context()
+    import_pydantic()
+    if listing or shown is not None or resume is not None:
+        if not listing and (script is not None or gpus or ranks or (resume and shown)):
+            hint = "hpcrun scale run --list"
+            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
+        if listing or resume is None:
+            from hpcrun.features.scaling.study_flow import list_studies, show_study
+
+            yield from list_studies(context) if listing else show_study(shown or "", context, wait=wait)
+            return
+        from hpcrun.features.scaling.scale import resume_study
+
+        yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
+        return
+    if script is None:
+        raise UsageError("SCRIPT is missing", hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list")
+    workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
+    design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
+    yield note([f"note: {remark}" if remark else None])
+    from hpcrun.features.scaling.scale import run_study
+
+    options |= {"script": script, "args": args or []}
+    yield from run_study(options, design, context, chain=chain, dry_run=dry_run, wait=wait, as_json=as_json)
 
 
-ANY = ScaleCommand()
-"""The command of a study with unknown options."""
+def report(
+    studies: list[str] | None = argument(
+        "STUDY", "Study ids, names, or 'last'. Default: list the studies.", complete=study_name
+    ),
+    from_csv: list[Path] | None = option(
+        "--from-csv", metavar="FILE", help="Read the runs from a table (columns: docs/report.md). Repeatable."
+    ),
+    weak: bool | None = option(
+        "--weak/--strong", help="Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
+    ),
+    warmup: int | None = option("--warmup", metavar="N", help="First epochs to leave out. Default: the study's, or 1."),
+    min_efficiency: str | None = option(
+        "--min-efficiency",
+        metavar="PERCENT",
+        help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
+    ),
+    out: Path | None = option(
+        "--out", "-o", metavar="DIR", help="Folder to write. Default: report-NAME-XXXX, with the end of the study's id."
+    ),
+    force: bool = flag("--force", help="Write to a folder with other files; they are kept."),
+    _json: JsonOption = False,
+) -> Outcomes:
+    """Report how a training scales, and how many GPUs to request.
+
+    Writes text, tables and figures to a folder, once all runs of the studies have ended.
+    """
+    import_pydantic()
+    from hpcrun.features.scaling.report_files import check_folder, report_files, report_json, report_text, save_report
+    from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points
+    from hpcrun.features.scaling.study_report import (
+        make_report,
+        read_tables,
+        report_name,
+        side_by_side,
+        study_options,
+        study_remarks,
+    )
+
+    context = make_context()
+    if not (studies or from_csv):
+        yield from list_studies(context)
+        yield note(["hint: hpcrun scale report STUDY, or hpcrun scale report --from-csv FILE"])
+        return
+    chosen = []
+    for label in dict.fromkeys(studies or []):
+        chosen.append((yield from chosen_study(label, context)))
+    named = side_by_side(chosen, tables=bool(from_csv))
+    name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
+    # two studies may have the same name
+    folder = out or Path(f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}")
+    check_folder(folder, force=force)
+    settings = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency)
+    table = read_tables(from_csv or [])
+    measured, remarks = measured_points(named, context)
+    yield note(remarks)
+    remarks = [*study_remarks(named), *table.remarks]
+    result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)
+    if result.unfinished:
+        yield Outcome(
+            lambda: [stdout(report_text(result, most=_SHOWN))],
+            lambda: {**report_json(result), "folder": None, "files": []},
+        )
+        return
+    made = report_files(result)
+    save_report(folder, made.files)
+    written = one_line(f"written  {folder}: report.html and {count(len(made.files) - 1, 'other file')}")
+    yield Outcome(
+        lambda: [stdout(report_text(result, missing=made.missing, most=_SHOWN)), stderr([written])],
+        lambda: {**report_json(result), "folder": str(folder), "files": sorted(made.files)},
+    )

@@ -12,9 +12,8 @@ from typing import Literal
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
+from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Step, choose
 from hpcrun.features.scaling.workload import MeasuredEpoch, MeasuredTraining, steps_per_epoch
-from hpcrun.features.scaling.worth import MIN_EFFICIENCY, Step
-from hpcrun.features.scaling.worth import steps as worth_steps
 from hpcrun.job.profile import CardSection
 from hpcrun.job.shape import multiples_around
 
@@ -209,7 +208,7 @@ class GpuAdvice:
     """How many GPUs to ask for in one case.
 
     Attributes:
-        row: the largest size that is worth its GPUs (``worth.py``); None where nothing can be recommended,
+        row: the largest size that is worth its GPUs (``verdict.py``); None where nothing can be recommended,
             since only one number of GPUs was measured, or there are no rows.
         step: the step to the next larger size, which misses the target; None if there is none.
         next_row: that size; of a training measured on one number of GPUs, the one to measure next.
@@ -228,12 +227,9 @@ def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
     if len(model.losses) == 1:  # no model can decide from one size: a gain was forecast in six of nine cases of loss
         measured = model.first.size.gpus
         return GpuAdvice(None, None, next((row for gpus, row in best.items() if gpus > measured), None))
-    ordered = [*best.values()]
-    smallest = ordered[0]
-    steps = worth_steps([(row.size.gpus, row.speedup / smallest.speedup) for row in ordered])
-    chosen = best[next((step.gpus for step in reversed(steps) if step.taken), smallest.size.gpus)]
-    step = next((step for step in steps if step.gpus > chosen.size.gpus), None)
-    return GpuAdvice(chosen, step, best[step.gpus] if step else None)
+    smallest = next(iter(best.values()))
+    gpus, _, step = choose([(size, row.speedup / smallest.speedup) for size, row in best.items()])
+    return GpuAdvice(best[gpus], step, best[step.gpus] if step else None)
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.cli.outcome import TextPart, stdout, table
 from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, advised_lr
 from hpcrun.features.scaling.plan import ForecastResult
+from hpcrun.features.scaling.verdict import Step
 from hpcrun.features.scaling.workload import MeasuredEpoch
-from hpcrun.features.scaling.worth import Step
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:
@@ -42,6 +43,22 @@ _WHY: dict[Concern, str] = {
 }
 
 
+def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
+    """Yield the answer, a table for each case, the learning rates, and what to measure or to run instead."""
+    yield stdout(answer_lines(result, width))
+    yield stdout(["", *heading_lines(result)])
+    work = result.question.work
+    for case in result.question.cases:
+        yield stdout(["", _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)])
+        yield table(case_table(result, case, width))
+    if rates := rates_table(result):
+        column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
+        yield stdout(["", f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"])
+        yield table(rates)
+    if advice := advice_lines(result, width):
+        yield stdout(["", *advice])
+
+
 def answer_lines(result: ForecastResult, width: int) -> list[str]:
     """Return how many GPUs to ask for, a sentence for each case, which it begins with: the answers differ."""
     wrap = textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
@@ -55,14 +72,11 @@ def _answer(result: ForecastResult, case: Case) -> str:
     if case == "scaled":
         batch = f"the global batch grows with the GPUs, {work.batch_per_gpu} on each"
     if row is None:
-        answer = (
-            f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else "measure more GPUs"
-        )
-        return f"If {batch}: {answer}. One measured size decides nothing."
+        first = f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else ""
+        return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
-    answer += (
-        f", {_speed(row)} at {_percent(row.efficiency)} efficiency" if row.efficiency < 1 or row.speedup > 1 else ""
-    )
+    if row.efficiency < 1 or row.speedup > 1:
+        answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency"
     answer += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"
@@ -114,19 +128,14 @@ def _measured_text(epoch: MeasuredEpoch) -> str:
     return f"{span_text(epoch.epoch_s)}, global batch {epoch.batch_size}{on}"
 
 
-def case_title(result: ForecastResult, case: Case) -> str:
-    """Return the title of a table."""
-    work = result.question.work
-    return _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)
-
-
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
     """Return one case for a terminal of ``width`` columns; a row below the target says what its time is lost to."""
     rows = [row for row in result.rows if row.case == case]
     shown: dict[str, list[str]] = {
         "GPUS": [str(row.size.gpus) for row in rows],
         **({"NODES": [str(row.size.nodes) for row in rows]} if any(row.size.nodes > 1 for row in rows) else {}),
-        **_batch_columns(rows, case),
+        **({"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]} if case == "fixed" else {}),
+        **({"BATCH": [str(row.batch_size) for row in rows]} if case == "scaled" else {}),
         "STEPS": [str(row.steps) for row in rows],
         "STEP": [span_text(row.step_s) for row in rows],
         "EPOCH": [span_text(row.epoch_s) for row in rows],
@@ -141,12 +150,6 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         del shown["LOST TO"]
     needed = {heading: max(len(heading), *map(len, cells)) for heading, cells in shown.items()}
     return _table({heading: shown[heading] for heading in fitting(needed, width, _DROPPED)})
-
-
-def _batch_columns(rows: Sequence[Forecast], case: Case) -> dict[str, list[str]]:
-    if case == "fixed":
-        return {"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]}
-    return {"BATCH": [str(row.batch_size) for row in rows]}
 
 
 def _table(shown: Mapping[str, Sequence[str]]) -> Table:
@@ -168,13 +171,6 @@ def rates_table(result: ForecastResult) -> Table | None:
             "WARM-UP": [count(row.warmup_steps, "step") if row.warmup_steps else "-" for row in rows.values()],
         }
     )
-
-
-def rates_title(result: ForecastResult) -> str:
-    """Return the measured learning rate, and the column for the optimizer."""
-    work = result.question.work
-    column = {"sgd": "; SGD: linear", "adam": "; Adam: square root", None: ""}[work.optimizer]
-    return f"learning rate ({_rate(work.lr)} at global batch {work.batch_size}){column}"
 
 
 def advice_lines(result: ForecastResult, width: int) -> list[str]:
@@ -202,20 +198,8 @@ def measure_command(result: ForecastResult) -> str:
     gpus = f"{result.gpu_type}:{sizes}" if result.gpu_type else sizes
     batch = str(work.batch_size) if case == "fixed" else "{batch_size}"
     weak = [] if case == "fixed" else ["--weak", "--batch-size", str(work.batch_per_gpu)]
-    words = [
-        "hpcrun",
-        "scale",
-        "run",
-        "-P",
-        result.profile_name,
-        "--gpus",
-        gpus,
-        *weak,
-        "SCRIPT",
-        "--batch-size",
-        batch,
-    ]
-    return one_line(" ".join(word if word == "{batch_size}" else shlex.quote(word) for word in words))
+    options = shlex.join(["-P", result.profile_name, "--gpus", gpus, *weak])
+    return one_line(f"hpcrun scale run {options} SCRIPT --batch-size {batch}")
 
 
 def _more_memory(result: ForecastResult, remedy: Forecast) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle_gpu_type
-from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import one_status
+from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.features.scaling.forecast import (
     CASES,
@@ -26,12 +26,11 @@ from hpcrun.features.scaling.forecast import (
     remedy,
 )
 from hpcrun.features.scaling.points import Point
-from hpcrun.features.scaling.reliability import SUPER_LINEAR
 from hpcrun.features.scaling.sizes import Size, parse_sizes
 from hpcrun.features.scaling.step_model import StepModel, StepSize
 from hpcrun.features.scaling.studies import StudyStore
-from hpcrun.features.scaling.study import find_study
-from hpcrun.features.scaling.study_points import read_points, with_measurements
+from hpcrun.features.scaling.study import find_study, read_points, with_measurements
+from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.features.scaling.workload import MeasuredTraining, one_of, read_option, read_workload, workload_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
@@ -88,7 +87,7 @@ class ForecastResult:
     notes: tuple[str, ...]
 
 
-def read_question(said: Mapping[str, str], known: Mapping[str, Any] | None = None) -> ForecastRequest:
+def read_question(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> ForecastRequest:
     """Build the question from what was typed, by the names of the options.
 
     Args:
@@ -97,13 +96,12 @@ def read_question(said: Mapping[str, str], known: Mapping[str, Any] | None = Non
     Raises:
         UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
-    own = ("gpus", "nodes", "mode", "price_per_gpu_hour")
-    work = read_workload({name: text for name, text in said.items() if name not in own}, known)
-    gpu_type, sizes = parse_sizes(said.get("gpus", _doublings(work)), said.get("nodes"), "--gpus")
+    work = read_workload(options, known)
+    gpu_type, sizes = parse_sizes(options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus")
     if len(sizes) > MOST_SIZES:
         raise UsageError(f"--gpus: {len(sizes)} numbers are more than {MOST_SIZES}")
-    cases = read_option("mode", said.get("mode", "both"), lambda text: one_of(text, CASES))
-    price = said.get("price_per_gpu_hour")
+    cases = read_option("mode", options.get("mode", "both"), lambda text: one_of(text, CASES))
+    price = options.get("price_per_gpu_hour")
     each_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
     return ForecastRequest(work, gpu_type, sizes, cases, each_h)
 
@@ -115,18 +113,11 @@ def _doublings(work: MeasuredTraining) -> str:
     return ",".join(map(str, fitting))
 
 
-def read_measured(
-    word: str,
-    ports: Ports,
-    *,
-    place: StudyStore,
-    patterns: Callable[[str], Mapping[str, str]],
-    batch_size: str | None = None,
-) -> tuple[dict[str, Any], str, list[str]]:
+def read_measured(label: str, context: Context, batch_size: str | None = None) -> tuple[dict[str, Any], str, list[str]]:
     """Read what a study measured, or a run if no study has this name; runs that are not over count with their epochs.
 
     Args:
-        patterns: profile → metric → regular expression to find it in the logs.
+        label: of the study or run.
         batch_size: the global batch of runs that do not record theirs, as typed.
 
     Returns:
@@ -137,18 +128,19 @@ def read_measured(
         UsageError: several could be meant, or no run has the time of an epoch, or its batch.
     """
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
+    ports = context.ports
     try:
-        study = find_study(word, place).study
+        study = find_study(label, StudyStore(ports.store.root)).study
     except NotFoundError:
-        match = find_run(word, ports.store)
+        match = find_run(label, ports.store)
         run = match.run
         (item,) = one_status(run.run_id, ports).runs
         point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
-        known = workload_of([with_measurements(point, item, patterns(run.profile))], 1, batch)
-        return known, run.profile_file or run.profile, [match.note] if match.note else []
-    measured = read_points([study], ports, place=place, patterns=patterns)
-    away = [f"hpcrun: {measured.away.message}"] if measured.away else []
-    return workload_of(measured.points, study.warmup, batch), study.profile, away
+        measured = with_measurements(point, item, context.metric_patterns(run.profile)[0])
+        return workload_of([measured], 1, batch), run.profile_file or run.profile, [match.note] if match.note else []
+    points = read_points([study], ports, patterns=lambda profile: context.metric_patterns(profile)[0])
+    away = [f"hpcrun: {points.away.message}"] if points.away else []
+    return workload_of(points.points, study.warmup, batch), study.profile, away
 
 
 def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
@@ -200,8 +192,7 @@ def _remedies(
     for row in rows:
         if "little work" in row.concerns:
             little.setdefault(row.size, row)
-    found = [remedy(work, row, sizes, fitted) for row in little.values()]
-    return tuple(row for row in found if row is not None)
+    return tuple(filter(None, (remedy(work, row, sizes, fitted) for row in little.values())))
 
 
 def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:

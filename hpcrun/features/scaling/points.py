@@ -1,10 +1,11 @@
-"""The measurements of a study: one run at one number of GPUs, epoch by epoch, as read from its metrics. Pure."""
+"""The measurements of a study: a run at one number of GPUs, epoch by epoch; its means without the warm-up. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
 Source = Literal["metrics", "log", "elapsed", "csv"]
@@ -14,7 +15,7 @@ TIMED = ("epoch_time", "samples_per_s")
 """The metrics that make a row an epoch: the first one if a run has it, else the second one."""
 
 # field of Epoch → the metrics for it, the most exact first
-_SAID_BY: dict[str, tuple[str, ...]] = {
+_METRICS: dict[str, tuple[str, ...]] = {
     "time_s": ("epoch_time",),
     "samples_per_s": ("samples_per_s",),
     "accuracy": ("val_accuracy", "accuracy"),
@@ -22,7 +23,6 @@ _SAID_BY: dict[str, tuple[str, ...]] = {
     "data_s": ("data_time",),
     "sync_s": ("sync_time",),
 }
-_POSITIVE = ("time_s", "samples_per_s")
 
 
 class Epoch(NamedTuple):
@@ -87,6 +87,10 @@ class Point:
     gpu_busy: float | None = None
     cpu_busy: float | None = None
 
+    def counted(self, warmup: int) -> tuple[Epoch, ...]:
+        """Return the epochs without the first ``warmup``; the last epoch always counts."""
+        return self.epochs[warmup:] or self.epochs[-1:]
+
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:
     """Return the epochs among a rank's metrics, ordered by their numbers.
@@ -98,18 +102,19 @@ def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[E
     timed = next((name for name in TIMED if any(number(values.get(name)) for _, values in listed)), None)
     if timed is None:
         return ()
-    found: dict[int, Epoch] = {}
+    epochs: dict[int, Epoch] = {}
     for step, values in listed:
-        if not (number(values.get(timed)) or 0) > 0:
+        if not positive(number(values.get(timed))):
             continue
-        at = max(found, default=0) + 1 if step is None or not math.isfinite(step) else int(step)
-        found[at] = Epoch(at, **{field: _first(field, names, values) for field, names in _SAID_BY.items()})
-    return tuple(found[at] for at in sorted(found))
+        at = max(epochs, default=0) + 1 if step is None or not math.isfinite(step) else int(step)
+        numbers = {field: _first(names, values) for field, names in _METRICS.items()}
+        numbers |= {field: positive(numbers[field]) for field in ("time_s", "samples_per_s")}
+        epochs[at] = Epoch(at, **numbers)
+    return tuple(epochs[at] for at in sorted(epochs))
 
 
-def _first(field: str, names: Iterable[str], values: Mapping[str, Any]) -> float | None:
-    said = next((found for name in names if (found := number(values.get(name))) is not None), None)
-    return None if said is not None and field in _POSITIVE and said <= 0 else said
+def _first(names: Iterable[str], values: Mapping[str, Any]) -> float | None:
+    return next((value for name in names if (value := number(values.get(name))) is not None), None)
 
 
 def number(value: Any) -> float | None:
@@ -117,13 +122,118 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
     try:
-        found = float(value)
+        return float(value) if math.isfinite(value) else None
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
 
 
 def whole(values: Iterable[Any]) -> int | None:
     """Return the last metric that is a whole number over 0, such as a batch size."""
-    found = [at for value in values if (at := number(value)) is not None and at > 0 and at.is_integer()]
-    return int(found[-1]) if found else None
+    numbers = [at for value in values if (at := positive(number(value))) and at.is_integer()]
+    return int(numbers[-1]) if numbers else None
+
+
+def positive(value: float | None) -> float | None:
+    """Return a number by which one can divide, else None: a metric may be NaN, or a clock may run backwards."""
+    return value if value is not None and 0 < value < math.inf else None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean over repeats, with the smallest and the largest one.
+
+    Attributes:
+        deviation: the repeats' standard deviation over their mean; 0 for a single one.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int = 1
+    deviation: float = 0.0
+
+    def scaled(self, factor: float) -> Spread:
+        """Return it in another unit."""
+        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
+
+    def under(self, whole: float) -> Spread:
+        """Return the quotients of a whole and the values: the speeds for times."""
+        return replace(self, mean=whole / self.mean, low=whole / self.high, high=whole / self.low)
+
+
+class Shares(NamedTuple):
+    """Shares of the time, each from 0 to 1, or None if not measured.
+
+    Attributes:
+        data: of an epoch, waiting for data on the first rank.
+        sync: of an epoch, synchronising the ranks.
+        startup: of the run, before its first epoch began.
+        idle: of an epoch, the time for which an average rank waits for the rank with the most samples.
+    """
+
+    data: float | None = None
+    sync: float | None = None
+    startup: float | None = None
+    idle: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeasurement:
+    """The numbers of one run, each None if missing: means over its epochs, and the last accuracy.
+
+    Times and samples per second are more than 0.
+    """
+
+    point: Point
+    epoch_s: float | None
+    samples_per_s: float | None
+    run_s: float | None
+    accuracy: float | None
+    shares: Shares
+
+
+def measure(point: Point, warmup: int) -> RunMeasurement:
+    """Return the means of a run over its epochs, without the first ``warmup``; the last epoch always counts."""
+    epochs, most = point.counted(warmup), max(point.rank_samples, default=0)
+    epoch_s = mean(positive(epoch.time_s) for epoch in epochs)
+    rate = mean(positive(epoch.samples_per_s) for epoch in epochs)
+    if rate is None and epoch_s and point.samples:
+        rate = point.samples / epoch_s
+    shares = Shares(
+        data=mean(_part(epoch.data_s, epoch.time_s) for epoch in epochs),
+        sync=mean(_part(epoch.sync_s, epoch.time_s) for epoch in epochs),
+        startup=_part(point.startup_s, point.total_s),
+        idle=1 - fmean(point.rank_samples) / most if most else None,
+    )
+    accuracy = next(reversed(_numbers(epoch.accuracy for epoch in point.epochs)), None)
+    return RunMeasurement(point, epoch_s, rate, positive(point.total_s), accuracy, shares)
+
+
+def _part(part: float | None, whole: float | None) -> float | None:
+    whole = positive(whole)
+    return None if part is None or whole is None else part / whole
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are numbers."""
+    numbers = _numbers(values)
+    return fmean(numbers) if numbers else None
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return the spread of the values that are numbers."""
+    numbers = _numbers(values)
+    if not numbers:
+        return None
+    middle = fmean(numbers)
+    deviation = stdev(numbers) / middle if len(numbers) > 1 and middle else 0.0
+    return Spread(middle, min(numbers), max(numbers), len(numbers), deviation)
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def mean_shares(shares: Sequence[Shares]) -> Shares:
+    """Return the means over runs."""
+    return Shares(*map(mean, zip(*shares, strict=True)))

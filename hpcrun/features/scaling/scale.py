@@ -1,65 +1,202 @@
-"""scale: one training at several sizes, each an ordinary run; the record of the study comes before the first."""
+"""scale run: one training at several sizes, each an ordinary run; the record of the study comes before the first."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.lineage import Earlier, Lineage, check_can_wait
-from hpcrun.actions.jobs.new_run import request_record
+from hpcrun.actions.jobs.new_run import new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared, with_defaults
-from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.jobs.program import with_launcher
+from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
+from hpcrun.actions.jobs.submit import SubmitResult, check_available
 from hpcrun.actions.jobs.submit_many import JobSeries, submit_many
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import run_name
+from hpcrun.cli.command_line import option_names, with_typed
+from hpcrun.cli.context import Context
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
+from hpcrun.cli.submit import prepare_request, read_job, submit
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.features.scaling.study import last_open, with_run_ids
+from hpcrun.features.scaling.study_flow import (
+    StudyJob,
+    Submitted,
+    chosen_study,
+    interrupted,
+    next_lines,
+    show_status,
+    status_of,
+    study_lines,
+    study_plan,
+    submitted_lines,
+    wait_for_study,
+)
 from hpcrun.job.after import Dependency
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape, for_gpu_type
-from hpcrun.profiles.load import LoadedProfile
+from hpcrun.profiles.load import LoadedProfile, load_profile
+from hpcrun.views.plan import plan_lines
+from hpcrun.views.text import count
 
 
-@dataclass(frozen=True, slots=True)
-class StudyJob:
-    """A run of a study that is to be submitted, with its script."""
+def run_study(
+    options: dict[str, Any], design: Design, context: Context, *, chain: bool | None, dry_run: bool, wait: bool,
+    as_json: bool,
+) -> Outcomes:  # fmt: skip
+    """Submit all runs of a study, or show them; nothing is recorded before everything is decided.
 
-    point: StudyPoint
-    prepared: Prepared
+    Args:
+        options: those of the job, by the fields of its request, with ``script`` and ``args``.
+        chain: whether a run waits for the one before; None leaves it to the scheduler.
 
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of one submission.
-
-    Attributes:
-        study: as it is recorded now.
-        result: an error if no job was submitted, or if this is uncertain.
+    Raises:
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
+        HpcrunError: not all were submitted; the record says which.
+        InterruptedByUser: Ctrl-C; what was submitted goes on.
+        JobFailedError: with ``wait``: a run did not end well.
     """
+    # a script of a study would not have these options: --lr and --batch-size are the script's as well
+    context = with_typed(context, options, {**option_names(submit), "--ranks": True})
+    request, name = read_job(options, context)
+    loaded = load_profile(name, context.surroundings.profile_folders)
+    if design.unit == "ranks":  # started by torchrun, unless the program starts them itself
+        request, notes = with_launcher(request, loaded.profile, context.surroundings)
+        yield note(f"note: {line}" for line in notes)
+    request, design = settle_design(request, design, loaded, context.surroundings)
+    study, template = new_study(
+        request,
+        design,
+        loaded.profile,
+        new_id=new_run_id,
+        created_s=context.now_s(),
+        profile=profile_file(loaded, context.surroundings) or name,
+        cwd=str(context.cwd),
+        one_by_one=loaded.profile.scheduler == "local" if chain is None else chain,
+    )
+    jobs = prepare_points(study, template, study.points, lambda request: prepare_request(request, name, context))
+    plan = jobs[-1].prepared.plan
+    study = replace(study, python=asdict(plan.python))
+    if dry_run:
+        yield study_plan(study, jobs)
+        return
+    check_available(plan, context.scheduler(plan.scheduler))
+    studies = StudyStore(context.store.root)
+    studies.save(study)
+    with studies.submitting(study.study_id):
+        submitted = yield from _submit_jobs(study, jobs, context, None)
+    yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
 
-    study: Study
-    point: StudyPoint
-    result: SubmitResult | HpcrunError
+
+def resume_study(label: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
+    """Submit what is missing of a study, and show its runs.
+
+    Raises:
+        HpcrunError: as ``run_study``, or the scheduler is away and does not say what is missing.
+        PlanError: another process is submitting them.
+    """
+    studies = StudyStore(context.store.root)
+    chosen = yield from chosen_study(label, context)
+    with studies.submitting(chosen.study_id):
+        status = status_of(studies.load(chosen.study_id), context)
+        if status.away:
+            raise status.away
+        study = with_run_ids(status, new_run_id)
+        jobs, there = _jobs_again(study, context)
+        if dry_run:
+            yield study_plan(study, jobs)
+            return
+        if must_wait_between(study, jobs):
+            wait_for_study(status.study, context)
+        studies.save(study)
+        last = last_open(status) if study.one_by_one else None
+        submitted = yield from _submit_jobs(study, jobs, there, last)
+    yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
+
+
+def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
+    """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
+    points = [point for point in study.points if not point.submitted]
+    if not points:
+        return [], context
+    env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
+    there = Context(env, folder_of(study.cwd, study.study_id))
+    env_again = unmasked(study.request.get("env", ()), context.env, study.request.get("secrets", ()))
+    template, profile = read_job({**study.request, "profile": study.profile, "env": env_again}, there)
+    return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
+
+
+def _submit_jobs(
+    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
+) -> Generator[Outcome, None, list[Submitted]]:
+    """Submit runs of a study, each shown when it is.
+
+    Raises:
+        InterruptedByUser: Ctrl-C; what was submitted goes on.
+    """
+    if jobs:
+        yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
+    submitted = []
+    submissions = submit_points(
+        study,
+        jobs,
+        context.ports,
+        context.surroundings,
+        last=last,
+        wait=lambda run_id: context.waiter(run_id).wait(),
+    )
+    with interrupted_as(partial(interrupted, study, context)):
+        for item in submissions:
+            submitted.append(item)
+            yield printed(submitted_lines(item))
+    return submitted
+
+
+def _finish(
+    study: Study, jobs: list[StudyJob], submitted: list[Submitted], context: Context, *, wait: bool, shown: bool
+) -> Outcomes:
+    """Wait where that was requested, and show how to go on or what became of the runs.
+
+    Args:
+        shown: the runs are shown even where nothing was waited for.
+    """
+    study, waited = StudyStore(context.store.root).load(study.study_id), must_wait_between(study, jobs)
+    if wait:
+        wait_for_study(study, context)
+    if wait or waited or shown:
+        yield from show_status(study, context, check=wait or waited)
+    else:
+        job_ids = [str(item.result.run.job_id) for item in submitted if not isinstance(item.result, HpcrunError)]
+        yield printed(next_lines(study, job_ids))
+    errors = [item.result for item in submitted if isinstance(item.result, HpcrunError) and not item.point.submitted]
+    if errors:
+        message = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
+        hint = f"hpcrun scale run --resume {study.study_id} submits them again"
+        raise type(errors[0])(message, hint=hint)
 
 
 def new_study(
-    template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **said: Any
+    template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **fields: Any
 ) -> tuple[Study, JobRequest]:
     """Return a study of which nothing is submitted, and the request of all its runs.
 
     Args:
         template: the request as typed, with its places for the values of each run.
         new_id: name → an id that begins now.
-        said: the other fields of the study.
+        fields: the other fields of the study.
 
     Raises:
         UsageError, PlanError: a size cannot be shared out, or is more than the profile's nodes have.
@@ -82,13 +219,13 @@ def new_study(
         request=request_record(template, cluster.secrets),
         points=tuple(point(size, number) for size, number in in_order(sizes, design.repeat)),
         **asdict(design.workload),
-        **said,
+        **fields,
     )
     return study, template
 
 
 def _on_ranks(template: JobRequest, profile: Profile) -> JobRequest:
-    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing else is said."""
+    """Return the request of a study of CPU ranks: without GPUs, started by torchrun where nothing else is set."""
     launcher = template.launcher or profile.launcher or "torchrun"
     return template.model_copy(update={"gpus": GpuCount(count=0), "launcher": launcher})
 
@@ -100,13 +237,13 @@ def _placed(template: JobRequest, design: Design, profile: Profile) -> list[Size
             f"the nodes of profile {profile.name!r} have no GPUs",
             hint="--ranks 1,2,4 is a study of CPU ranks, or choose a profile with GPUs: hpcrun profile list",
         )
-    found = []
+    sizes = []
     for size in design.sizes:
         request = _sized(template, size, design.unit, design.gpu_type)
-        found.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
-    if twice := [size for size in found if found.count(size) > 1]:
+        sizes.append(Size(size.gpus, decide_shape(request, for_gpu_type(profile, request)).nodes))
+    if twice := [size for size in sizes if sizes.count(size) > 1]:
         raise UsageError(f"{twice[0].gpus} {design.unit} are given twice", hint="--repeat N runs each size N times")
-    return found
+    return sizes
 
 
 def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -> JobRequest:
@@ -178,7 +315,6 @@ def submit_points(
     ports: Ports,
     surroundings: Surroundings,
     *,
-    studies: StudyStore,
     last: Dependency | None = None,
     wait: Callable[[str], object],
 ) -> Iterator[Submitted]:
@@ -195,6 +331,7 @@ def submit_points(
         KeyboardInterrupt: Ctrl-C; the record says what was submitted.
     """
     folder, waits = ports.store.folder, must_wait_between(study, jobs)
+    studies = StudyStore(ports.store.root)
     in_line = study.one_by_one and not waits
     for job in jobs:
         if folder(job.point.run_id).exists():

@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from hpcrun.features.scaling.measure import RunMeasurement, Shares, Spread, mean, mean_shares, measure, positive, spread
-from hpcrun.features.scaling.points import Point, Source
+from hpcrun.features.scaling.points import (
+    Point,
+    RunMeasurement,
+    Shares,
+    Source,
+    Spread,
+    mean,
+    mean_shares,
+    measure,
+    positive,
+    spread,
+)
 from hpcrun.features.scaling.sizes import Unit
 
 Basis = Literal["epoch", "throughput", "run", "published"]
@@ -170,12 +180,12 @@ def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
         datasets[point.dataset].append(point)
         batches[point.dataset, point.gpus, point.nodes].add(point.batch_size)
     mixed = {dataset for (dataset, _, _), sizes in batches.items() if len(sizes) > 1}
-    found: dict[str, list[Point]] = {}
+    groups: dict[str, list[Point]] = {}
     for dataset, group in datasets.items():
         for point in group:
             batch = f"batch {point.batch_size or 'unknown'}" if dataset in mixed else ""
-            found.setdefault(", ".join(filter(None, (dataset, batch))), []).append(point)
-    return found
+            groups.setdefault(", ".join(filter(None, (dataset, batch))), []).append(point)
+    return groups
 
 
 def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -> Series:
@@ -318,13 +328,13 @@ class BatchChange:
 
 def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
     """Return the pairs of neighbouring batch sizes at each data set and size."""
-    found: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
+    sizes: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
     for each in series:
         for row in each.rows:
             if row.batch_size is not None and row.time_s:
-                found[each.dataset, row.gpus, row.nodes].append(row)
+                sizes[each.dataset, row.gpus, row.nodes].append(row)
     changes = []
-    for (dataset, _, _), rows in found.items():
+    for (dataset, _, _), rows in sizes.items():
         rows.sort(key=lambda row: row.batch_size or 0)
         changes += [BatchChange(dataset, *pair) for pair in pairwise(rows)]
     return tuple(changes)

@@ -135,17 +135,17 @@ class Workload:
 
     def values(self, gpus: int, nodes: int, repeat: int) -> dict[str, str]:
         """Return the values of the placeholders in the script's arguments; a batch that does not divide has none."""
-        found = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
+        values = {"gpus": str(gpus), "nodes": str(nodes), "repeat": str(repeat)}
         batch = self.global_batch(gpus)
         if batch is not None:
-            found["batch_size"] = str(batch)
+            values["batch_size"] = str(batch)
             if batch % gpus == 0:
-                found["per_gpu_batch_size"] = str(batch // gpus)
+                values["per_gpu_batch_size"] = str(batch // gpus)
         if self.lr is not None:
-            found["lr"] = f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
+            values["lr"] = f"{float(self.lr) * gpus:.6g}" if self.scaling == "weak" and gpus > 1 else self.lr
         if self.dataset:
-            found["dataset"] = self.dataset
-        return found
+            values["dataset"] = self.dataset
+        return values
 
     def arguments(self, words: Iterable[str], gpus: int, nodes: int, repeat: int) -> tuple[str, ...]:
         """Return the script's arguments at one size.

@@ -1,4 +1,4 @@
-"""The time of a step on any number of GPUs: one loss for each doubling of the GPUs, and the fixed share of a step.
+"""The time of a step on any number of GPUs, for forecasts; and what the sizes of a measured series say of further ones.
 
 A step of ``b`` samples on each of N GPUs, of which the measured step on N₁ GPUs with ``b₁`` samples is known::
 
@@ -10,6 +10,10 @@ doublings are little evidence. Ten models were compared on 39 published tables t
 and three sizes this one errs 14, 9 and 9 % (median), Amdahl's law 18, 19 and 20 %, the universal scalability law 16, 25
 and 22 %, a model of computation, waiting, network and loader with a typical cost for each 23, 13 and 10 %. Classes of
 networks gained nothing.
+
+The serial fraction is what Karp and Flatt (1990) measure, for each size N by itself: Amdahl's law (1967) for a strong
+study, ``S(N) = 1/(s + (1-s)/N)``, Gustafson's (1988) for a weak one, ``S(N) = N - s(N-1)``, solved for ``s``. Where it
+grows from size to size it is no serial work but the cost of more GPUs.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import fmean
+
+from hpcrun.features.scaling.series import Row, Series
 
 TYPICAL_LOSS = 0.07
 """The loss of a doubling where nothing is measured, as a natural logarithm: 7 % of the speed (33 published series)."""
@@ -26,6 +33,8 @@ TYPICAL_WEIGHT = 2.0
 """The doublings that have to be measured until the measured rate counts as much as the typical one."""
 LAUNCH_S = 3e-3
 """Launching the kernels of a small model's step from Python: about 5 µs each, some hundreds of them."""
+_GROWS = 1.2
+"""A serial fraction that grows by this factor from each size to the next is the cost of more GPUs."""
 _MOST_LAUNCH = 0.6  # the largest share of a step that is taken for launches
 _RANGE = (0.75, 1.1)
 _RANGE_FROM_ONE = (0.65, 1.1)
@@ -71,10 +80,10 @@ class StepModel:
     @cached_property
     def losses(self) -> dict[float, float]:
         """Doublings from the first measurement's GPUs → the measured loss there, in ascending order."""
-        found: dict[float, list[float]] = {}
+        losses: dict[float, list[float]] = {}
         for each in self.timed:
-            found.setdefault(self._doublings(each.size), []).append(math.log(each.step_s / self.work_s(each.size)))
-        return {doublings: fmean(found[doublings]) for doublings in sorted(found)}
+            losses.setdefault(self._doublings(each.size), []).append(math.log(each.step_s / self.work_s(each.size)))
+        return {doublings: fmean(losses[doublings]) for doublings in sorted(losses)}
 
     def work_s(self, size: StepSize) -> float:
         """Return the time of a step if more GPUs lost nothing."""
@@ -167,3 +176,70 @@ def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
         if smaller < 1:
             share = min(share, max(0.0, (each.step_s / first.step_s - smaller) / (1 - smaller)))
     return share
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The speed-up forecast for a size that was not run, and the range in which eight of ten published ones lie."""
+
+    gpus: int
+    speedup: float
+    low: float
+    high: float
+    efficiency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What follows from a series.
+
+    Attributes:
+        serial: the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size.
+        serial_range: its smallest and largest value over the sizes.
+        grows: it grows from size to size.
+        with_more_work: the speed-up of the largest size if the work had grown with the GPUs (Gustafson).
+        predictions: for the next two doublings.
+    """
+
+    serial: float
+    serial_range: tuple[float, float]
+    grows: bool
+    with_more_work: float
+    predictions: tuple[Prediction, ...]
+
+
+def outlook(series: Series) -> Outlook:
+    """Return what follows from a series of several sizes."""
+    first, *others = series.sizes
+    fractions = [_serial_fraction(first, row, weak=series.weak) for row in others]
+    gpus, serial = others[-1].gpus, fractions[-1]
+    return Outlook(
+        serial,
+        (min(fractions), max(fractions)),
+        grows=len(fractions) > 1 and all(after > _GROWS * before for before, after in pairwise(fractions)),
+        with_more_work=gpus - serial * (gpus - 1),
+        predictions=tuple(_prediction(series.sizes, factor) for factor in (2, 4)),
+    )
+
+
+def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
+    """Return the constant share of ``a + b·x`` at one GPU: of the time, x = 1/N, or of a weak study's speed, x = N."""
+    ratio = row.speedup.mean / first.speedup.mean
+    if weak:
+        start, end, value = float(first.gpus), float(row.gpus), ratio
+    else:
+        start, end, value = 1.0 / first.gpus, 1.0 / row.gpus, 1.0 / ratio
+    slope = (value - 1) / (end - start)
+    constant = 1 - slope * start
+    return min(max(constant / (constant + slope), 0.0), 1.0)
+
+
+def _prediction(sizes: Sequence[Row], factor: int) -> Prediction:
+    first, last = sizes[0], sizes[-1]
+    perfect = first.speedup.mean / first.gpus  # the speed-up of a GPU that loses nothing
+    timed = tuple(TimedStep(StepSize(row.gpus, row.nodes, 1.0), perfect * row.gpus / row.speedup.mean) for row in sizes)
+    model, size = StepModel(timed, fixed=0.0), StepSize(factor * last.gpus, factor * last.nodes, 1.0)
+    short, long = model.range_s(size)
+    speedup, low, high = (perfect * size.gpus / step for step in (model.step_s(size), long, short))
+    ideal = last.speedup.mean / last.efficiency * factor
+    return Prediction(size.gpus, speedup, low, high, speedup / ideal)

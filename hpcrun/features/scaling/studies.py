@@ -107,15 +107,15 @@ _MOST = 8 << 20
 
 def study_to_json(study: Study) -> str:
     """Return the text of ``study.json``."""
-    said = asdict(study)
-    points = [_with_unknown(point) for point in said.pop("points")]
-    return json.dumps({"schema": SCHEMA, **_with_unknown({**said, "points": points})}, indent=1) + "\n"
+    fields = asdict(study)
+    points = [_with_unknown(point) for point in fields.pop("points")]
+    return json.dumps({"schema": SCHEMA, **_with_unknown({**fields, "points": points})}, indent=1) + "\n"
 
 
-def _with_unknown(said: dict[str, Any]) -> dict[str, Any]:
+def _with_unknown(fields: dict[str, Any]) -> dict[str, Any]:
     """Add the fields that another version of hpcrun wrote to those of this version."""
-    unknown = said.pop("unknown")
-    return {**said, **unknown}
+    unknown = fields.pop("unknown")
+    return {**fields, **unknown}
 
 
 def study_from_json(content: str | bytes) -> Study:
@@ -132,8 +132,8 @@ def study_from_json(content: str | bytes) -> Study:
     return Study(**{**known, "points": tuple(map(_point, known["points"]))}, unknown=unknown)
 
 
-def _point(said: dict[str, Any]) -> StudyPoint:
-    known, unknown = reading.read_fields(said, _POINT_KINDS)
+def _point(fields: dict[str, Any]) -> StudyPoint:
+    known, unknown = reading.read_fields(fields, _POINT_KINDS)
     return StudyPoint(**known, unknown=unknown)
 
 

@@ -1,217 +1,102 @@
-"""What hpcrun scale run does with a study: submit it, wait for it, go on with it, show it."""
+"""A scaling study that was begun: listing and showing it, waiting for it; as text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.runs.find import run_name
+from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
-from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.features.scaling.points import Point
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.features.scaling.study import (
+    StudyStatus,
+    all_studies,
+    find_study,
+    newest_runs,
+    read_points,
+    study_status,
+    wait_for_runs,
+)
 from hpcrun.job.state import COMPLETED
+from hpcrun.job.units import format_age
+from hpcrun.views.text import count, one_line, text_table
 
 if TYPE_CHECKING:
-    from hpcrun.actions.status.run_status import StatusResult
-    from hpcrun.features.scaling.scale import StudyJob, Submitted
-    from hpcrun.features.scaling.studies import Study
-    from hpcrun.features.scaling.study import StudyStatus
-    from hpcrun.job.after import Dependency
+    from rich.table import Table
+
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.actions.jobs.submit import SubmitResult
+
+_CANCELLED_BY_NAME_AT_MOST = 20
 
 
-def study_plan(study: Study, jobs: list[StudyJob]) -> Outcome:
-    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
-    from hpcrun.features.scaling.scale_display import planned_json
-    from hpcrun.views.plan import prepared_json
+@dataclass(frozen=True, slots=True)
+class StudyJob:
+    """A run of a study that is to be submitted, with its script."""
 
-    return Outcome(lambda: _plan_text(study, jobs), lambda: planned_json(study, jobs, prepared_json))
-
-
-def _plan_text(study: Study, jobs: list[StudyJob]) -> Iterator[TextPart]:
-    from hpcrun.features.scaling.scale_display import job_line, study_lines
-    from hpcrun.views.plan import plan_lines
-
-    yield stderr([*study_lines(study), *(job_line(study, job) for job in jobs), ""])
-    if jobs:
-        yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
-        yield verbatim(jobs[0].prepared.script.text)
+    point: StudyPoint
+    prepared: Prepared
 
 
-def submit_study(study: Study, jobs: list[StudyJob], context: Context, *, wait: bool, as_json: bool) -> Outcomes:
-    """Submit all runs of a study, and stay where that was asked for.
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one submission.
+
+    Attributes:
+        study: as it is recorded now.
+        result: an error if no job was submitted, or if this is uncertain.
+    """
+
+    study: Study
+    point: StudyPoint
+    result: SubmitResult | HpcrunError
+
+
+def list_studies(context: Context) -> Outcomes:
+    """Show the studies of a runs folder, oldest first."""
+    studies, damaged = all_studies(StudyStore(context.store.root))
+    none = stderr([f"no studies in {context.store.root}"])
+    yield Outcome(
+        lambda: [table(studies_table(studies, context.now_s())) if studies else none],
+        lambda: {"kind": "studies", "studies": [{**_head_json(each), "runs": len(each.points)} for each in studies]},
+    )
+    yield note(one_line(f"hpcrun: {message}") for message in damaged)
+
+
+def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study]:
+    """Return the study that a label means; yields a note if it could have meant another one.
 
     Raises:
-        HpcrunError: not all were submitted; the record says which.
-        InterruptedByUser: Ctrl-C; what was submitted goes on.
-        JobFailedError: with ``wait``: a run did not end well.
+        HpcrunError: as ``find_study``.
     """
-    from hpcrun.actions.jobs.submit import check_available
-
-    plan = jobs[-1].prepared.plan
-    check_available(plan, context.scheduler(plan.scheduler))
-    StudyStore(context.store.root).save(study)
-    with StudyStore(context.store.root).submitting(study.study_id):
-        submitted = yield from _submit_jobs(study, jobs, context, None)
-    yield from _finish(study, jobs, submitted, context, wait=wait, shown=as_json)
+    match = find_study(label, StudyStore(context.store.root))
+    yield note([match.note])
+    return match.study
 
 
-def resume_study(word: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
-    """Submit what is missing of a study, and show its runs.
-
-    Raises:
-        HpcrunError: as ``submit_study``, or the scheduler is away and does not say what is missing.
-        PlanError: another process is submitting them.
-    """
-    from hpcrun.actions.jobs.new_run import new_run_id
-    from hpcrun.features.scaling.scale import must_wait_between
-    from hpcrun.features.scaling.study import brought_up, last_open
-
-    found = yield from _find(word, context)
-    with StudyStore(context.store.root).submitting(found.study_id):
-        status = _look(StudyStore(context.store.root).load(found.study_id), context)
-        if status.away:
-            raise status.away
-        study = brought_up(status, new_run_id)
-        jobs, there = _jobs_again(study, context)
-        if dry_run:
-            yield study_plan(study, jobs)
-            return
-        if must_wait_between(study, jobs):
-            _wait(status.study, context)
-        StudyStore(context.store.root).save(study)
-        last = last_open(status) if study.one_by_one else None
-        submitted = yield from _submit_jobs(study, jobs, there, last)
-    yield from _finish(study, jobs, submitted, there, wait=wait, shown=as_json or not jobs)
-
-
-def show_study(word: str, context: Context, *, wait: bool) -> Outcomes:
+def show_study(label: str, context: Context, *, wait: bool) -> Outcomes:
     """Show the runs of a study as they stand, with ``wait`` when all are over.
 
     Raises:
         JobFailedError: with ``wait``: a run did not end well.
     """
-    study = yield from _find(word, context)
+    study = yield from chosen_study(label, context)
     if wait:
-        _wait(study, context)
-    yield from _show_status(study, context, check=wait)
+        wait_for_study(study, context)
+    yield from show_status(study, context, check=wait)
 
 
-def _find(word: str, context: Context) -> Generator[Outcome, None, Study]:
-    from hpcrun.features.scaling.study import find_study
-
-    found = find_study(word, StudyStore(context.store.root))
-    yield note([found.note])
-    return found.study
-
-
-def _submit_jobs(
-    study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
-) -> Generator[Outcome, None, list[Submitted]]:
-    """Submit runs of a study, each shown when it is.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; what was submitted goes on.
-    """
-    from hpcrun.features.scaling.scale import submit_points
-    from hpcrun.features.scaling.scale_display import study_lines, submitted_lines
-    from hpcrun.views.plan import plan_lines
-
-    if jobs:
-        yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
-
-    submitted = []
-    submissions = submit_points(
-        study,
-        jobs,
-        context.ports,
-        context.surroundings,
-        studies=StudyStore(context.store.root),
-        last=last,
-        wait=lambda run_id: context.waiter(run_id).wait(),
-    )
-    with interrupted_as(partial(_interrupted, study, context)):
-        for item in submissions:
-            submitted.append(item)
-            yield printed(submitted_lines(item))
-    return submitted
-
-
-def _finish(
-    study: Study, jobs: list[StudyJob], submitted: list[Submitted], context: Context, *, wait: bool, shown: bool
-) -> Outcomes:
-    """Wait where that was asked for, and show how to go on or what became of the runs.
-
-    Args:
-        shown: the runs are shown even where nothing was waited for.
-    """
-    from hpcrun.features.scaling.scale import must_wait_between
-    from hpcrun.features.scaling.scale_display import next_lines
-    from hpcrun.views.text import count
-
-    study, waited = StudyStore(context.store.root).load(study.study_id), must_wait_between(study, jobs)
-    if wait:
-        _wait(study, context)
-    if wait or waited or shown:
-        yield from _show_status(study, context, check=wait or waited)
-    else:
-        job_ids = [str(item.result.run.job_id) for item in submitted if not isinstance(item.result, HpcrunError)]
-        yield printed(next_lines(study, job_ids))
-    errors = [item.result for item in submitted if isinstance(item.result, HpcrunError) and not item.point.submitted]
-    if errors:
-        words = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
-        hint = f"hpcrun scale run --resume {study.study_id} submits them again"
-        raise type(errors[0])(words, hint=hint)
-
-
-def _wait(study: Study, context: Context) -> None:
-    """Wait until every run that was submitted is over.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; the runs go on.
-    """
-    from hpcrun.features.scaling.study import wait_for_runs
-
-    with interrupted_as(partial(_interrupted, study, context)):
-        wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
-
-
-def _interrupted(study: Study, context: Context) -> InterruptedByUser:
-    study = StudyStore(context.store.root).load(
-        study.study_id
-    )  # a generator that was interrupted has not handed out its last one
-    left = sum(not point.submitted for point in study.points)
-    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
-    come_back = "resume" if left else "show"
-    return InterruptedByUser(
-        f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
-    )
-
-
-def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context]:
-    """Return the runs of a study that are to be submitted, and the context as it would be in the study's folder."""
-    from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
-    from hpcrun.cli.submit import prepare_request, read_job
-    from hpcrun.features.scaling.scale import prepare_points
-
-    points = [point for point in study.points if not point.submitted]
-    if not points:
-        return [], context
-    env = {**same_python(study.python, context.env), "HPCRUN_RUNS": str(context.store.root)}
-    there = Context(env, folder_of(study.cwd, study.study_id))
-    recorded, named = study.request.get("env", ()), study.request.get("secrets", ())
-    env_again = unmasked(recorded, context.env, named)
-    said = {**study.request, "profile": study.profile, "env": env_again}
-    template, profile = read_job(said, there)
-    return prepare_points(study, template, points, lambda request: prepare_request(request, profile, there)), there
-
-
-def _look(study: Study, context: Context) -> StudyStatus:
-    from hpcrun.features.scaling.study import look_at, newest_runs
-
-    return look_at(study, newest_runs([study], context.store), context.ports, explained=explained(context))
+def status_of(study: Study, context: Context) -> StudyStatus:
+    """Return what became of the runs of a study."""
+    return study_status(study, newest_runs([study], context.store), context.ports, explained=explained(context))
 
 
 def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
@@ -225,17 +110,33 @@ def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
     return explain
 
 
-def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
+def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequence[Point], list[str]]:
+    """Return what the runs of studies measured, and remarks.
+
+    Where the scheduler does not respond, runs are as they were last known.
+    """
+    if not studies:
+        return (), []
+    remarks: list[str] = []
+
+    @cache
+    def patterns(profile: str) -> dict[str, str]:
+        metrics, remark = context.metric_patterns(profile)
+        remarks.extend([remark] if remark else [])
+        return metrics
+
+    measured = read_points(studies, context.ports, patterns=patterns, explained=explained(context))
+    return measured.points, [*remarks, *([f"hpcrun: {measured.away.message}"] if measured.away else [])]
+
+
+def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     """Show the runs of a study as they stand.
 
     Raises:
         JobFailedError: with ``check``: one did not end well.
         SchedulerError: the scheduler is away; what was last known is shown.
     """
-    from hpcrun.features.scaling.scale_display import next_lines, study_json, study_lines, study_table
-    from hpcrun.views.text import count
-
-    status = _look(study, context)
+    status = status_of(study, context)
     yield Outcome(
         lambda: [stdout(study_lines(study)), table(study_table(status)), stdout(next_lines(study, [])[1:])],
         lambda: study_json(status),
@@ -245,25 +146,141 @@ def _show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     bad = [item for item in status.runs if item.over and item.state != COMPLETED]
     if check and bad:
         failed = next((item.run_id for item in bad if item.status), None)
-        hint = (
-            f"hpcrun explain {failed}"
-            if failed
-            else f"hpcrun scale run --resume {study.study_id} submits the missing runs"
-        )
-        words = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
-        raise JobFailedError(words, hint=hint)
+        resume = f"hpcrun scale run --resume {study.study_id} submits the missing runs"
+        message = f"{len(bad)} of {count(len(status.runs), 'run')} did not complete"
+        raise JobFailedError(message, hint=f"hpcrun explain {failed}" if failed else resume)
 
 
-def list_studies(context: Context) -> Outcomes:
-    """Show the studies of a runs folder, oldest first."""
-    from hpcrun.features.scaling.scale_display import studies_json, studies_table
-    from hpcrun.features.scaling.study import all_studies
-    from hpcrun.views.text import one_line
+def wait_for_study(study: Study, context: Context) -> None:
+    """Wait until every run that was submitted is over.
 
-    studies, damaged = all_studies(StudyStore(context.store.root))
-    none = stderr([f"no studies in {StudyStore(context.store.root).runs}"])
-    yield Outcome(
-        lambda: [table(studies_table(studies, context.now_s())) if studies else none],
-        lambda: studies_json(studies),
+    Raises:
+        InterruptedByUser: Ctrl-C; the runs go on.
+    """
+    with interrupted_as(partial(interrupted, study, context)):
+        wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
+
+
+def interrupted(study: Study, context: Context) -> InterruptedByUser:
+    """Return what Ctrl-C leaves of a study, and how to continue it."""
+    # a generator that was interrupted has not handed out its last one
+    study = StudyStore(context.store.root).load(study.study_id)
+    left = sum(not point.submitted for point in study.points)
+    goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
+    come_back = "resume" if left else "show"
+    return InterruptedByUser(
+        f"study {study.study_id}: {goes_on}",
+        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
     )
-    yield note(one_line(f"hpcrun: {message}") for message in damaged)
+
+
+def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
+    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
+    from hpcrun.views.plan import plan_lines, prepared_json
+
+    def text() -> Iterator[TextPart]:
+        yield stderr([*study_lines(study), *(_job_line(study, job) for job in jobs), ""])
+        if jobs:
+            yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
+            yield verbatim(jobs[0].prepared.script.text)
+
+    def document() -> dict[str, Any]:
+        points = [{**asdict(job.point), **prepared_json(job.prepared)} for job in jobs]
+        return {"kind": "study_plan", **_head_json(study), "points": points}
+
+    return Outcome(text, document)
+
+
+def _job_line(study: Study, job: StudyJob) -> str:
+    """Return one run that would be submitted: its name, its size, its command line."""
+    command = job.prepared.plan.command
+    program = shlex.join(command[command.index(job.prepared.request.script) :])
+    return one_line(f"{run_name(job.point.run_id)}  {_size_text(study, job.point)}: {program}")
+
+
+def study_lines(study: Study) -> list[str]:
+    """Return a study as text: its number of runs, their sizes and their order."""
+    order = "one after the other" if study.one_by_one else "at the same time"
+    return [
+        one_line(f"study      {study.study_id}, {study.scaling} scaling on {_sizes(study)}"),
+        f"runs       {count(len(study.points), 'run')}, {order}",
+    ]
+
+
+def _sizes(study: Study) -> str:
+    sizes = dict.fromkeys((point.gpus, point.nodes) for point in study.points)
+    several = {gpus for gpus, _ in sizes if sum(other == gpus for other, _ in sizes) > 1}
+    texts = [f"{gpus} ({count(nodes, 'node')})" if gpus in several else str(gpus) for gpus, nodes in sizes]
+    return f"{', '.join(texts)} {study.unit}"
+
+
+def _size_text(study: Study, point: StudyPoint) -> str:
+    return f"{count(point.gpus, study.unit[:-1])} on {count(point.nodes, 'node')}"
+
+
+def submitted_lines(item: Submitted) -> list[str]:
+    """Return the result of the submission of one run."""
+    name, size = run_name(item.point.run_id), _size_text(item.study, item.point)
+    if isinstance(item.result, HpcrunError):
+        label = "uncertain" if item.point.submitted else "refused"
+        return [one_line(f"{label:<10} {name}  {size}: {' '.join(item.result.message.split())}")]
+    remarks = [f"           {line}" for line in item.result.remarks.splitlines()]
+    return [one_line(line) for line in (f"submitted  {name}  {size}, job {item.result.run.job_id}", *remarks)]
+
+
+def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
+    """Return the commands that show and cancel a study.
+
+    Args:
+        jobs: ids of the submitted jobs.
+    """
+    cancel = f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
+    return [
+        one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),
+        one_line(f"report     hpcrun scale report {study.study_id}"),
+    ]
+
+
+def study_table(status: StudyStatus) -> Table:
+    """Return the runs of a study as they stand."""
+    headings = ("RUN", status.study.unit.upper(), "NODES", "BATCH", "JOB", "STATE", "REASON")
+    rows = []
+    for item in status.runs:
+        point, known = item.point, item.status
+        why = (known.status.cause or known.status.reason if known else item.problem) or ""
+        rows.append((run_name(item.run_id), str(point.gpus), str(point.nodes), str(point.batch_size or "-"),
+                     (known.run.job_id if known else None) or "-", item.state, why))  # fmt: skip
+    return text_table(headings, rows, right=headings[1:4], whole=headings[:-1])
+
+
+def studies_table(studies: Iterable[Study], now_s: float) -> Table:
+    """Return studies, oldest first."""
+    headings, rows = ("STUDY", "STARTED", "RUNS", "SIZES", "DATA SET"), []
+    for study in studies:
+        made = sum(point.submitted for point in study.points)
+        runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
+        begun = format_age(now_s - study.created_s)
+        rows.append((study.study_id, begun, runs, _sizes(study), study.dataset or "-"))
+    return text_table(headings, rows, whole=headings[:3])
+
+
+def study_json(status: StudyStatus) -> dict[str, Any]:
+    """Return a study and its runs as a JSON document."""
+    points = [
+        {
+            **asdict(item.point),
+            "run_id": item.run_id,
+            "job_id": item.status.run.job_id if item.status else None,
+            "state": item.state,
+            "final": item.over,
+            "problem": item.problem or (item.status.status.cause if item.status else None) or "",
+        }
+        for item in status.runs
+    ]
+    return {"kind": "study", **_head_json(status.study), "points": points}
+
+
+def _head_json(study: Study) -> dict[str, Any]:
+    names = ("study_id", "name", "created_s", "profile", "unit", "scaling", "batch_size", "lr", "dataset", "warmup",
+             "one_by_one")  # fmt: skip
+    return {name: getattr(study, name) for name in names}

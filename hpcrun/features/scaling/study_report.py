@@ -5,23 +5,19 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.scaling.causes import ScalingDiagnosis, diagnose_series
-from hpcrun.features.scaling.claims import Contradiction, contradictions
-from hpcrun.features.scaling.command import ANY, ScaleCommand
-from hpcrun.features.scaling.outlook import Outlook, outlook
+from hpcrun.features.scaling.causes import ScaleCommand, ScalingDiagnosis, diagnose_series
 from hpcrun.features.scaling.points import Point
-from hpcrun.features.scaling.reliability import Doubt, doubts_of
 from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
 from hpcrun.features.scaling.sizes import Size, Unit
+from hpcrun.features.scaling.step_model import Outlook, outlook
 from hpcrun.features.scaling.studies import Study
-from hpcrun.features.scaling.study_points import NOT_ENDED
-from hpcrun.features.scaling.table_file import Claim, Table, load_table
-from hpcrun.features.scaling.verdict import Advice, advise
-from hpcrun.features.scaling.worth import MIN_EFFICIENCY
+from hpcrun.features.scaling.study import NOT_ENDED
+from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
+from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Advice, Doubt, advise, doubts_of
 from hpcrun.job.submit_line import option_groups, program_words, with_named_secrets
 
 _MOST_NAMED = 3
@@ -46,7 +42,7 @@ class ReportOptions:
     weak: bool = False
     warmup: int = 1
     min_efficiency: float = MIN_EFFICIENCY
-    command: ScaleCommand = ANY
+    command: ScaleCommand = field(default_factory=ScaleCommand)
     unit: Unit = "GPUs"
 
 
@@ -189,16 +185,24 @@ def report_name(names: Iterable[str]) -> str:
 
 
 def study_options(
-    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: float
+    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: str | None
 ) -> ReportOptions:
-    """Return how some studies are to be read: as they were asked for, unless it is said otherwise.
+    """Return how some studies are to be read: as each was submitted, unless an option says otherwise.
 
     Args:
         studies: none, where all runs come from tables.
+        min_efficiency: per cent, as typed.
 
     Raises:
-        UsageError: some are of strong scaling and some of weak.
+        UsageError: some are of strong scaling and some of weak, or the efficiency is no number.
     """
+    share = MIN_EFFICIENCY
+    if min_efficiency is not None:
+        try:
+            share = float(min_efficiency.strip().removesuffix("%")) / 100
+        except ValueError:
+            message = f"--min-efficiency {min_efficiency!r} is not a percentage"
+            raise UsageError(message, hint="--min-efficiency 65") from None
     kinds = {study.scaling for study in studies}
     if weak is None and len(kinds) > 1:
         raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
@@ -206,8 +210,8 @@ def study_options(
         name,
         weak=kinds == {"weak"} if weak is None else weak,
         warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
-        min_efficiency=min_efficiency,
-        command=command_of(studies[0]) if studies else ANY,
+        min_efficiency=share,
+        command=command_of(studies[0]) if studies else ScaleCommand(),
         unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
     )
 
@@ -226,9 +230,9 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 def command_of(study: Study) -> ScaleCommand:
     """Return the command that a study was, for those that a report proposes."""
     request = with_named_secrets({name: value for name, value in study.request.items() if name not in _SET_BY_SIZE})
-    own = [("--lr", study.lr), ("--dataset", study.dataset)]
-    groups = [*((option, value) for option, value in own if value), *option_groups(request, study.profile)[1:]]
-    options = [word for group in groups for word in group]
+    of_study = [("--lr", study.lr), ("--dataset", study.dataset)]
+    groups = [*((option, value) for option, value in of_study if value), *option_groups(request, study.profile)[1:]]
+    options = [text for group in groups for text in group]
     return ScaleCommand(
         script=shlex.join(program_words(request)),
         sizes="--ranks" if study.unit == "ranks" else "--gpus",

@@ -1,4 +1,4 @@
-"""Reads runs from CSV or Markdown: a row for each run or epoch, in columns that say their units."""
+"""Published tables, as CSV or Markdown: a row for each run or epoch, in columns with their units; contradictions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.series import Row, Series
 from hpcrun.job.units import parse_duration
 from hpcrun.reading import read_named_text
 
-_MAX_BYTES = 100_000_000
-_MAX_COUNT = 10**15
-_MOST_COLUMNS = 1000
-_LONGEST_NAME = 200
-_LONGEST_TEXT = 1000
+_MAX_BYTES, _MAX_COUNT = 100_000_000, 10**15
+_MOST_COLUMNS, _LONGEST_NAME, _LONGEST_TEXT = 1000, 200, 1000
 _MOST_AS_SHARE = 2.0
+_TOLERANCE = 0.01
+"""Relative tolerance of a claim, in addition to its last digit, since the other numbers were rounded, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,27 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two numbers of a table that cannot both be true.
+
+    Attributes:
+        place: file and line.
+        gpus: of this line.
+        what: the column.
+        written: the value in the table.
+        follows: the value that follows from the others.
+        because: the calculation.
+    """
+
+    place: str
+    gpus: int
+    what: str
+    written: str
+    follows: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """The contents of a CSV file.
 
@@ -56,9 +77,9 @@ class Table:
 
 
 def _text(text: str) -> str:
-    if len(text) > _LONGEST_TEXT:
-        raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
-    return text
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
 
 
 def _whole(text: str) -> int:
@@ -78,15 +99,13 @@ def _number(text: str) -> float:
 
 
 def _not_negative(text: str) -> float:
-    value = _number(text)
-    if value < 0:
+    if (value := _number(text)) < 0:
         raise ValueError("is less than 0")
     return value
 
 
 def _positive(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
+    if (value := _number(text)) <= 0:
         raise ValueError("is not more than 0")
     return value
 
@@ -170,10 +189,7 @@ CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps"
 
 
 def load_table(path: Path, dataset: str = "") -> Table:
-    """Read runs from a CSV file.
-
-    Args:
-        dataset: the default data set of runs.
+    """Read runs from a file, as ``parse_table`` does.
 
     Raises:
         UsageError: the file or a line cannot be read; the message names file and line.
@@ -186,7 +202,7 @@ def load_table(path: Path, dataset: str = "") -> Table:
 
 
 def parse_table(text: str, name: str, dataset: str = "") -> Table:
-    """Read runs from the text of a CSV file; lines that begin with # are comments.
+    """Read runs from the text of a file; lines that begin with # are comments.
 
     Args:
         name: of the file, for messages.
@@ -201,25 +217,20 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
     columns, remarks = _columns(header, name)
     listed = list(lines)
     rows = [_row(columns, cells, f"{name}:{line}") for line, cells in listed]
+    if not rows:
+        raise UsageError(f"{name}: it has a header and no rows")
     cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
     if len(cards) > 1:
         remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
-    _add_speedups(rows)
-    if dataset:
-        for row in rows:
-            row.point.setdefault("dataset", dataset)
-    if not rows:
-        raise UsageError(f"{name}: it has a header and no rows")
-    return Table(*_runs(rows, columns), tuple(remarks))
-
-
-def _add_speedups(rows: Sequence[_Row]) -> None:
-    """Give rows that have nothing but an efficiency the speed-up that it means, over the smallest size."""
-    smallest = min((row.point["gpus"] for row in rows), default=1)
+    smallest = min(row.point["gpus"] for row in rows)
     for row in rows:
+        if dataset:
+            row.point.setdefault("dataset", dataset)
+        # a row that has nothing but an efficiency gets the speed-up that it means
         known = {"total_s", "speedup"} & row.point.keys() or {"time_s", "samples_per_s"} & row.epoch.keys()
         if not known and (percent := row.claims.get("efficiency_percent")):
             row.point["speedup"] = float(percent) / 100 * row.point["gpus"] / smallest
+    return Table(*_runs(rows, columns), tuple(remarks))
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -271,7 +282,8 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
 
 def _column_name(cell: str) -> str:
     """Return the name of a column as it is known: ``Time (min)`` is time_min, ``Speed-up`` speedup."""
-    plain = re.sub(r"[\s\-]+", "_", re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower()))
+    plain = re.sub(r"\s*[(\[]\s*([\w%]+)\s*[)\]]$", r"_\1", cell.lower())
+    plain = re.sub(r"[\s\-]+", "_", plain).replace("%", "percent")
     return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
 
 
@@ -322,18 +334,14 @@ def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ..
             row.point.setdefault("repeat", numbers[size])
         runs.setdefault(key, []).append(row)
     points = {key: _joined(group) for key, group in runs.items()}
-    claims = (
-        []
-        if "epoch" in columns
-        else [Claim(row.place, points[row.place,], what, text) for row in rows for what, text in row.claims.items()]
-    )
+    of_runs = rows if "epoch" not in columns else ()
+    claims = (Claim(row.place, points[row.place,], what, text) for row in of_runs for what, text in row.claims.items())
     return tuple(points.values()), tuple(claims)
 
 
 def _joined(rows: Sequence[_Row]) -> Point:
     given: dict[str, Any] = {}
-    epochs: dict[int, Epoch] = {}
-    places: dict[int, str] = {}
+    epochs: dict[int, tuple[Epoch, str]] = {}
     for row in rows:
         for field, value in row.point.items():
             if given.setdefault(field, value) != value:
@@ -342,13 +350,51 @@ def _joined(rows: Sequence[_Row]) -> Point:
                     f"{row.place}: column {column}: it differs from an earlier line of the same run",
                     hint="a value of a whole run must be the same in all its lines, or be in only one of them",
                 )
-        if not row.epoch:
-            continue
         epoch = Epoch(**{"number": len(epochs) + 1, **row.epoch})
-        if epoch.number in epochs:
+        if row.epoch and epoch.number in epochs:
             raise UsageError(
-                f"{row.place}: epoch {epoch.number} of this run stands in {places[epoch.number]} too",
+                f"{row.place}: epoch {epoch.number} of this run stands in {epochs[epoch.number][1]} too",
                 hint="add a column repeat or run to distinguish runs of the same size",
             )
-        epochs[epoch.number], places[epoch.number] = epoch, row.place
-    return Point(epochs=tuple(epochs[number] for number in sorted(epochs)), **given)
+        if row.epoch:
+            epochs[epoch.number] = epoch, row.place
+    return Point(epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given)
+
+
+def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[Contradiction, ...]:
+    """Return the claims of tables that their own times, batches and speed-ups contradict."""
+    places = {point: (row, each) for each in series for row in each.rows for point in row.points}
+    contradicted = []
+    for claim in claims:
+        follows = _follows(claim, *places[claim.point]) if claim.point in places else []
+        if follows and not any(_agree(claim.text, value) for value, _ in follows):
+            value, because = follows[0]
+            contradicted.append(Contradiction(claim.place, claim.point.gpus, claim.what, claim.text, value, because))
+    return tuple(contradicted)
+
+
+def _follows(claim: Claim, row: Row, series: Series) -> list[tuple[float, str]]:
+    """Return the possible values of a claim, each with its calculation."""
+    point, base = claim.point, series.rows[0]
+    if claim.what == "gpu_hours":
+        times = [point.total_s, *(epoch.time_s for epoch in point.epochs)]
+        return [(point.gpus * time / 3600, f"{point.gpus} × {time / 3600:.4g} h") for time in times if time]
+    if claim.what == "efficiency_percent":
+        speedup = point.speedup or row.speedup.mean
+        return [(100 * speedup * base.gpus / point.gpus, f"a speed-up of {speedup:.4g} on {point.gpus} GPUs")]
+    if claim.what == "steps" and point.samples and point.batch_size:
+        return [(point.samples / point.batch_size, f"{point.samples} samples by {point.batch_size}")]
+    if row.speedup.n > 1 or base.speedup.n > 1 or series.weak:
+        return []  # the value of one of several runs need not be that of their mean
+    if claim.what == "speedup" and series.basis != "published":
+        basis = "samples per second" if series.basis == "throughput" else "time"
+        return [(row.speedup.mean, f"the {basis} beside that of {base.gpus}")]
+    if claim.what == "samples_per_s" and series.basis in ("epoch", "run") and base.samples_per_s:
+        return [(base.samples_per_s.mean * row.speedup.mean, f"{row.speedup.mean:.3g} × those of {base.gpus} by time")]
+    return []
+
+
+def _agree(text: str, value: float) -> bool:
+    digits = text.lower().partition("e")[0].partition(".")[2]
+    last = 0.5 * 10.0 ** -len(digits)
+    return abs(float(text) - value) <= last + _TOLERANCE * abs(value)

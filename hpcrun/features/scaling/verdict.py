@@ -1,15 +1,86 @@
-"""The verdict on each row, the sizes that are worth their GPUs, and the number of GPUs to request."""
+"""Which numbers of GPUs are worth their price, for forecasts and for measurements, and which times are unreliable.
+
+Sizes are taken from the smallest up. A size is taken if the GPUs that it adds to the last one taken bring the target
+share of what as many GPUs bring at the smallest size: the marginal efficiency. A size that misses the target is left
+out, and the next one is compared with the last one taken: a small miss does not hide a gain at a larger size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median, stdev
 from typing import Literal
 
+from hpcrun.features.scaling.points import Point, positive
 from hpcrun.features.scaling.series import Row, Series
-from hpcrun.features.scaling.worth import MIN_EFFICIENCY, Step, steps
 
+MIN_EFFICIENCY = 0.65
+"""The target, unless ``--min-efficiency`` sets another one.
+
+It separates what teams call a success from what they call diminishing returns: 3.0 × on 4 GPUs, 75 % of the ideal,
+brings 67 % for each added GPU; 6.0 × on 8 after 3.4 × on 4 brings 64 %.
+"""
 Verdict = Literal["baseline", "good", "diminishing returns", "poor", "negative scaling", "no verdict", ""]
+DoubtKind = Literal["super-linear", "warm-up", "short epochs", "noise", "no repeats"]
+SUPER_LINEAR = 1.05
+"""An efficiency of more than this is a wrong measurement until somebody explains it."""
+SHORT_EPOCH_S = 3.0
+"""Shorter epochs consist of start-up, data-loader workers and the timer's noise."""
+SHORT_RUN_S = 60.0
+"""Shorter runs consist of their start-up, if only the scheduler's elapsed time is known."""
+UNCERTAIN = 0.05
+"""A mean of runs, or of the epochs of a run, with a larger relative standard error carries no verdict."""
+SLOW_FIRST = 1.2
+"""A counted epoch this much longer than the later ones still belongs to the warm-up."""
+_FEWEST_EPOCHS = 3
+"""The deviation of fewer epochs is chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From the last size that was taken to a larger one.
+
+    Attributes:
+        added: the marginal efficiency, 0.64 for 64 %; negative if the added GPUs slow the rest down.
+        taken: whether it reaches the target.
+    """
+
+    before: int
+    gpus: int
+    added: float
+    taken: bool
+
+
+def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> tuple[Step, ...]:
+    """Return a step for each size but the smallest.
+
+    Args:
+        speedups: GPUs and the speed-up over the smallest size, in ascending order.
+    """
+    walk: list[Step] = []
+    if speedups:
+        base, speedup = speedups[0]
+        last = base
+        for gpus, value in speedups[1:]:
+            added = (value - speedup) * base / (gpus - last)
+            walk.append(Step(last, gpus, added, round(added, 2) >= target))
+            if walk[-1].taken:
+                last, speedup = gpus, value
+    return tuple(walk)
+
+
+def choose(
+    speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
+) -> tuple[int, Step | None, Step | None]:
+    """Return the largest size that is worth its GPUs, the step to it, and the step to the next larger size.
+
+    The first step is None for the smallest size, the second one for the largest.
+    """
+    walk = steps(speedups, target)
+    step = next((step for step in reversed(walk) if step.taken), None)
+    gpus = step.gpus if step else speedups[0][0]
+    return gpus, step, next((step for step in walk if step.gpus > gpus), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +90,7 @@ class Advice:
     Attributes:
         fastest: the largest speed-up.
         cheapest: the fewest GPU-hours for the same work.
-        value: the largest size that is worth its GPUs (``hpcrun.features.scaling.worth``).
+        value: the largest size that is worth its GPUs.
         step: the step to it; None if it is the smallest size.
         next_step: the step to the next larger size, which misses the target; None if there is none.
         next_row: that size.
@@ -38,7 +109,7 @@ class Advice:
 
 
 def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
-    """Return the verdict on a size's efficiency in a word; "" for the only size, which is compared with nothing.
+    """Return the verdict on a size's efficiency; "" for the only size, which is compared with nothing.
 
     Args:
         advice: on the whole series; None if no verdict stands.
@@ -68,15 +139,12 @@ def advise(
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
     rows = {row.gpus: row for row in sizes}
-    walk = steps([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
-    taken = [step for step in walk if step.taken]
-    value = rows[taken[-1].gpus] if taken else sizes[0]
-    next_step = next((step for step in walk if step.gpus > value.gpus), None)
+    gpus, step, next_step = choose([(row.gpus, row.speedup.mean) for row in sizes], min_efficiency)
     return Advice(
         fastest=max(sizes, key=lambda row: row.speedup.mean),
         cheapest=max(sizes, key=lambda row: row.efficiency),
-        value=value,
-        step=taken[-1] if taken else None,
+        value=rows[gpus],
+        step=step,
         next_step=next_step,
         next_row=rows[next_step.gpus] if next_step else None,
         min_efficiency=min_efficiency,
@@ -94,3 +162,165 @@ def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
             front.append(row)
             fewest = hours
     return tuple(front)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A reason why the numbers of some sizes may be wrong.
+
+    Attributes:
+        gpus: the sizes.
+        evidence: the measured numbers, in words.
+        remedy: what to do, in words.
+        again: the sizes to run again; none if the runs only have to be read in another way.
+    """
+
+    kind: DoubtKind
+    gpus: tuple[int, ...]
+    evidence: str
+    remedy: str
+    again: tuple[int, ...]
+
+
+def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple[Doubt, ...]:
+    """Return the reasons for which no verdict on a series stands, the worst first.
+
+    Args:
+        warmup: first epochs of each run that were left out.
+        one_by_one: no two of its runs were there at the same time.
+    """
+    if not series.compared:
+        return ()
+    alone = "" if one_by_one else ", one after the other"
+    doubts = (_super_linear(series, alone), _warm_up(series, warmup), _short(series), _noise(series, warmup, alone),
+              _one_run(series))  # fmt: skip
+    return tuple(filter(None, doubts))
+
+
+def _super_linear(series: Series, alone: str) -> Doubt | None:
+    rows = [row for row in series.sizes if row.efficiency > SUPER_LINEAR]
+    if not rows:
+        return None
+    worst, base = max(rows, key=lambda row: row.efficiency), series.rows[0]
+    times = f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
+    evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
+    remedy = f"run both again{alone}: something slowed the smallest size, or the runs did different work"
+    # the baseline may be what is wrong, and every size is compared with it
+    return Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
+
+
+def _warm_up(series: Series, warmup: int) -> Doubt | None:
+    if series.time_of == "run":
+        return None
+    only = [row for row in series.rows if any(_has_only_warm_up(point, warmup) for point in row.points)]
+    if only:
+        evidence = f"runs with {_sizes(_gpus(only), series)} have no epoch after their warm-up"
+        return Doubt("warm-up", _gpus(only), evidence, f"train {max(warmup, 1) + 2} epochs or more", _gpus(only))
+    slow = [
+        (row, times, number)
+        for row in series.rows
+        for times in (_counted(point, warmup) for point in row.points)
+        if (number := _slow_epochs(times))
+    ]
+    if not slow:
+        return None
+    row, times, _ = max(slow, key=lambda item: item[1][0] / median(item[1][1:]))
+    first, later = f"{times[0]:.3g} s", f"{median(times[1:]):.3g} s"
+    evidence = f"with {_sizes([row.gpus], series)} the first counted epoch took {first}, the later ones {later}"
+    leave_out = warmup + max(number for _, _, number in slow)
+    return Doubt("warm-up", _gpus(row for row, _, _ in slow), evidence, f"add --warmup {leave_out} to this command", ())
+
+
+def _has_only_warm_up(point: Point, warmup: int) -> bool:
+    """Whether a run has no epoch after its warm-up; the only epoch of a table's row may be a mean of several."""
+    return 0 < len(point.epochs) <= max(warmup, 1) and point.source != "csv"
+
+
+def _counted(point: Point, warmup: int) -> list[float]:
+    """Return the times of the epochs that count."""
+    return [time for epoch in point.counted(warmup) if (time := positive(epoch.time_s))]
+
+
+def _slow_epochs(times: Sequence[float]) -> int:
+    """Return how many epochs at the beginning are slower than the rest."""
+    number = 0
+    while number < len(times) - 1 and times[number] > SLOW_FIRST * median(times[number + 1 :]):
+        number += 1
+    return number
+
+
+def _short(series: Series) -> Doubt | None:
+    of_run = series.time_of == "run"
+    least = SHORT_RUN_S if of_run else SHORT_EPOCH_S
+    rows = [row for row in series.rows if row.time_s and row.time_s.mean < least]
+    if of_run:  # a table names its kind of time; the scheduler's includes the start-up
+        rows = [row for row in rows if any(point.source == "elapsed" for point in row.points)]
+    if not rows:
+        return None
+    shortest = min(row.time_s.mean for row in rows if row.time_s)
+    what, noise = ("run", "start-up") if of_run else ("epoch", "start-up and chance")
+    evidence = f"with {_sizes(_gpus(rows), series)} {'a run' if of_run else 'an epoch'} takes {shortest:.2g} s"
+    return Doubt(
+        "short epochs",
+        _gpus(rows),
+        f"{evidence}: below {least:g} s the time is mostly {noise}",
+        f"train on more data, so that each {what} takes at least {least:g} s",
+        _gpus(series.sizes),
+    )
+
+
+def _noise(series: Series, warmup: int, alone: str) -> Doubt | None:
+    noisy = {row.gpus: words for row in series.rows if (words := _variation(row, warmup))}
+    if not noisy:
+        return None
+    gpus, words = next(iter(noisy.items()))
+    return Doubt(
+        "noise",
+        tuple(noisy),
+        f"with {_sizes([gpus], series)} {words}: the node was busy, or its file system",
+        f"measure again{alone and ', one run after the other,'} while nothing else runs on the nodes",
+        _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)]),
+    )
+
+
+def _variation(row: Row, warmup: int) -> str:
+    """Return how the times of a size differ, in words; nothing where they do so by little."""
+    speed = row.speedup
+    if speed.n > 1 and speed.deviation / speed.n**0.5 > UNCERTAIN:
+        return f"the slowest run took {100 * (speed.high / speed.low - 1):.0f} % longer than the fastest"
+    for point in row.points:
+        times = _counted(point, warmup)
+        times = times[_slow_epochs(times) :]
+        if len(times) >= _FEWEST_EPOCHS and stdev(times) / len(times) ** 0.5 > UNCERTAIN * fmean(times):
+            return f"the epochs of a run took {min(times):.3g} to {max(times):.3g} s"
+    return ""
+
+
+def _one_run(series: Series) -> Doubt | None:
+    rows = [row for row in series.rows if row.speedup.n == 1 and _is_measured(row.points[0])]
+    if not rows:
+        return None
+    every = len(rows) == len(series.rows)
+    return Doubt(
+        "no repeats",
+        _gpus(rows),
+        f"{'each size' if every else _sizes(_gpus(rows), series)} ran only once, so the error is unknown",
+        "run each size three times",
+        _gpus(series.sizes),
+    )
+
+
+def _is_measured(point: Point) -> bool:
+    """Whether a point is one run; a row of a table without epochs or runs may be the mean of several."""
+    return point.source != "csv" or bool(point.run) or len(point.epochs) > 1
+
+
+def _gpus(rows: Iterable[Row]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(row.gpus for row in rows))
+
+
+def _sizes(gpus: Sequence[int], series: Series) -> str:
+    """Return ``1, 2 and 4 GPUs``."""
+    *most, last = map(str, gpus)
+    unit = series.unit.removesuffix("s") if list(gpus) == [1] else series.unit
+    return f"{', '.join(most)} and {last} {unit}" if most else f"{last} {unit}"

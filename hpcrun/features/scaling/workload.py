@@ -8,8 +8,7 @@ from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 from hpcrun.errors import UsageError
-from hpcrun.features.scaling.measure import measure
-from hpcrun.features.scaling.points import Point
+from hpcrun.features.scaling.points import Point, measure
 from hpcrun.job.shape import multiples_around
 from hpcrun.job.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 
@@ -104,7 +103,7 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def read_workload(said: Mapping[str, str], known: Mapping[str, Any] | None = None) -> MeasuredTraining:
+def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> MeasuredTraining:
     """Build the workload from the typed values, by the names of the options.
 
     Args:
@@ -113,23 +112,23 @@ def read_workload(said: Mapping[str, str], known: Mapping[str, Any] | None = Non
     Raises:
         UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
-    typed = {name: read_option(name, text, _READERS[name]) for name, text in said.items() if name in _READERS}
+    typed = {name: read_option(name, text, _READERS[name]) for name, text in options.items() if name in _READERS}
     if where := typed.pop("reference_gpus", None):
         typed["gpus"], typed["nodes"] = where
     values = {**(known or {}), **typed}
-    missing = [f"--{name.replace('_', '-')}" for name, field in NEEDED.items() if not (name in said or field in values)]
+    missing = [
+        f"--{name.replace('_', '-')}" for name, field in NEEDED.items() if not {name, field} & {*options, *values}
+    ]
     if missing:
         raise UsageError(
             f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             hint="give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
         )
     samples, batch_size = values["samples"], values["batch_size"]
-    if "epoch_time" in said:
-        values["epoch_s"] = read_option(
-            "epoch_time", said["epoch_time"], lambda text: _epoch_s(text, samples, batch_size)
-        )
-    if "also" in said:
-        more = read_option("also", said["also"], lambda text: [_epoch(word, values) for word in text.split(",")])
+    if (text := options.get("epoch_time")) is not None:
+        values["epoch_s"] = read_option("epoch_time", text, lambda text: _epoch_s(text, samples, batch_size))
+    if (text := options.get("also")) is not None:
+        more = read_option("also", text, lambda text: [_epoch(part, values) for part in text.split(",")])
         values["also"] = (*values.get("also", ()), *more)
     work = MeasuredTraining(**values)
     _check(work)
@@ -155,7 +154,7 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
             hint="log it with hpcrun_runtime.log_metrics(epoch_time=...), or give --epoch-time",
         )
     samples = max((point.samples for point, _ in timed if point.samples), default=None)
-    found: dict[tuple[int, int, int], list[float]] = {}
+    sizes: dict[tuple[int, int, int], list[float]] = {}
     for point, epoch_s in timed:
         batch = point.batch_size or batch_size
         if batch is None:
@@ -164,8 +163,8 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
                 hint="add --batch-size, the global batch, or log it with hpcrun_runtime.log_metrics(batch_size=...)",
             )
         whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
-        found.setdefault((point.gpus, point.nodes, batch), []).append((epoch_s or 0.0) * whole)
-    epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(found.items())]
+        sizes.setdefault((point.gpus, point.nodes, batch), []).append((epoch_s or 0.0) * whole)
+    epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(sizes.items())]
     first = epochs[0]
     known = {
         "samples": samples,
@@ -207,9 +206,9 @@ def _epoch_s(text: str, samples: int, batch_size: int) -> float:
     return parse_duration(time) * (1 if time == text.strip() else steps_per_epoch(samples, batch_size))
 
 
-def _epoch(word: str, known: Mapping[str, Any]) -> MeasuredEpoch:
+def _epoch(text: str, known: Mapping[str, Any]) -> MeasuredEpoch:
     """Read ``[GPUS[/NODES]:]BATCH=TIME``; without GPUS they are those of the measured epoch."""
-    size, equals, time = word.strip().partition("=")
+    size, equals, time = text.strip().partition("=")
     if not equals:
         raise ValueError(f"{size!r} has no '='; write BATCH=TIME or GPUS:BATCH=TIME, such as 4096=17m or 4:4096=17m")
     where, colon, batch = size.rpartition(":")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.cli.metrics import how_to_record
+from hpcrun.cli.outcome import Outcome, printed, stderr, stdout, table, verbatim
+from hpcrun.cli.output import width
 from hpcrun.errors import PlanError
-from hpcrun.features.sweep.sweep import SweepRow, SweepTable, states_hint
+from hpcrun.features.sweep.sweep import SweepRow, SweepTable, best_row, states_hint, submit_command
+from hpcrun.job.parameters import parameters_text
 from hpcrun.job.patterns import finite_number
 from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
 from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
@@ -23,14 +28,56 @@ _LOG_RATIO = 50
 """Numbers that differ by more than this factor are drawn on a logarithmic axis: learning rates."""
 
 
-def sweep_table_text(table: SweepTable) -> Table:
+def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: bool) -> Outcome:
+    """Return the elements of a sweep as a table, or in the form that was requested.
+
+    Raises:
+        PlanError: as ``save_sweep_png``.
+    """
+    if png is not None:
+        save_sweep_png(made, png)
+        return printed([f"written  {png}"])
+    if as_csv:
+        return Outcome(lambda: [verbatim(sweep_csv(made))])
+    if plot:
+        return printed(sweep_plot(made, width() if sys.stdout.isatty() else 80))
+    order = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"] if made.ranking else []
+    notes = order or ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
+    return Outcome(lambda: [table(_text(made)), stderr(notes)], lambda: sweep_json(made))
+
+
+def best_outcome(made: SweepTable, cwd: str) -> Outcome:
+    """Return the command of the best element.
+
+    Args:
+        cwd: the folder in which the command will be typed.
+
+    Raises:
+        NotFoundError: no element has a value.
+    """
+    row, ranking = best_row(made), made.ranking
+    assert ranking is not None
+    command = submit_command(row, cwd)
+    name = f"{row.run.job_id or row.run.run_id}/{row.index}"
+    value = f"{ranking.metric} {value_text(row.values.get(ranking.metric))} at step {value_text(row.step)}"
+    about = [
+        f"hpcrun: {name} ({parameters_text(row.parameters)}) is {row.status.state}: {value} ({ranking.words})",
+        f"hpcrun: to continue it from its checkpoints: hpcrun resubmit {row.run.run_id} --elements {row.index}",
+    ]
+    return Outcome(
+        lambda: [stderr(map(one_line, about)), stdout([command])],
+        lambda: {"kind": "sweep-best", **row_json(row), "command": command},
+    )
+
+
+def _text(made: SweepTable) -> Table:
     """Return the elements for a terminal: their states, parameters and metrics."""
-    numbers = ["STEP", *map(one_line, table.names)]
-    headings = ["ELEMENT", "STATE", *map(one_line, table.parameters), *numbers]
+    numbers = ["STEP", *map(one_line, made.names)]
+    headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
     rows = (
-        [_label(row, table), _state(row), *_parameters(row, table), value_text(row.step),
-         *(value_text(row.values.get(name)) for name in table.names)]
-        for row in table.rows
+        [_label(row, made), _state(row), *_parameters(row, made), value_text(row.step),
+         *(value_text(row.values.get(name)) for name in made.names)]
+        for row in made.rows
     )  # fmt: skip
     return text_table(headings, rows, right=("ELEMENT", *numbers), whole=("ELEMENT",))
 

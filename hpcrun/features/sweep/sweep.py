@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hpcrun.actions.runs.metrics import Metrics
+from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.runs.metrics import Metrics, choose_metrics, read_elements
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.status import get_status
+from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, nearest
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.quoting import quote_bash
@@ -19,6 +22,8 @@ from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 
+Item = tuple[RunStatus, Mapping[int, Metrics]]
+"""A run, and the metrics of its elements by their numbers."""
 _DIRECTIONS = ("min", "max")
 # Metrics of which more is better, by a word of their name; of all others less is better.
 _MORE_IS_BETTER = re.compile(
@@ -82,18 +87,63 @@ class SweepTable:
     names: tuple[str, ...]
 
 
+def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
+    """Return the sweep that a label means with those that it repeats, oldest first, and remarks.
+
+    Raises:
+        NotFoundError: there is no such run.
+        UsageError: it has no elements.
+    """
+    match = find_run(label, store)
+    run = match.run
+    if elements_of(run) is None:
+        raise UsageError(
+            f"{run.run_id} is no sweep: it has no elements",
+            hint=f"hpcrun metrics {run.job_id or run.run_id} shows its metrics",
+        )
+    repeated = repeated_runs(run, store)
+    names = ", ".join(earlier.run_id for earlier in repeated[:-1])
+    repeats = f"{run.run_id} repeats elements of {names}: the newest of each is shown" if names else None
+    return repeated, [repeats, match.note]
+
+
+def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], list[str | None]]:
+    """Return some runs with the metrics of their elements, and remarks on what could not be read."""
+    result = get_status(run_ids, context.ports)
+    items: list[Item] = []
+    remarks: list[str | None] = []
+    for item in result.runs:
+        patterns, remark = context.metric_patterns(item.run.profile)
+        remarks.append(remark)
+        items.append((item, read_elements(item.folder, [one.index for one in item.elements], patterns)))
+    if result.away:
+        remarks.append(f"hpcrun: {result.away.message}; the states are the last known")
+    return items, remarks
+
+
+def shown_part(table: SweepTable, names: Sequence[str], lines: int | None) -> SweepTable:
+    """Return the best elements of a table with some of its metrics.
+
+    Raises:
+        NotFoundError: there is no such metric.
+    """
+    if names:
+        choose_metrics(Metrics(table.names, ()), names)
+    return replace(table, names=tuple(names) or table.names, rows=table.rows[:lines])
+
+
 def repeated_runs(run: Run, store: RunStore) -> list[Run]:
     """Return a sweep and the runs that it repeats with the same program, oldest first: ``resubmit --failed``."""
-    found = [run]
-    while (earlier := found[0].resubmitted_from) and earlier not in [one.run_id for one in found]:
+    runs = [run]
+    while (earlier := runs[0].resubmitted_from) and earlier not in [one.run_id for one in runs]:
         try:
             before = store.load(earlier)
         except NotFoundError:
             break
         if elements_of(before) is None or _program(before) != _program(run):
             break
-        found.insert(0, before)
-    return found
+        runs.insert(0, before)
+    return runs
 
 
 def _program(run: Run) -> object:
@@ -125,9 +175,7 @@ def default_ranking(names: Sequence[str]) -> Ranking | None:
     return None if chosen is None else parse_ranking(chosen, names)
 
 
-def sweep_table(
-    items: Sequence[tuple[RunStatus, Mapping[int, Metrics]]], order: str | None = None, *, best_step: bool = False
-) -> SweepTable:
+def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: bool = False) -> SweepTable:
     """Return the elements of runs, best first; of an element that several runs have, the newest.
 
     Args:
@@ -140,8 +188,8 @@ def sweep_table(
         NotFoundError: no element has such a metric.
     """
     newest = {(one.index, one.parameters): (item, one) for item, _ in items for one in item.elements}
-    found = {item.run.run_id: each for item, each in items}
-    each = {key: found[item.run.run_id].get(one.index, Metrics((), ())) for key, (item, one) in newest.items()}
+    metrics_of = {item.run.run_id: each for item, each in items}
+    each = {key: metrics_of[item.run.run_id].get(one.index, Metrics((), ())) for key, (item, one) in newest.items()}
     names = tuple(
         dict.fromkeys(name for metrics in each.values() for name in metrics.names if _is_number(metrics, name))
     )
@@ -169,10 +217,10 @@ def _finite(value: Value | None) -> float | None:
 
 def _place(row: SweepRow, ranking: Ranking | None) -> tuple[bool, bool, float, int]:
     """Return the sorting key of an element: finite values first, then diverged ones, then those without a value."""
-    said = row.values.get(ranking.metric) if ranking else None
-    value = _finite(said)
+    last = row.values.get(ranking.metric) if ranking else None
+    value = _finite(last)
     sign = -1 if ranking and ranking.largest else 1
-    return said is None, value is None, sign * (value or 0.0), row.index
+    return last is None, value is None, sign * (value or 0.0), row.index
 
 
 def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[str, Value]]:
@@ -217,6 +265,6 @@ def submit_command(row: SweepRow, cwd: str) -> str:
     run = row.run
     arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
     request = with_named_secrets(of_one_element(run.request, arguments))
-    options = [word for words in option_groups(request, run.profile_file or run.profile) for word in words]
+    options = [text for group in option_groups(request, run.profile_file or run.profile) for text in group]
     line = " ".join(map(quote_bash, ("hpcrun", "submit", *options, *program_words(request))))
     return line if run.cwd in (None, cwd) else f"cd {quote_bash(str(run.cwd))} && {line}"

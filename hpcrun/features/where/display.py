@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.features.where.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
-from hpcrun.job.request import GpuCount, JobRequest, option_of
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.submit_line import option_groups
 from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
 if TYPE_CHECKING:
@@ -105,28 +104,10 @@ def _reason(text: str) -> str:
 
 def submit_line(offer: Offer) -> str:
     """Return the command that submits the job there; the user replaces SCRIPT."""
-    words = ["hpcrun", "submit", "-P", offer.candidate.profile, *_options(offer.candidate.request)]
-    return one_line(f"{shlex.join(words)} SCRIPT")
-
-
-def _options(request: JobRequest) -> list[str]:
-    """Return the options of the request as typed."""
-    words = []
-    for field in type(request).model_fields:
-        value = getattr(request, field)
-        if field == "script" or value is None or value is False or value == ():
-            continue
-        for item in value if isinstance(value, tuple) else (value,):
-            words += [option_of(field), _typed(field, item)]
-    return words
-
-
-def _typed(field: str, value: Any) -> str:
-    if isinstance(value, GpuCount):
-        return f"{value.type}:{value.count}" if value.type else str(value.count)
-    if field == "walltime_s":
-        return format_time(value)
-    return format_memory(value) if field == "memory_mb" else str(value)
+    candidate = offer.candidate
+    _, *groups = option_groups(candidate.request.model_dump(exclude_defaults=True), candidate.profile)
+    options = shlex.join(text for group in groups for text in group)
+    return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
 
 
 def where_json(result: WhereResult) -> dict[str, Any]:

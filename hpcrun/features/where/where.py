@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choice import first_option
@@ -12,7 +13,7 @@ from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
@@ -78,6 +79,15 @@ class WhereResult:
     offers: tuple[Offer, ...]
     misfits: tuple[Misfit, ...]
     asked_s: float
+
+
+def compare_profiles(
+    options: Mapping[str, Any], names: Sequence[str], surroundings: Surroundings, now_s: float
+) -> WhereResult:
+    """Ask Slurm when a job with these options could start with each profile, as ``where`` does."""
+    given = {name: value for name, value in options.items() if value is not None}
+    request = read_request({**given, "script": "true"})  # nothing runs; a request has a script
+    return where(request, names, SlurmForecast(surroundings.env), surroundings, now_s)
 
 
 def where(
@@ -164,23 +174,23 @@ def _tried(
                 yield name, None, HpcrunError("runs on this machine, without Slurm")
             continue
         for type_ in types_to_choose_from(profile, request) or (None,):
-            asked = naming_gpu_type(request, type_) if type_ else request
+            named = naming_gpu_type(request, type_) if type_ else request
             try:
-                plan = _plan(asked, loaded, surroundings)
+                plan = _plan(named, loaded, surroundings)
                 idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
-                yield name, type_, Placement(name, type_, asked, plan, idles_gpus)
+                yield name, type_, Placement(name, type_, named, plan, idles_gpus)
             except HpcrunError as error:
                 yield name, type_, error
 
 
 def _all_names(surroundings: Surroundings) -> list[str]:
     """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of other clusters."""
-    found = profile_names(surroundings.profile_folders)
+    paths = profile_names(surroundings.profile_folders)
     if surroundings.detected is not None:
         shipped = shipped_folder("cluster_profiles")
-        found = {name: path for name, path in found.items() if path.parent != shipped}
+        paths = {name: path for name, path in paths.items() if path.parent != shipped}
     folders = [folder.path for folder in folders_of(surroundings.profile_folders)]  # the most important first
-    names = sorted(found, key=lambda name: (folders.index(found[name].parent), name))
+    names = sorted(paths, key=lambda name: (folders.index(paths[name].parent), name))
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     return [*([default] if default else []), *names]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hpcrun.errors import UsageError
 from hpcrun.job.batch_script import BatchScript, changed_lines, read_batch_script
 from hpcrun.job.launch_options import takes_value
 
@@ -123,3 +124,8 @@ def test_options_have_their_full_names() -> None:
     assert takes_value("srun", "--cpu_bind") == ("cpu-bind", True)
     assert takes_value("srun", "--tasks-per-node") == ("ntasks-per-node", True)
     assert takes_value("srun", "--no-such") is None
+
+
+def test_a_script_that_takes_long_to_read_is_refused() -> None:
+    with pytest.raises(UsageError, match="not understood within 2 s"):
+        read("a=(" * 20_000)

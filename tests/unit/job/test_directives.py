@@ -58,11 +58,6 @@ def test_no_known_name_is_half_a_word(name: str) -> None:
     assert re.fullmatch("[a-z]+(-[a-z]+)*", name)
 
 
-@pytest.mark.parametrize(("name", "close"), [("spread-jop", "spread-job"), ("container-imagee", "container-image")])
-def test_the_nearest_name_is_a_whole_one(name: str, close: str) -> None:
-    assert f"did you mean {close!r}?" in str(unknown_note(name))
-
-
 @pytest.mark.parametrize("key", ["mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"])
 def test_a_key_may_be_written_with_dashes_or_underscores(key: str) -> None:
     assert normalise_key(key) == "mem-per-cpu"
@@ -74,34 +69,6 @@ def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead(key: st
         check_free_key(key, f"--sbatch {key}")
     assert refused.value.hint is not None
     assert OWNED[key] in refused.value.hint
-
-
-@pytest.mark.parametrize(
-    ("key", "option"),
-    [
-        ("output", "--output-dir"),
-        ("error", "--output-dir"),
-        ("job-name", "--name"),
-        ("chdir", "--workdir"),
-        ("export", "--env"),
-        ("gres", "--gpus"),
-        ("nodes", "--nodes"),
-        ("wait", "--wait"),
-        ("test-only", "--dry-run"),
-        ("cpus-per-task", "--cpus-per-task"),
-        ("nodelist", "--nodelist"),
-    ],
-)
-def test_the_refusal_names_the_option_to_use(key: str, option: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        check_free_key(key, "--sbatch")
-    assert refused.value.hint is not None
-    assert option in refused.value.hint
-
-
-@pytest.mark.parametrize("key", ["array", "output", "requeue", "signal"])
-def test_the_directives_the_script_depends_on_are_owned(key: str) -> None:
-    assert key in OWNED
 
 
 @pytest.mark.parametrize("key", ["", "--", "a b", "é", "a;b", "x\n#SBATCH --uid", "a/b"])
@@ -148,13 +115,6 @@ def test_the_forms_of_memory_exclude_each_other(wanted: str) -> None:
     directives: Directives = {"mem": "1G", "time": "1:00:00"}
     set_directive(directives, wanted, "2G")
     assert directives == {"time": "1:00:00", wanted: "2G"}
-
-
-def test_a_directive_set_twice_keeps_the_last_value() -> None:
-    directives: Directives = {}
-    set_directive(directives, "comment", "a")
-    set_directive(directives, "comment", "b")
-    assert directives == {"comment": "b"}
 
 
 @pytest.mark.parametrize("key", ["mem", "--mem", " mem"])

@@ -1,4 +1,4 @@
-"""CPUs, memory, time and local GPUs: what was asked for, else the profile's share, within its limits."""
+"""CPUs, memory, time and local GPUs: what was asked for, else the profile's share, and what directives make of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.profile import Profile
-from hpcrun.job.resources import Machine, decide_cpus, decide_memory, decide_walltime, share_gpus
+from hpcrun.job.resources import (
+    Machine,
+    Requeue,
+    check_warning,
+    decide_cpus,
+    decide_memory,
+    decide_requeue,
+    decide_walltime,
+    share_gpus,
+)
 from hpcrun.job.shape import decide_shape
-from tests.unit.given import cluster, cpu_cluster, laptop, request
+from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
 
 G = 1024
 HOUR = 3600
@@ -198,3 +207,163 @@ def test_neither_slurm_jobs_nor_cpu_jobs_share_this_machine_s_gpus() -> None:
     machine = Machine(8, ("0", "1"))
     assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), machine) == ((), None)
     assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), machine) == ((), None)
+
+
+SIZED = cluster(
+    cpu={"per_node": 64, "per_gpu": 16}, memory={"per_node": "500G", "per_gpu": "100G"}, time={"default": "1:00:00"}
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus", "memory_mb", "walltime_s"),
+    [
+        ({}, 32, 200 * 1024, 3600),
+        ({"cpus": 8}, 8, 200 * 1024, 3600),
+        ({"launcher": "srun"}, 32, 200 * 1024, 3600),
+        ({"no_sbatch": ["cpus-per-task"]}, None, 200 * 1024, 3600),
+        ({"no_sbatch": ["mem"]}, 32, None, 3600),
+        ({"no_sbatch": ["time"]}, 32, 200 * 1024, None),
+        ({"sbatch": ["mem=4G"]}, 32, 4096, 3600),
+        ({"sbatch": ["mem=0"]}, 32, 0, 3600),
+        ({"sbatch": ["mem-per-cpu=2G"]}, 32, 64 * 1024, 3600),
+        ({"sbatch": ["mem-per-cpu=2G"], "no_sbatch": ["cpus-per-task"]}, None, None, 3600),
+        ({"sbatch": ["mem-per-gpu=64G"]}, 32, 128 * 1024, 3600),
+        ({"sbatch": ["exclusive"]}, 32, 200 * 1024, 3600),
+        ({"sbatch": ["exclusive", "mem-per-cpu=2G"]}, 32, 128 * 1024, 3600),
+        ({"sbatch": ["exclusive", "mem-per-gpu=64G"]}, 32, 256 * 1024, 3600),
+        ({"sbatch": ["exclusive=user", "mem-per-gpu=64G"]}, 32, 128 * 1024, 3600),
+        ({"sbatch": ["time=2:00:00"]}, 32, 200 * 1024, 7200),
+        ({"sbatch": ["time=UNLIMITED"]}, 32, 200 * 1024, None),
+    ],
+)
+def test_each_number_is_what_the_directives_say(
+    asked: dict[str, Any], cpus: int | None, memory_mb: int | None, walltime_s: int | None
+) -> None:
+    decided = plan(SIZED, gpus="4", nodes=2, **asked)
+    assert (decided.cpus_per_node, decided.memory_mb, decided.walltime_s) == (cpus, memory_mb, walltime_s)
+    tasks = int(decided.directive("ntasks-per-node") or 0)
+    each = decided.directive("cpus-per-task")
+    assert decided.cpus_per_node == (None if each is None else int(each) * tasks)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun", "python"])
+@pytest.mark.parametrize("preflight", [None, "first"])
+@pytest.mark.parametrize("removed", [(), ("cpus-per-task",)])
+def test_srun_asks_for_the_cpus_of_the_directives(launcher: str, preflight: str | None, removed: tuple[str]) -> None:
+    decided = plan(SIZED, gpus="4", nodes=2, launcher=launcher, preflight=preflight, no_sbatch=removed)
+    text = script(decided).text
+    each = decided.directive("cpus-per-task")
+    body = [line for line in text.splitlines() if not line.startswith("#")]
+    said = [word for line in body for word in line.split() if word.startswith("--cpus-per-task")]
+    whole = [f"--cpus-per-task={decided.cpus_per_node}"] if preflight else []
+    assert said == ([*whole, f"--cpus-per-task={each}"] if each else [])
+    fixed = [line.partition(" #")[0] for line in body if line.startswith("export OMP_NUM_THREADS=")]
+    assert fixed == (
+        [f"export OMP_NUM_THREADS={decided.cpus_per_rank}"]
+        if each
+        else [f"export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < {2 * decided.shape.procs_per_node} ? 1 : "
+              f"SLURM_CPUS_ON_NODE / {decided.shape.procs_per_node}))"]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "nodes", "removed", "said"),
+    [
+        ("gres", 1, "gres", "no directive requests the 4 GPUs of each node: 4 ranks would start"),
+        ("gres", 2, "gres", "no directive requests the 2 GPUs"),
+        ("gpus-per-node", 2, "gpus-per-node", "no directive requests"),
+        ("gpus", 1, "gpus", "no directive requests"),
+        ("gpus", 2, "gpus-per-node", "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes"),
+    ],
+)
+def test_ranks_without_their_gpus_are_refused(form: str, nodes: int, removed: str, said: str) -> None:
+    profile = cluster(gpu={"type": "a100", "per_node": 4, "directive": form})
+    with pytest.raises(UsageError, match=said) as refused:
+        plan(profile, gpus="4", nodes=nodes, no_sbatch=[removed])
+    assert refused.value.hint
+
+
+def test_gpus_per_node_is_enough_without_their_sum() -> None:
+    profile = cluster(gpu={"type": "a100", "per_node": 4, "directive": "gpus"})
+    assert plan(profile, gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node") == "a100:2"
+
+
+@pytest.mark.parametrize(("key", "value"), [("gpu-bind", "single:1"), ("tres-bind", "gres/gpu:single:1")])
+def test_a_binding_that_hides_gpus_from_ranks_is_refused(key: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"--{key}={value} would show each of the 2 ranks of a node only some"):
+        plan(gpus="2", launcher="srun", sbatch=[f"{key}={value}"])
+    assert plan(gpus="2", launcher="srun", sbatch=[f"{key}=none"]).directive(key) == "none"
+    assert plan(gpus="2", sbatch=[f"{key}={value}"]).directive(key) == value  # torchrun is one task, which sees all
+    assert plan(cpu_cluster(), gpus="0", cpus=2, sbatch=[f"{key}={value}"]).directive(key) == value
+
+
+def test_memory_is_within_a_node_however_it_was_said() -> None:
+    for asked in ({"memory_mb": "600G"}, {"sbatch": ["mem=600G"]}, {"sbatch": ["mem-per-gpu=300G"]}):
+        with pytest.raises(PlanError, match="600G of memory, but a node of profile 'big' has 500G"):
+            plan(SIZED, gpus="2", **dict[str, Any](asked))
+
+
+def decide(asked: dict[str, Any], **profile: Any) -> Requeue | None:
+    return decide_requeue(request(**asked), cluster(**profile))
+
+
+def test_where_nothing_was_said_nothing_is_done() -> None:
+    assert decide({}) is None
+
+
+def test_requeue_has_the_profiles_warning() -> None:
+    assert decide({"requeue": 3}) == Requeue(3, 120)
+    assert decide({"requeue": 3}, requeue={"warn": "5m"}) == Requeue(3, 300)
+    assert decide({"requeue": 3, "warn_s": "90s"}, requeue={"warn": "5m"}) == Requeue(3, 90)
+
+
+def test_a_profile_may_say_how_often_and_an_option_says_otherwise() -> None:
+    assert decide({}, requeue={"times": 2}) == Requeue(2, 120)
+    assert decide({"requeue": 5}, requeue={"times": 2}) == Requeue(5, 120)
+    assert decide({"requeue": 0}, requeue={"times": 2}) is None
+
+
+def test_a_job_may_be_warned_only() -> None:
+    assert decide({"warn_s": "2m"}) == Requeue(0, 120)
+
+
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [
+        ({"retry_on_failure": True}, "--retry-on-failure"),
+        ({"exclude_bad_nodes": True}, "--exclude-bad-nodes"),
+        ({"retry_on_failure": True, "warn_s": "2m"}, "--retry-on-failure"),
+    ],
+)
+def test_an_option_that_says_nothing_without_requeue_is_refused(asked: dict[str, Any], option: str) -> None:
+    with pytest.raises(UsageError, match=option) as caught:
+        decide(asked)
+    assert "--requeue N" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("warn_s", "grace_s"), [(6, 4), (30, 20), (59, 40), (60, 40), (120, 100), (600, 580)])
+def test_of_the_warning_a_part_is_kept_for_starting_again(warn_s: int, grace_s: int) -> None:
+    assert Requeue(1, warn_s).grace_s == grace_s
+
+
+@pytest.mark.parametrize(("warn_s", "walltime_s", "fits"), [(60, 121, True), (60, 120, False), (300, 300, False)])
+def test_a_warning_must_not_come_before_the_ranks_listen(warn_s: int, walltime_s: int, fits: bool) -> None:
+    if fits:
+        check_warning(Requeue(1, warn_s), walltime_s)
+        return
+    with pytest.raises(UsageError, match=f"a signal {warn_s} s before the end"):
+        check_warning(Requeue(1, warn_s), walltime_s)
+
+
+def test_the_hint_names_a_time_that_fits() -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(requeue="1", warn_s="5m", walltime_s="5m")
+    assert "--time 00:07:00" in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="'45' has no unit; write 45m for minutes, or 45s"):
+        plan(requeue="1", warn_s="45", walltime_s="2m")
+    assert plan(requeue="1", warn_s="5m", walltime_s="7m").requeue == Requeue(1, 300)
+
+
+def test_without_a_time_limit_every_warning_fits() -> None:
+    check_warning(Requeue(1, 10_000), None)
+    check_warning(None, 60)

@@ -22,7 +22,17 @@ from hpcrun.errors import UsageError
 from hpcrun.job.request import check_secrets, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.secret_hider import SecretHider
-from hpcrun.job.secrets import SERVICES, is_secret, secret_arguments, secret_in_command, secret_kind
+from hpcrun.job.secrets import (
+    SERVICES,
+    is_included,
+    is_key,
+    is_secret,
+    looks_secret,
+    may_be_key,
+    secret_arguments,
+    secret_in_command,
+    secret_kind,
+)
 from hpcrun.views.plan import plan_lines, prepared_json
 from tests.unit.given import cluster, plan, request, script, surroundings, write
 
@@ -370,12 +380,34 @@ def test_a_value_that_cannot_be_read_is_not_repeated_where_it_is_a_secret() -> N
 @pytest.mark.parametrize(
     "text",
     [
+        "curl -u $USER:$PW https://h/",
+        'mysql -p"$PW"',
+        "sshpass -p $PW ssh h",
+        "redis-cli -a $PW",
+        "mkdir -p a/b",
+        "docker run -p 8080:80 image",
+        "slack://$TOKEN/#ml",
+        "discord://$ID/$TOKEN",
+        "Cookie: none",
+        "cookies: 3",
+        "api_key=api_key",
+        "cache_key: resnet",
+        "train_tokens: 1.2B",
+        "token_rate: 3.2e5",
+        "backward_pass: 12.3ms",
+        "redis-cli --scan",
+        "python -m http.server",
+        "s3://bucket/run-2024abc123",
+        "env://",
+        "tcp://10.0.0.1:29500",
+        "first_pass: forward",
+        "👩\u200d🔬 می\u200cخواهم",
         "the page may show the value of MY_SECRET, which is not set here",
         "--secret takes a name, not 'HF_TOKEN' and a value, which comes from your environment",
         "--setup holds the value of HF_TOKEN, which the script, the run's record and process lists would show",
     ],
 )
-def test_hpcrun_s_own_words_about_secrets_stay(text: str) -> None:
+def test_a_text_that_only_looks_similar_stays(text: str) -> None:
     assert SecretHider().hide(text) == text
 
 
@@ -578,20 +610,6 @@ def test_nothing_is_hidden_in_the_logs_of_programs_that_have_no_secrets() -> Non
     assert [text for text in texts if SecretHider().hide(text) != text] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "curl -u $USER:$PW https://h/", 'mysql -p"$PW"', "sshpass -p $PW ssh h", "redis-cli -a $PW", "mkdir -p a/b",
-        "docker run -p 8080:80 image", "slack://$TOKEN/#ml", "discord://$ID/$TOKEN", "Cookie: none", "cookies: 3",
-        "api_key=api_key", "cache_key: resnet", "train_tokens: 1.2B", "token_rate: 3.2e5", "backward_pass: 12.3ms",
-        "redis-cli --scan", "python -m http.server", "s3://bucket/run-2024abc123", "env://", "tcp://10.0.0.1:29500",
-        "first_pass: forward", "👩\u200d🔬 می\u200cخواهم",
-    ],
-)  # fmt: skip
-def test_a_text_that_only_looks_similar_stays(text: str) -> None:
-    assert SecretHider().hide(text) == text
-
-
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # apprise imports it
 def test_the_schemes_of_services_are_those_of_apprise() -> None:
     from apprise.plugins import N_MGR
@@ -625,3 +643,54 @@ def test_hiding_takes_no_longer_than_the_text(part: str) -> None:
     start = time.process_time()
     SecretHider({"T_TOKEN": "correcthorse9battery", "U_TOKEN": "correct horse"}).hide(part * (100_000 // len(part)))
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    """.env .env.local prod.env conf/.envrc id_rsa keys/id_ed25519 .netrc .pypirc .aws/credentials a/.ssh/config .pgpass
+    credentials.json credentials-prod.json client_secret_1.json kaggle.json x.p12 .config/gcloud/a.db
+    .docker/config.json
+    SECRETS.yaml .git-credentials .huggingface_token conf/api_key.txt wandb-api-key""".split(),
+)
+def test_a_file_so_named_looks_secret(path: str) -> None:
+    assert looks_secret(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    """train.py env.py environment.yml .env.example .env.template id_rsa.pub keys.py credentials.py secrets.py token.txt
+    tokenizer.json docker/config.json data/key.csv added_tokens.txt special_tokens pad_token.txt hf_token.py Makefile
+    """.split(),
+)
+def test_a_file_so_named_does_not(path: str) -> None:
+    assert not looks_secret(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "size", "key"),
+    [
+        (b"-----BEGIN RSA PRIVATE KEY-----", 2000, True),
+        (b"-----BEGIN CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----", 2000, True),
+        (b"-----BEGIN CERTIFICATE-----", 2000, False),
+        (b"\x01\x02", 32, True),
+        (b"PK\x03\x04", 900_000, False),
+        (b"", 0, False),
+    ],
+)
+def test_a_key_is_told_from_a_certificate(content: bytes, size: int, key: bool) -> None:
+    assert may_be_key("a/B.PEM")
+    assert is_key("a/B.PEM", content, size) is key
+
+
+def test_a_key_without_a_suffix_is_known_by_its_words_alone() -> None:
+    assert may_be_key("keys/github")
+    assert is_key("keys/github", b"-----BEGIN OPENSSH PRIVATE KEY-----\n", 400)
+    assert not is_key("Makefile", b"all:\n", 5)
+    assert not may_be_key("train.py")
+
+
+def test_files_are_asked_for_by_path_name_or_folder() -> None:
+    for pattern in ("certs/a.pem", "*.pem", "certs", "certs/", "c*/a.pem"):
+        assert is_included("certs/a.pem", [pattern])
+    for pattern in ("a", "b.pem", "cert"):
+        assert not is_included("certs/a.pem", [pattern])

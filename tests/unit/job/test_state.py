@@ -1,4 +1,4 @@
-"""The states of a job: known, unknown, and which are the end."""
+"""The states of a job, which are the end, and Slurm's reasons in plain words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.job.state import STATES, base_state, is_silent, is_terminal
+from hpcrun.job.state import STATES, base_state, explain_reason, is_silent, is_terminal
 
 OVER = ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
         "OUT_OF_MEMORY", "REVOKED", "NOT_SUBMITTED"]  # fmt: skip
@@ -60,3 +60,46 @@ def test_any_text_is_a_state(text: str) -> None:
 )  # fmt: skip
 def test_a_node_that_does_not_respond_is_silent(node_state: str, silent: bool) -> None:
     assert is_silent(node_state) is silent
+
+
+@pytest.mark.parametrize(
+    ("word", "short"),
+    [
+        ("Resources", "next in the queue, waiting for free resources"),
+        ("Priority", "other jobs have a higher priority"),
+        ("QOSMaxJobsPerUserLimit", "you have reached the QOS limit of running jobs"),
+        ("QOSMaxGRESPerUser", "your running jobs have reached the QOS limit per user"),
+        ("QOSMaxGRESPerJob", "requests more than the QOS allows per job"),
+        ("QOSGrpGRES", "all users of the QOS together have reached its limit"),
+        ("QOSGrpGRESRunMinutes", "your running jobs have the allowed time reserved"),
+        ("AssocGrpBillingMinutes", "the budget of the account or QOS is exhausted"),
+        ("AssocGrpCpuLimit", "the jobs of your account have reached its limit"),
+        ("ReqNodeNotAvail, UnavailableNodes:a100-1", "required nodes are down, drained or reserved"),
+        ("ReqNodeNotAvail, Reserved for maintenance", "would overlap a maintenance window"),
+        ("PartitionTimeLimit", "requests more time than the partition allows"),
+        ("Licenses", "all licenses are in use"),
+        ("JobHeldAdmin", "held by an administrator"),
+        ("BeginTime", "before its begin time"),
+        ("launch failed requeued held", "held: the launch on its nodes failed"),
+    ],
+)
+def test_a_reason_is_explained(word: str, short: str) -> None:
+    found = explain_reason(word)
+    assert found is not None
+    assert found.short == short
+    assert found.advice.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("word", "never"),
+    [("PartitionNodeLimit", True), ("DependencyNeverSatisfied", True), ("MaxMemPerLimit", True), ("Resources", False),
+     ("ReqNodeNotAvail, UnavailableNodes:a100-1", False)],
+)  # fmt: skip
+def test_some_reasons_say_that_the_job_never_starts(word: str, never: bool) -> None:
+    found = explain_reason(word)
+    assert found is not None
+    assert found.is_final == never
+
+
+def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
+    assert explain_reason("SomethingNew2031") is None

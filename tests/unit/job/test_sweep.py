@@ -32,11 +32,6 @@ def test_the_last_parameter_varies_fastest() -> None:
     ]  # fmt: skip
 
 
-def test_equal_values_of_a_parameter_are_refused() -> None:
-    with pytest.raises(ValueError, match="'1e-3' twice: both elements would be the same"):
-        parse_assignments(["lr=1e-3,1e-3"])
-
-
 def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
     found = sweep(args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", '{"a": 1}'])
     assert found.common == ("--epochs", "3")
@@ -57,6 +52,7 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
         ({"sweep": ["lr=[1e-3,1e-1]"]}, "write the values without brackets: lr=1e-3,1e-1"),
         ({"sweep": ["lr=logspace(-3,-1,3)"]}, "is split at its commas"),
         ({"sweep": ["lr=1", "lr=2"]}, "given twice"),
+        ({"sweep": ["lr=1e-3,1e-3"]}, "'1e-3' twice: both elements would be the same"),
         ({"sweep": ["a b=1"]}, "cannot be a parameter's name"),
         ({"sweep": ["element=1"]}, "is reserved"),
         (

@@ -1,4 +1,4 @@
-"""Times and memory sizes, as Slurm writes them and as people do."""
+"""Times, sizes, numbers and lists, as Slurm writes them and as people do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from hpcrun.job.units import (
     format_rate,
     format_size,
     format_time,
+    host_list,
+    parse_count,
     parse_duration,
     parse_memory,
+    parse_positive,
     parse_slurm_time,
     parse_time,
 )
@@ -39,6 +42,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
         (" 90m ", 90 * MINUTE),
         ("1.5h", 90 * MINUTE),
         ("2w", 14 * DAY),
+        ("42.3s", 43),
     ],
 )
 def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: int) -> None:
@@ -46,7 +50,7 @@ def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: in
 
 
 @pytest.mark.parametrize(
-    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1"]
+    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1", "٣٦m"]
 )
 def test_what_is_no_time_is_refused_with_the_forms_that_are(typed: str) -> None:
     with pytest.raises(ValueError, match="is not a time; write it as 90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"):
@@ -147,3 +151,57 @@ def test_bytes_are_written_in_the_largest_unit_that_fits(size: int, text: str) -
 )
 def test_rates_are_written_in_powers_of_ten(rate: float, text: str) -> None:
     assert format_rate(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.2M", 1_200_000),
+        ("500k", 500_000),
+        ("0.5K", 500),
+        ("7B", 7 * 10**9),
+        ("7G", 7 * 10**9),
+        ("20480000", 20480000),
+    ],
+)
+def test_counts(text: str, number: int) -> None:
+    assert parse_count(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "0.0M", "-1", "1.5", "1.2m", "1,2M", "1e6", "1M2", "١٢", "NaN", "inf", "M", "1.0000005M", "9" * 40],
+)
+def test_no_counts(text: str) -> None:
+    with pytest.raises(ValueError, match="write it as 1200000,"):
+        parse_count(text)
+
+
+@given(st.integers(1, 10**12))
+def test_a_number_in_millions_is_that_number(number: int) -> None:
+    assert parse_count(f"{number // 10**6}.{number % 10**6:06}M") == number
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e400", "0", "-1", "1e-400", "", "1_0", "１", "0x1p3"])
+def test_no_positive_numbers(text: str) -> None:
+    with pytest.raises(ValueError, match="not a number above zero"):
+        parse_positive(text)
+
+
+def test_positive_numbers() -> None:
+    assert [parse_positive(text) for text in ("1e-3", "0.001", ".5", "2")] == [0.001, 0.001, 0.5, 2]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["login"], "login"),
+        (["a100-1"], "a100-1"),
+        (["a100-1", "a100-2"], "a100-[1-2]"),
+        (["a100-2", "b7", "a100-4", "a100-3", "login"], "a100-[2-4],b7,login"),
+        (["node09", "node10"], "node09,node10"),
+    ],
+)
+def test_nodes_are_listed_as_squeue_does(names: list[str], text: str) -> None:
+    assert host_list(names) == text

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.validate import profile_schema
+from hpcrun.profiles.validate import known_keys, profile_schema, value_kinds
 from tests.unit.given import read_yaml
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -84,3 +84,24 @@ def test_it_is_no_profile() -> None:
 
 def test_there_is_something_to_check() -> None:
     assert len(PARTS) >= len(profile_names([SHIPPED])) > 3
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds"),
+    [
+        ("extends", {"list"}), ("modules", {"list"}), ("secrets", {"list"}), ("gpu", {"mapping"}), ("env", {"mapping"}),
+        ("gpu.types", {"mapping"}), ("gpu.types.h100", {"mapping"}), ("gpu.types.h100.card", {"mapping"}),
+        ("sample_use", {"bool"}), ("requeue.expedite", {"bool"}), ("sbatch.exclusive", {"bool"}),
+        ("srun.overlap", {"bool"}), ("env.A", set()), ("partition", set()), ("gpu.types.h100.per_node", set()),
+        ("time.max", set()), ("nothing", set()), ("gpu.nothing", set()), ("name", set()),
+    ],
+)  # fmt: skip
+def test_a_key_has_the_kinds_of_its_values(key: str, kinds: set[str]) -> None:
+    assert value_kinds(tuple(key.split("."))) == kinds
+
+
+def test_a_section_has_its_keys_and_env_any() -> None:
+    assert {"extends", "gpu", "partition"} <= set(known_keys())
+    assert "name" not in known_keys()
+    assert set(known_keys(("gpu", "types", "h100", "time"))) == {"default", "max"}
+    assert (known_keys(("env",)), known_keys(("gpu", "types")), known_keys(("nothing",))) == ([], [], [])

@@ -24,6 +24,7 @@ from hpcrun.features.scaling.forecast import (
 )
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.step_model import StepModel
+from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.features.scaling.workload import (
     MeasuredEpoch,
     MeasuredTraining,
@@ -31,7 +32,6 @@ from hpcrun.features.scaling.workload import (
     steps_per_epoch,
     workload_of,
 )
-from hpcrun.features.scaling.worth import MIN_EFFICIENCY
 from hpcrun.job.profile import CardSection
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)

@@ -1,16 +1,12 @@
-"""Verdicts, the sizes to ask for, and why a size falls short."""
+"""Which sizes are worth their GPUs, on the tables that people argued about, and the verdicts on them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from hpcrun.features.scaling.causes import ScalingDiagnosis, diagnose_series
-from hpcrun.features.scaling.command import ScaleCommand
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
-from hpcrun.features.scaling.verdict import Advice, advise, pareto, verdict
+from hpcrun.features.scaling.verdict import Advice, advise, pareto, steps, verdict
 
 
 def study(*speedups: tuple[int, float]) -> Series:
@@ -68,73 +64,30 @@ def test_pareto() -> None:
     assert [row.gpus for row in pareto(series.rows)] == [4, 1]
 
 
-def diagnosis(*, time_s: float = 50.0, **fields: Any) -> ScalingDiagnosis:
-    """Why 4 GPUs are twice as fast as one, where that one's batch was 64 and the four's too."""
-    epoch = {name: fields.pop(name) for name in ("data_s", "sync_s") if name in fields}
-    base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
-    four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
-    (series,) = build_series([base, four])
-    found = diagnose_series(series, advice(series), ScaleCommand("train.py --lr 1e-3"))
-    assert found
-    return found
+def largest(*speedups: tuple[int, float], target: float = 0.65) -> int:
+    return max((step.gpus for step in steps(speedups, target) if step.taken), default=speedups[0][0])
 
 
-def test_causes_come_by_their_share() -> None:
-    found = diagnosis(sync_s=20, data_s=5, startup_s=30, total_s=100)
-    assert [(cause.kind, round(cause.share, 2)) for cause in found.causes] == [
-        ("sync", 0.4),
-        ("startup", 0.3),
-        ("data", 0.1),
-    ]
-    assert "takes 40 % of an epoch" in found.causes[0].evidence
-    assert found.unknown == ()
+def test_a_team_s_goal_is_worth_it() -> None:
+    assert largest((1, 1), (4, 3.0)) == 4  # "2.8-3.2x (75-80% efficiency)"
+    assert largest((1, 1), (2, 1.75), (4, 3.0)) == 2  # here the last two bring 63 %
+    assert largest((1, 1), (4, 2.8)) == 1
 
 
-def test_what_was_not_measured_is_no_cause() -> None:
-    found = diagnosis()
-    assert found.causes == ()
-    assert [words.split(" (")[0] for words in found.unknown] == ["communication", "data loading", "launch overhead"]
-    nothing = diagnosis(batch_size=None)
-    assert [words.split(" (")[0] for words in nothing.unknown] == [
-        "the batch per GPU",
-        "communication",
-        "data loading",
-        "launch overhead",
-        "uneven batches",
-    ]
+def test_diminishing_returns_as_the_authors_of_the_table_call_them() -> None:
+    table = ((1, 1), (2, 12 / 6.5), (4, 12 / 3.5), (8, 6.0))
+    assert largest(*table) == 4
+    assert [step.added for step in steps(table)] == pytest.approx([0.846, 0.791, 0.643], abs=1e-3)
+    assert largest(*table, target=0.6) == 8
+    assert largest(*table, target=0.8) == 2
 
 
-def test_a_batch_that_was_divided() -> None:
-    (cause,) = diagnosis(time_s=60, base_batch=1024).causes
-    assert (cause.kind, cause.evidence) == (
-        "batch",
-        "global batch 1024 leaves a per-GPU batch of 256 on 4 GPUs, 1024 at 1",
-    )
-    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
-    # waiting for data explains its part of the loss, and is not the batch's fault
-    by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
-    assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}
+def test_a_small_miss_at_a_small_size_does_not_hide_a_gain_at_a_larger_one() -> None:
+    assert largest((1, 1), (2, 1.68), (4, 3.26), (8, 6.11), target=0.7) == 8
+    second = steps(((1, 1), (2, 1.6), (4, 3.26), (8, 6.11)))[1]
+    assert (second.before, second.gpus, second.taken) == (1, 4, True)
 
 
-def test_a_small_batch_that_was_not_divided_is_not_why_more_gpus_lose() -> None:
-    assert [cause.kind for cause in diagnosis(base_batch=8, batch_size=32, sync_s=20).causes] == ["sync"]
-
-
-def test_ranks_with_uneven_work() -> None:
-    (cause,) = diagnosis(rank_samples=(100, 100, 100, 60)).causes
-    assert (cause.kind, cause.evidence) == ("uneven", "ranks have 60 to 100 samples in an epoch")
-    assert cause.share == pytest.approx(0.1)
-    (odd,) = [each for each in diagnosis(batch_size=9, base_batch=9).causes if each.kind == "uneven"]
-    assert (odd.evidence, odd.share) == ("a batch of 9 does not divide by 4 GPUs", 0.25)
-    assert odd.command.endswith("--batch-size 8")
-
-
-def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> None:
-    series = study((1, 1), (2, 1.95), (4, 2.5), (8, 2.6), (16, 2.6))
-    found = diagnose_series(series, advice(series), ScaleCommand())
-    assert found
-    assert found.row.gpus == 4
-    ideal = study((1, 1), (2, 1.95), (4, 3.9))
-    assert diagnose_series(ideal, advice(ideal), ScaleCommand()) is None
-    worth_it = study((1, 1), (2, 1.9), (4, 3.4))
-    assert diagnose_series(worth_it, advice(worth_it), ScaleCommand()) is None  # nothing was measured that explains it
+def test_a_size_alone_and_none() -> None:
+    assert steps([(4, 1.0)]) == ()
+    assert steps([]) == ()

@@ -1,0 +1,334 @@
+"""Parts of a report's figures: panels, curves, axes on which the ideal is straight, and labels that never overlap."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.features.scaling.points import Spread
+from hpcrun.features.scaling.sentences import number_text
+from hpcrun.features.scaling.series import Row, Series
+from hpcrun.features.scaling.sizes import Unit
+from hpcrun.features.scaling.study_report import Part
+from hpcrun.views.figure import COLUMN, DARK, GREY, PAGE, new_figure, style_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+_LINEAR_UP_TO = 8.0
+"""Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
+_TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
+_MOST_TICKS = 7
+_PAPER = 2.0
+"""Pixels around a label that its paper covers."""
+_APART = 2.0
+"""Pixels between two labels of ticks."""
+_CLEAR = 4.0
+"""Pixels between a label and the axes: its paper would cover them."""
+MOST_NOTES = 8
+"""The numbers of more points do not fit beside them."""
+_AROUND = ((0, 6), (0, -6), (7, 0), (-7, 0), (6, 6), (-6, 6), (6, -6), (-6, -6), (0, 12), (0, -12), (0, 18), (0, -18))
+"""Places of a label around its point, in points: above first, for the whiskers go up and down and the curves aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A series with its title; its number chooses colour and marker."""
+
+    number: int
+    title: str
+    part: Part
+
+    @property
+    def series(self) -> Series:
+        return self.part.series
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """Return its colour, marker and dashes."""
+        return style_of(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a figure shows."""
+
+    panels: tuple[Panel, ...]
+    target: float
+    warmup: int
+    unit: Unit
+
+    @property
+    def gpus(self) -> list[int]:
+        """All sizes of all series."""
+        return sorted({row.gpus for panel in self.panels for row in panel.series.sizes})
+
+
+def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
+    """Return a figure with a panel for each series; panels with the same axis have the same range."""
+    number = len(shown.panels)
+    across = number if number <= 3 else 2 if number == 4 else 3
+    down = math.ceil(number / across)
+    figure = new_figure(COLUMN if across == 1 else PAGE, 2.6 if across == 1 else 2.4 * down)
+    every = list(figure.subplots(down, across, squeeze=False).flat)
+    for axes, panel in zip(every, shown.panels, strict=False):
+        if number > 1:
+            axes.set_title(shortened(panel.title, 78 // across))
+        draw(axes, panel)
+    for axes in every[number:]:
+        axes.set_visible(False)
+    _same_range(every[:number])
+    return figure
+
+
+def _same_range(panels: Sequence[Axes]) -> None:
+    """Give panels whose axes have the same names and scales the same range."""
+    for name in ("xaxis", "yaxis"):
+        axes_of = [getattr(axes, name) for axes in panels]
+        if len({(axis.get_scale(), axis.label.get_text()) for axis in axes_of}) == 1:
+            ends = [end for axis in axes_of for end in axis.get_view_interval()]
+            for axis in axes_of:
+                if axis.get_scale() == "log" and name == "yaxis":
+                    _log_range(axis, min(ends), max(ends))
+                else:
+                    axis.set_view_interval(min(ends), max(ends), ignore=True)
+
+
+def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True) -> None:
+    """Put a legend above everything, in as many columns as its longest label leaves room for.
+
+    Args:
+        entries: label and handle.
+        doubts: the markers of sizes without a verdict differ: explain them if there are some.
+    """
+    if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
+        from matplotlib.lines import Line2D
+
+        mark = Line2D([], [], linestyle="", marker="o", color=GREY, markerfacecolor="white")
+        entries = [*entries, ("no verdict", mark)]
+    if not entries:
+        return
+    cells = int(17 * figure.get_figwidth())  # letters of its size in a line; a handle takes eight
+    most = min(3, len(entries)) if figure.get_figwidth() > COLUMN else 1
+    texts = [shortened(label, cells // most - 8) for label, _ in entries]
+    columns = max(1, min(len(texts), cells // (max(map(len, texts)) + 8)))
+    figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(texts) // columns))
+    figure.legend([handle for _, handle in entries], texts, loc="outside upper center", ncols=columns)
+
+
+def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) -> Any:
+    """Draw one number of a series by size with the range of its repeats; markers are hollow where no verdict stands."""
+    at, style = [row.gpus for row, _ in numbers], panel.style
+    (curve,) = axes.plot(at, [value.mean for _, value in numbers], zorder=4, **style)
+    whiskers(axes, at, [value for _, value in numbers], style["color"])
+    if doubtful := [(row.gpus, value.mean) for row, value in numbers if is_doubtful(row, panel.part)]:
+        axes.plot(*zip(*doubtful, strict=True), **{**style, "linestyle": "", "markerfacecolor": "white"}, zorder=4.5)
+    return curve
+
+
+def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float], number: int = 0) -> Any:
+    """Draw the line of the ideal."""
+    (line,) = axes.plot(
+        gpus, values, color=GREY, linestyle=("--", "-.", ":")[number % 3], marker="", linewidth=0.9, zorder=2
+    )
+    return line
+
+
+def is_doubtful(row: Row, part: Part) -> bool:
+    """Whether no verdict stands on a size, though it is compared with others."""
+    return part.series.compared and (part.advice is None or row.gpus in part.advice.doubtful)
+
+
+def shortened(title: str, cells: int) -> str:
+    """Return a title of at most so many cells: letters of East Asia take two."""
+    kept, room = "", cells
+    for char in title:
+        room -= 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if room < 0:
+            return f"{kept[:-1]}…"
+        kept += char
+    return kept
+
+
+def brief(value: float) -> str:
+    """Return ``235k`` for 235,400: a number that fits into a figure."""
+    for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 10 * size:
+            return f"{value / size:.3g}{letter}"
+    return number_text(value)
+
+
+def spans(values: Iterable[float]) -> bool:
+    """Return whether values differ so much that their axis is logarithmic."""
+    listed = list(values)
+    return max(listed) > _LINEAR_UP_TO * min(listed) > 0
+
+
+def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool) -> None:
+    """Label an axis of sizes with the measured ones."""
+    sizes = sorted(set(gpus))
+    axes.set_xlabel(unit)
+    if logarithmic:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(each) for each in sizes])
+    axes.set_xticks([], minor=True)
+    low, high = sizes[0], sizes[-1]
+    if logarithmic or low == high:
+        axes.set_xlim(low / 1.2, high * 1.2)
+    else:
+        axes.set_xlim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+
+
+def log_axis(axis: Axis, values: Iterable[float]) -> None:
+    """Make an axis logarithmic, with room around the values and plain numbers at three ticks or more."""
+    listed = [value for value in values if value > 0]
+    low, high = min(listed), max(listed)
+    pad = (high / low) ** 0.08 * 1.12
+    axis.axes.set(**{"xscale" if axis is axis.axes.xaxis else "yscale": "log"})
+    _log_range(axis, low / pad, high * pad)
+
+
+def _log_range(axis: Axis, low: float, high: float) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
+    axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two limits: at least three where there are some, not more than fit."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks: list[float] = []
+    for steps in _TICKS:
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 3:
+            break
+    if not ticks:  # one value alone: no round number is that near
+        from matplotlib.ticker import MaxNLocator
+
+        ticks = [float(tick) for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
+    return ticks[:: max(1, -(-len(ticks) // _MOST_TICKS))]
+
+
+def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> None:
+    """Let the vertical axis be logarithmic, or begin at zero with room above the values."""
+    if logarithmic:
+        log_axis(axes.yaxis, values)
+    else:
+        axes.set_ylim(0, 1.1 * max(values))
+
+
+def share_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Let the vertical axis of shares, such as accuracies, end at 1, where one cannot be above it."""
+    if max(values, default=2.0) <= 1.0 and axes.get_ylim()[1] > 1.0:
+        axes.set_ylim(top=1.0 + 0.001 * (1.0 - axes.get_ylim()[0]))
+
+
+def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:
+    """Draw the range of the repeats where there are several."""
+    ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
+    if ranged:
+        ends = [[value.mean - value.low for _, value in ranged], [value.high - value.mean for _, value in ranged]]
+        axes.errorbar([x for x, _ in ranged], [value.mean for _, value in ranged], ends, fmt="none", ecolor=colour,
+                      elinewidth=0.8, zorder=3)  # fmt: skip
+
+
+def note(axes: Axes, x: float, y: float, text: str) -> None:
+    """Write a number beside a point; ``settle`` finds its place."""
+    paper = {"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
+    axes.annotate(text, (x, y), (0, 6), textcoords="offset points", fontsize=7, zorder=3.5, bbox=paper)
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out for good: labels are moved away from each other, and those without room are hidden."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # "none" would lay it out again each time that it is saved
+    taken = [legend.get_window_extent(renderer) for legend in figure.legends]
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    for axes in shown:
+        for axis in (axes.xaxis, axes.yaxis):
+            taken += [*_thinned(axis, renderer), axis.label.get_window_extent(renderer)]
+        if axes.get_title():
+            taken.append(axes.title.get_window_extent(renderer))
+    for axes in shown:
+        marks, curves = _marks(axes), _curves(axes)
+        for text in axes.texts:
+            if _placed(text, [*taken, *marks], curves, axes.bbox, renderer):
+                taken.append(text.get_window_extent(renderer))
+            else:
+                text.set_visible(False)
+
+
+def _thinned(axis: Axis, renderer: Any) -> list[Bbox]:
+    """Hide labels of ticks that touch the one before; return the boxes of the others."""
+    kept: list[Bbox] = []
+    low, high = sorted(axis.get_view_interval())
+    for tick in axis.get_major_ticks():
+        label = tick.label1
+        if not (label.get_text() and low <= tick.get_loc() <= high):
+            continue
+        box = label.get_window_extent(renderer)
+        if any(box.padded(_APART).fully_overlaps(other) for other in kept):
+            label.set_visible(False)
+        else:
+            kept.append(box)
+    return kept
+
+
+def _marks(axes: Axes) -> list[Bbox]:
+    """Return the boxes of the markers."""
+    from matplotlib.transforms import Bbox
+
+    boxes: list[Bbox] = []
+    for line in axes.lines:
+        if line.get_marker() not in (None, "None", "", " ", "|"):
+            half = line.get_markersize() * axes.figure.dpi / 72 / 2
+            boxes += [Bbox([place, place]).padded(half) for place in axes.transData.transform(line.get_xydata())]
+    return boxes
+
+
+def _curves(axes: Axes) -> list[Path]:
+    """Return all lines and whiskers, in pixels."""
+    from matplotlib.collections import LineCollection
+
+    drawn = [line for line in axes.lines if line.get_linestyle() not in ("None", "", " ")]
+    whiskers = [each for each in axes.collections if isinstance(each, LineCollection)]
+    paths = [line.get_transform().transform_path(line.get_path()) for line in drawn]
+    return paths + [axes.transData.transform_path(path) for each in whiskers for path in each.get_paths()]
+
+
+def _placed(text: Text, taken: Sequence[Bbox], curves: Sequence[Path], within: Any, renderer: Any) -> bool:
+    """Move a label to the free place around its point that fewest curves cross; False if none is free."""
+    free = []
+    for number, (x, y) in enumerate(_AROUND):
+        _move(text, x, y)
+        box = text.get_window_extent(renderer)
+        inside = within.x0 + _CLEAR <= box.x0 and box.x1 <= within.x1
+        inside = inside and within.y0 + _CLEAR <= box.y0 and box.y1 <= within.y1
+        if inside and not any(box.fully_overlaps(other) for other in taken):
+            paper = box.padded(_PAPER)
+            free.append((sum(path.intersects_bbox(paper, filled=False) for path in curves), number))
+    if free:
+        _move(text, *_AROUND[min(free)[1]])
+    return bool(free)
+
+
+def _move(text: Text, x: float, y: float) -> None:
+    """Put a label beside its point, some points to the right and above."""
+    text.set_position((x, y))
+    text.set_horizontalalignment("center" if x == 0 else "left" if x > 0 else "right")
+    text.set_verticalalignment("center" if y == 0 else "bottom" if y > 0 else "top")

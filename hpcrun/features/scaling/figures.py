@@ -1,0 +1,355 @@
+"""The figures of a report, as PNG, PDF and SVG: for a paper, or for a colleague."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpcrun.errors import PlanError
+from hpcrun.features.scaling.axes import (
+    MOST_NOTES,
+    Panel,
+    Shown,
+    brief,
+    draw_curve,
+    draw_ideal,
+    draw_legend,
+    draw_panels,
+    is_doubtful,
+    log_axis,
+    note,
+    settle,
+    share_axis,
+    size_axis,
+    spans,
+    value_axis,
+    whiskers,
+)
+from hpcrun.features.scaling.points import Epoch, Spread, measure, spread
+from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit, units_text
+from hpcrun.features.scaling.series import Row, Series
+from hpcrun.features.scaling.study_report import Report
+from hpcrun.features.scaling.verdict import pareto, steps
+from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""The format of each file, and what would differ from one drawing of the same numbers to the next."""
+MOST_SERIES = 6
+_MOST_DOTS = 20
+"""More runs of one size are only shown as their range."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFiles:
+    """Files by name, and the reasons why some figures are missing."""
+
+    files: dict[str, bytes]
+    missing: tuple[str, ...]
+
+
+def draw_figures(report: Report) -> ReportFiles:
+    """Draw every figure that has numbers."""
+    files: dict[str, bytes] = {}
+    try:
+        with paper_style():
+            figures, missing = settled_figures(report)
+            for name, figure in figures.items():
+                files |= _files(name, figure)
+    except PlanError as error:
+        return ReportFiles({}, (f"none drawn: matplotlib is not installed; {error.hint}",))
+    return ReportFiles(files, tuple(missing))
+
+
+def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
+    """Return the figures by name, laid out, and the reasons why others are missing."""
+    named = [(heading(part.series, report), part) for part in report.parts if part.series.rows]
+    panels = [Panel(number, title, part) for number, (title, part) in enumerate(named[:MOST_SERIES])]
+    figures: dict[str, Figure] = {}
+    missing = []
+    if len(named) > MOST_SERIES:
+        missing.append(f"only the first {MOST_SERIES} of {len(named)} series are drawn")
+    for name, (draw, has, lacking) in _FIGURES.items():
+        chosen = tuple(panel for panel in panels if has(panel.series))
+        if chosen:
+            shown = Shown(chosen, report.options.min_efficiency, report.options.warmup, report.options.unit)
+            figures[name] = draw(shown)
+            settle(figures[name])
+            missing += [f"{name}: without {panel.title} ({lacking})" for panel in panels if panel not in chosen]
+        else:
+            missing.append(f"{name}: not drawn: {lacking}")
+    return figures, missing
+
+
+def _files(name: str, figure: Figure) -> dict[str, bytes]:
+    """Return a figure in every format; the same numbers give the same bytes."""
+    files = {}
+    for kind, metadata in FORMATS.items():
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, metadata=metadata)
+        files[f"{name}.{kind}"] = file.getvalue()
+    return files
+
+
+def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None],
+             ideal: Callable[[Row, int], float], *, always_log: bool) -> Figure:  # fmt: skip
+    """Draw one number by size beside the ideal, which is a straight line on these axes."""
+    ideal_lines: list[Any] = []
+    measured: list[Any] = []
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        series = panel.series
+        numbers = [(row, number) for row in series.sizes if (number := value(row, series))]
+        gpus = [row.gpus for row, _ in numbers]
+        logarithmic = always_log or spans(gpus)
+        ideals = [numbers[0][1].mean * ideal(numbers[0][0], each) for each in gpus]
+        measured.append(draw_curve(axes, panel, numbers))
+        if len(gpus) > 1:
+            ideal_lines.append(draw_ideal(axes, gpus, ideals))
+        size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
+        axes.set_ylabel(label(series))
+        values = [*ideals, *(end for _, number in numbers for end in (number.low, number.high))]
+        value_axis(axes, values, logarithmic=logarithmic)
+        for row, number in numbers if len(numbers) <= MOST_NOTES else ():
+            mark = "~" if row.time_derived and label is _time_label else ""
+            note(axes, row.gpus, number.mean, mark + brief(number.mean))
+
+    figure = draw_panels(shown, draw)
+    if ideal_lines:
+        # several have a title and a colour each
+        entries = [("measured", measured[0])] if len(shown.panels) == 1 else []
+        draw_legend(figure, shown, [*entries, ("ideal", ideal_lines[0])])
+    return figure
+
+
+def _time_label(series: Series) -> str:
+    return f"time of {'the run' if series.time_of == 'run' else 'one epoch'} ({time_unit(series).name})"
+
+
+def _epoch_time(shown: Shown) -> Figure:
+    def time(row: Row, series: Series) -> Spread | None:
+        return row.time_s.scaled(1 / time_unit(series).seconds) if row.time_s else None
+
+    weak = all(panel.series.weak for panel in shown.panels)
+    return _by_size(shown, _time_label, time, lambda first, gpus: 1.0 if weak else first.gpus / gpus, always_log=True)
+
+
+def _throughput(shown: Shown) -> Figure:
+    return _by_size(
+        shown,
+        lambda _: "samples per second",
+        lambda row, _: row.samples_per_s,
+        lambda first, gpus: gpus / first.gpus,
+        always_log=False,
+    )
+
+
+def _speedup_efficiency(shown: Shown) -> Figure:
+    """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target is for."""
+    gpus, several = shown.gpus, len(shown.panels) > 1
+    noted = not several and len(gpus) <= MOST_NOTES
+    logarithmic = spans(gpus)
+    figure = new_figure(PAGE, 3.0)
+    speed, efficiency = figure.subplots(1, 2)
+    highest, speeds = 1.0, [1.0]
+    ideals: list[tuple[int, Any]] = []
+    for smallest in sorted({panel.series.rows[0].gpus for panel in shown.panels}):
+        sizes = [smallest, max(gpus[-1], 2 * smallest)]
+        ideals.append((smallest, draw_ideal(speed, sizes, [each / smallest for each in sizes], len(ideals))))
+        speeds += [each / smallest for each in sizes]
+    entries: list[tuple[str, Any]] = []
+    for panel in shown.panels:
+        rows, smallest = panel.series.sizes, panel.series.rows[0].gpus
+        ratios = [(row, row.speedup) for row in rows]
+        shares = [(row, row.speedup.scaled(100 * smallest / row.gpus)) for row in rows]
+        highest = max(highest, *(share.high for _, share in shares))
+        speeds += [end for _, ratio in ratios for end in (ratio.low, ratio.high)]
+        entries.append((panel.title if several else "measured", draw_curve(speed, panel, ratios)))
+        draw_curve(efficiency, panel, shares)
+        walk = steps([(row.gpus, row.speedup.mean) for row in rows])
+        (added,) = efficiency.plot([each.gpus for each in walk], [100 * each.added for each in walk], zorder=4,
+                                   **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9})  # fmt: skip
+        for (row, ratio), (_, share) in zip(ratios if noted else [], shares, strict=False):
+            note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
+            note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
+    requested = _mark_requested(speed, efficiency, shown)
+    draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
+    target = efficiency.axhline(100 * shown.target, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2)
+    over = f" over {units_text(ideals[0][0], shown.unit)}" if len(ideals) == 1 else " over the smallest size"
+    for axes, words in ((speed, f"speed-up{over}"), (efficiency, "efficiency (%)")):
+        size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
+        axes.set_ylabel(words)
+    value_axis(speed, speeds, logarithmic=logarithmic)
+    efficiency.set_ylim(0, 1.12 * max(100, highest))  # GPUs that slow the rest down are below it
+    names = ["ideal"] if len(ideals) == 1 else [f"ideal from {units_text(each, shown.unit)}" for each, _ in ideals]
+    entries += [*zip(names, (line for _, line in ideals), strict=True), (f"target {100 * shown.target:g} %", target)]
+    if len(gpus) > 1:
+        entries.insert(-1, (f"efficiency of the added {shown.unit}", added))
+    if requested:
+        entries.append(("request this size", requested[0]))
+    draw_legend(figure, shown, entries)
+    return figure
+
+
+def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
+    """Put a ring around the size to request; return the rings."""
+    rings: list[Any] = []
+    for panel in shown.panels:
+        if panel.part.advice:
+            row = panel.part.advice.value
+            for axes, value in ((speed, row.speedup.mean), (efficiency, 100 * row.efficiency)):
+                rings += axes.plot(row.gpus, value, marker="o", linestyle="", markersize=9,
+                                   markerfacecolor="none", markeredgecolor=DARK, zorder=5)  # fmt: skip
+    return rings
+
+
+def _accuracy(shown: Shown) -> Figure:
+    """Draw the last accuracy of every run by size, with its mean and range."""
+    dots: list[Any] = []
+    curves: list[Any] = []
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        numbers = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
+        for row, _ in numbers:
+            each = [value for point in row.points if (value := measure(point, 0).accuracy) is not None]
+            if 1 < len(each) <= _MOST_DOTS:
+                dots[:] = axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
+        curves.append(draw_curve(axes, panel, numbers))
+        size_axis(axes, [row.gpus for row, _ in numbers], panel.series.unit, logarithmic=True)
+        axes.set_ylabel("accuracy")
+        axes.margins(y=0.2)
+        share_axis(axes, [number.high for _, number in numbers])
+        for row, number in numbers if len(shown.panels) == 1 and len(numbers) <= MOST_NOTES else ():
+            note(axes, row.gpus, number.mean, f"{number.mean:.4g}")
+
+    figure = draw_panels(shown, draw)
+    measured = [("measured", curves[0])] if len(shown.panels) == 1 else []
+    draw_legend(figure, shown, [*measured, *(("each run", each) for each in dots)])
+    return figure
+
+
+def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool) -> Figure:
+    """Draw one number epoch by epoch: a curve for each size, with the range of its repeats as a band."""
+    from matplotlib.ticker import MaxNLocator
+
+    styles = dict(zip(shown.gpus, ordered_styles(len(shown.gpus)), strict=True))
+    curves: dict[int, Any] = {}
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        seen: list[float] = []
+        longest = 1
+        for row in panel.series.sizes:
+            curve = _epochs(row, value)
+            if curve:
+                at, style = list(curve), styles[row.gpus]
+                (curves[row.gpus],) = axes.plot(
+                    at,
+                    [each.mean for each in curve.values()],
+                    **{**style, **({} if len(curve) < 30 else {"marker": ""})},
+                )
+                lows, highs = [each.low for each in curve.values()], [each.high for each in curve.values()]
+                axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
+                seen += [*lows, *highs]
+                longest = max(longest, *at)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        if times:
+            value_axis(axes, seen, logarithmic=spans(seen))
+        else:
+            share_axis(axes, seen)
+        if times and 0 < shown.warmup < longest:
+            axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
+
+    figure = draw_panels(shown, draw)
+    entries: list[tuple[str, Any]] = [(units_text(gpus, shown.unit), curve) for gpus, curve in sorted(curves.items())]
+    if times and shown.warmup:
+        from matplotlib.patches import Patch
+
+        entries.append(("warm-up, not counted", Patch(color="#F0F0F0")))
+    draw_legend(figure, shown, entries, doubts=False)
+    return figure
+
+
+def _epochs(row: Row, value: Callable[[Epoch], float | None]) -> dict[int, Spread]:
+    """Return a number over the repeats by epoch."""
+    repeats: dict[int, list[float | None]] = defaultdict(list)
+    for point in row.points:
+        for epoch in point.epochs:
+            repeats[epoch.number].append(value(epoch))
+    return {number: each for number, values in sorted(repeats.items()) if (each := spread(values))}
+
+
+def _cost(shown: Shown) -> Figure:
+    """Draw time against GPU-hours; join the sizes for which no other is better in both."""
+    from matplotlib.lines import Line2D
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        series, unit = panel.series, time_unit(panel.series)
+        rows = [row for row in series.rows if row.time_s and row.gpu_hours is not None]
+        front = sorted(pareto(rows), key=lambda row: row.gpus)
+        others = [row for row in rows if row not in front]
+        axes.plot(*_costs(front, unit), **panel.style, zorder=3)
+        axes.plot(*_costs(others, unit), "x", color=DARK, zorder=3)
+        times = [row.time_s.scaled(1 / unit.seconds) for row in rows if row.time_s]
+        whiskers(axes, _costs(rows, unit)[0], times, panel.style["color"])
+        if doubtful := [row for row in front if is_doubtful(row, panel.part)]:
+            hollow = {**panel.style, "linestyle": "", "markerfacecolor": "white"}
+            axes.plot(*_costs(doubtful, unit), **hollow, zorder=4)
+        for row, x, y in zip([*front, *others], *_costs([*front, *others], unit), strict=True):
+            note(axes, x, y, str(row.gpus))
+        axes.set_xlabel(hours_name(series.unit))
+        axes.set_ylabel(_time_label(series))
+        axes.margins(0.15)
+        axes.locator_params(axis="x", nbins=4)  # numbers such as 0.0825 stand side by side
+        for axis, values in zip((axes.xaxis, axes.yaxis), _costs(rows, unit), strict=True):
+            if spans(values):
+                log_axis(axis, values)
+
+    figure = draw_panels(shown, draw)
+    best = Line2D([], [], **shown.panels[0].style)
+    entries = [(f"best in time or cost (numbers: {shown.unit})", best)]
+    if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
+        entries.append(("others", Line2D([], [], color=DARK, marker="x", linestyle="")))
+    draw_legend(figure, shown, entries)
+    return figure
+
+
+def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float]]:
+    hours = [row.gpu_hours or 0.0 for row in rows]
+    return hours, [row.time_s.mean / unit.seconds for row in rows if row.time_s]
+
+
+def _time_by_epoch(shown: Shown) -> Figure:
+    return _by_epoch(shown, "time of the epoch (s)", lambda epoch: epoch.time_s, times=True)
+
+
+def _accuracy_by_epoch(shown: Shown) -> Figure:
+    return _by_epoch(shown, "accuracy", lambda epoch: epoch.accuracy, times=False)
+
+
+def _any_row(has: Callable[[Row], bool]) -> Callable[[Series], bool]:
+    return lambda series: any(map(has, series.sizes))
+
+
+def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:
+    return _any_row(lambda row: any(sum(value(e) is not None for e in point.epochs) > 1 for point in row.points))
+
+
+_FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
+    "speedup_efficiency": (_speedup_efficiency, lambda series: series.compared, "fewer than two sizes"),
+    "epoch_time": (_epoch_time, _any_row(lambda row: row.time_s is not None), "no run has a time"),
+    "throughput": (_throughput, _any_row(lambda row: row.samples_per_s is not None), "no run has samples per second"),
+    "cost": (_cost, _any_row(lambda row: row.time_s is not None), "no run has a time"),
+    "time_by_epoch": (_time_by_epoch, _epoch_by_epoch(lambda epoch: epoch.time_s), "no run has several epochs"),
+    "accuracy": (_accuracy, _any_row(lambda row: row.accuracy is not None), "no run has an accuracy"),
+    "accuracy_by_epoch": (
+        _accuracy_by_epoch, _epoch_by_epoch(lambda epoch: epoch.accuracy), "no run has the accuracy of several epochs",
+    ),
+}  # fmt: skip

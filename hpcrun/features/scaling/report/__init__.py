@@ -1,1 +1,0 @@
-"""The figures, tables and pages of a report."""

@@ -1,0 +1,313 @@
+"""The sentences of a report, each with a label, for text, Markdown and HTML; and its numbers in readable form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from hpcrun.features.scaling.causes import ScalingDiagnosis
+from hpcrun.features.scaling.points import Point, Source, Spread
+from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
+from hpcrun.features.scaling.sizes import Unit
+from hpcrun.features.scaling.step_model import Outlook
+from hpcrun.features.scaling.study_report import Part, Report
+from hpcrun.features.scaling.table_file import Contradiction
+from hpcrun.features.scaling.verdict import Advice, verdict
+from hpcrun.views.text import count, one_line
+
+SOURCES: dict[Source, str] = {
+    "metrics": "metrics of the runs",
+    "log": "patterns in the logs",
+    "elapsed": "Slurm's elapsed time, start-up included",
+    "csv": "a table",
+}
+_UNITS = (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, math.inf))
+_NO_FASTER = 1.01
+"""A speed-up that is larger by less than this is none."""
+_MOST = 20
+"""The most lines of the same kind: no user reads more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence with its label, and a command to type if there is one."""
+
+    label: str
+    text: str
+    command: str = ""
+
+
+def heading(series: Series, report: Report) -> str:
+    """Return the title of a series."""
+    return one_line(series.name or report.options.name)
+
+
+def caption(series: Series) -> str:
+    """Return the quantity by which the sizes are compared, and the source of the numbers."""
+    kind = "weak scaling" if series.weak else "strong scaling"
+    sources = ", ".join(SOURCES[source] for source in series.sources)
+    of = "the run" if series.time_of == "run" else "one epoch"
+    times = f"; time and {hours_name(series.unit)} of {of}" if any(row.time_s for row in series.rows) else ""
+    return f"{kind}, {BASIS_WORDS[series.basis]}{f', source: {sources}' if sources else ''}{times}"
+
+
+def hours_name(unit: Unit) -> str:
+    """Return ``GPU-hours``, or for ranks ``rank-hours``."""
+    return f"{unit.removesuffix('s')}-hours"
+
+
+def answer_lines(report: Report, most: int | None = None) -> list[Line]:
+    """Return the answer for each series, and what makes it doubtful: the first lines of a report.
+
+    Args:
+        most: of how many series; None for all.
+    """
+    if report.unfinished:
+        return [Line("", f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.")]
+    several = len(report.parts) > 1
+    lines: list[Line] = []
+    for part in report.parts[:most]:
+        name = f"{heading(part.series, report)}: " if several else ""
+        lines.append(Line("", f"{name}{_answer(part)}"))
+        lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]
+        if part.again:
+            is_new = "--chain" in part.again and not report.options.command.one_by_one
+            alone = ", one run after the other" if is_new else ""
+            lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
+    return _clean(lines)
+
+
+def _clean(lines: Iterable[Line]) -> list[Line]:
+    return [Line(line.label, one_line(line.text), one_line(line.command)) for line in lines]
+
+
+def _answer(part: Part) -> str:
+    """Return how many GPUs to request, or why this cannot be said."""
+    series = part.series
+    if part.advice:
+        return f"Ask for {_recommended(part.advice)}"
+    if not series.rows:
+        return "No answer: no usable run."
+    if not series.compared:
+        return f"No answer: only one size was measured, {size_text(series.rows[0])}. Run at least one other size."
+    why = f"No answer yet: the times are unreliable ({', '.join(doubt.kind for doubt in part.doubts)})."
+    if part.tentative is None or any(doubt.kind == "super-linear" for doubt in part.doubts):
+        return why
+    return f"{why} They suggest {_recommended(part.tentative)}"
+
+
+def _recommended(advice: Advice) -> str:
+    """Return ``2 GPUs: 1.74× at 87 %; 4 would be 46 %.``"""
+    row, following = advice.value, advice.next_step
+    speed = f"{_full(row)}; " if advice.step else ""
+    if following is None or advice.next_row is None:
+        rest = "the larger sizes are uncertain" if any(gpus > row.gpus for gpus in advice.doubtful) else ""
+        return f"{size_text(row)}: {speed}{rest or 'no larger size was measured'}."
+    other = advice.next_row
+    if other.speedup.mean < _NO_FASTER * row.speedup.mean:
+        slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
+        would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
+    elif other.efficiency < advice.min_efficiency:
+        would = f"{whole_percent(other.efficiency)}" if advice.step else _full(other)
+    else:
+        added = units_text(other.gpus - row.gpus, row.unit)
+        would = f"{whole_percent(other.efficiency)}, the added {added} only {whole_percent(following.added)}"
+    return f"{size_text(row)}: {speed}{other.gpus} would be {would}."
+
+
+def _full(row: Row) -> str:
+    return f"{times_text(row.speedup.mean)} at {whole_percent(row.efficiency)}"
+
+
+def part_lines(part: Part) -> list[Line]:
+    """Return all sentences about one series."""
+    lines = (
+        _verdicts(part),
+        _advice(part.advice, part.series) if part.advice else (),
+        _outlook(part.outlook, part.series) if part.outlook else (),
+        _causes(part.diagnosis) if part.diagnosis else (),
+        _left_out(part.series),
+        (Line("note", remark) for remark in part.series.remarks),
+    )
+    return _clean(chain.from_iterable(lines))
+
+
+def report_lines(report: Report) -> list[Line]:
+    """Return the sentences about all series together."""
+    notes = (Line("note", remark) for remark in report.remarks)
+    return _clean([*map(_change, report.changes), *_contradictions(report.contradictions), *notes, *_warmup(report)])
+
+
+def _verdicts(part: Part) -> Iterator[Line]:
+    """Yield a line for each group of neighbouring sizes with the same verdict, with the numbers of the last size."""
+    series = part.series
+    judged = [(verdict(row, series, part.advice), row) for row in series.sizes[1:]]
+    for label, group in groupby((item for item in judged if item[0] != "no verdict"), key=lambda item: item[0]):
+        rows = [row for _, row in group]
+        last = rows[-1]
+        upto = f"{rows[0].gpus} to {size_text(last)}" if len(rows) > 1 else size_text(last)
+        yield Line(label, f"{upto}: {times_text(last.speedup.mean)} = {percent_text(last.efficiency)}")
+
+
+def _advice(advice: Advice, series: Series) -> Iterator[Line]:
+    yield Line("fastest", _priced(advice.fastest, series))
+    yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
+    yield Line("best value", _priced(advice.value, series))
+    yield Line("why", _why_value(advice))
+
+
+def _why_value(advice: Advice) -> str:
+    """Return the marginal efficiency behind the choice."""
+    target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
+    if advice.next_step:
+        step = f"from {advice.next_step.before} to {units_text(advice.next_step.gpus, unit)}"
+        marginal = f"{whole_percent(advice.next_step.added)} marginal efficiency, below the {target} target"
+        return f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
+    last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}" if advice.step else ""
+    return f"Marginal efficiency stays above the {target} target: {last}."
+
+
+def _priced(row: Row, series: Series) -> str:
+    if row.time_s is None or row.gpu_hours is None:
+        return size_text(row)
+    unit = time_unit(series)
+    time = f"{number_text(row.time_s.mean / unit.seconds)} {unit.name}"
+    return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} {hours_name(row.unit)}"
+
+
+def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
+    low, high = (two_digits(100 * share) for share in outlook.serial_range)
+    over = f" ({low} to {high} % over the sizes)" if low != high else ""
+    grows = ": it grows with them, so it is the cost of more, not serial work" if outlook.grows else ""
+    one, largest = series.unit.removesuffix("s"), units_text(series.sizes[-1].gpus, series.unit)
+    if outlook.serial < 1:  # else nothing became faster, as the table says
+        yield Line(
+            "serial", f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by {largest}{over}{grows}"
+        )
+    if not (series.weak or outlook.grows or outlook.serial == 1):
+        yield Line("more work", f"{largest} with proportionally more work would reach {outlook.with_more_work:.3g}×")
+    words = [
+        f"{units_text(each.gpus, series.unit)} {two_digits(each.speedup)}× ({two_digits(each.low)} to "
+        f"{two_digits(each.high)}×) = {whole_percent(each.efficiency)}"
+        for each in outlook.predictions
+    ]
+    yield Line("next", f"{'; '.join(words)}: 8 of 10 published trainings lay in such a range")
+
+
+def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
+    at = f"at {units_text(diagnosis.row.gpus, diagnosis.row.unit)} "
+    for number, cause in enumerate(diagnosis.causes, 1):
+        yield Line(f"cause {number}", f"{at}{cause.evidence}: {cause.advice}", cause.command)
+    if diagnosis.unknown:
+        yield Line("not measured", "; ".join(diagnosis.unknown))
+
+
+def _left_out(series: Series) -> Iterator[Line]:
+    for point, problem in series.left_out[:_MOST]:
+        yield Line("left out", f"{_point(point, series.unit)}: {problem}")
+    if len(series.left_out) > _MOST:
+        yield Line("left out", f"{len(series.left_out) - _MOST} more (see --json)")
+
+
+def _point(point: Point, unit: Unit) -> str:
+    return f"{units_text(point.gpus, unit)}, repeat {point.repeat}" + (f", run {point.run}" if point.run else "")
+
+
+def _change(change: BatchChange) -> Line:
+    before, after = change.before, change.after
+    steps = f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
+    at = f"{change.dataset}, {size_text(after)}" if change.dataset else size_text(after)
+    batches = f"global batch {after.batch_size} instead of {before.batch_size}"
+    assert before.time_s is not None  # batch_changes takes rows that have one
+    assert after.time_s is not None
+    minutes = f"{_clock(before.time_s.mean)} to {_clock(after.time_s.mean)}"
+    return Line("batch", f"{at}, {batches}: {minutes} ({before.time_s.mean / after.time_s.mean:.2f}× as fast){steps}")
+
+
+def _clock(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{number_text(seconds / length)} {unit}"
+    return f"{number_text(seconds)} s"
+
+
+def _contradictions(contradictions: Sequence[Contradiction]) -> Iterator[Line]:
+    for each in contradictions[:_MOST]:
+        follows = f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows)
+        says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
+        yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
+    if len(contradictions) > _MOST:
+        yield Line("contradiction", f"{len(contradictions) - _MOST} more (see --json)")
+
+
+def _warmup(report: Report) -> Iterator[Line]:
+    several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
+    if report.options.warmup and several:
+        number = report.options.warmup
+        first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
+        yield Line("note", f"{first} left out as warm-up")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit, and its seconds."""
+
+    name: str
+    seconds: float
+
+
+def time_unit(series: Series) -> TimeUnit:
+    """Return the best unit for the longest time of a series."""
+    longest = max((row.time_s.mean for row in series.rows if row.time_s), default=0.0)
+    return next(TimeUnit(name, seconds) for name, seconds, below in _UNITS if longest < below)
+
+
+def number_text(value: float | None) -> str:
+    """Return up to three significant digits, and no fraction from 100 on: 0.0054, 3.5, 1234; "" for None."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def mean_text(spread: Spread | None, factor: float = 1.0) -> str:
+    """Return the mean in another unit; "" for None."""
+    return number_text(spread.mean * factor if spread else None)
+
+
+def percent_text(share: float) -> str:
+    """Return ``87.3 %``, with halves rounded up: 3.49/4 is 87.25 %."""
+    return f"{math.floor(share * 1000 + 0.5) / 10:.1f} %"
+
+
+def times_text(speedup: float) -> str:
+    """Return ``3.43×``."""
+    return f"{speedup:.2f}×"
+
+
+def range_text(spread: Spread | None, factor: float = 1.0) -> str:
+    """Return ``3.4–3.52``, the smallest and the largest repeat; "" if there is only one."""
+    if spread is None or spread.n < 2:
+        return ""
+    return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
+
+
+def units_text(number: int, unit: Unit) -> str:
+    """Return ``1 GPU``, ``4 GPUs`` or ``4 ranks``."""
+    return count(number, unit.removesuffix("s"))
+
+
+def size_text(row: Row) -> str:
+    """Return ``4 GPUs``, or ``4 GPUs on 2 nodes`` if there are several nodes."""
+    return units_text(row.gpus, row.unit) + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def whole_percent(share: float) -> str:
+    """Return ``87 %``."""
+    return f"{math.floor(share * 100 + 0.5)} %"
+
+
+def two_digits(value: float) -> str:
+    """Return at least two significant digits: 0.0062, 4.6, 13.0, 210."""
+    return f"{value:.1f}" if 1 <= abs(value) < 100 else f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"

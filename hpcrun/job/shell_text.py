@@ -1,0 +1,290 @@
+"""The commands of a shell script and the values of their words, as far as the text decides them. Pure.
+
+tree-sitter reads the grammar of bash. Nothing is evaluated: a word has the texts that the script's assignments may give
+it, and ``UNKNOWN`` where only a running shell knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from time import process_time
+from typing import TYPE_CHECKING
+
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:  # few jobs run a shell script
+    from tree_sitter import Node, Parser
+
+UNKNOWN = "\0"
+"""A piece of a text that only a running shell knows."""
+MOST_BYTES = 200_000
+_DEEPEST = 400
+"""How deep a script's grammar may be nested: Python's own recursion ends at a thousand."""
+_MOST_SECONDS = 2
+_MOST_CHOICES, _MOST_TEXT = 8, 20_000
+_VARIABLE = re.compile(r"\$(\w+|[@*])|\$\{(\w+)(?:\[([@*])\])?\}")
+_ANSI_C_STRING = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_NO_WORDS = frozenset({"variable_assignment", "comment", "file_redirect", "heredoc_redirect", "herestring_redirect"})
+_EXPANSIONS = frozenset({"simple_expansion", "expansion"})
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command.
+
+    Attributes:
+        text: as written.
+        start: its first byte in the script; None if it is a part of a variable's value.
+        choices: what it may become, each choice a list of words; None if that is not known.
+    """
+
+    text: str
+    start: int | None
+    choices: tuple[tuple[str, ...], ...] | None
+
+    @property
+    def known(self) -> str | None:
+        """Its text, if it becomes one word without an unknown piece."""
+        if self.choices is None or len(self.choices) != 1 or len(self.choices[0]) != 1:
+            return None
+        return None if UNKNOWN in self.choices[0][0] else self.choices[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One command of a script: its words without their quotes, and its first line."""
+
+    line: int
+    words: tuple[str, ...]
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse_shell(text: str) -> Node:
+    """Return the syntax tree of a script.
+
+    Raises:
+        UsageError: it is too long, nested too deeply, or not text.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) > MOST_BYTES or b"\0" in data:
+        what = "has a NUL character" if b"\0" in data else f"is larger than {MOST_BYTES // 1000} kB"
+        raise UsageError(f"the script {what}", hint="give a batch script: a text that sbatch takes")
+    deadline = process_time() + _MOST_SECONDS
+    try:
+        # only a source that is a function is read with a limit; tree-sitter needs half a minute for 64 KiB of "a=("
+        tree = _parser().parse(
+            lambda at, _: data[at : at + 4096], progress_callback=lambda *_: process_time() > deadline
+        )
+    except ValueError:
+        _parser().reset()
+        raise UsageError(f"the script is not understood within {_MOST_SECONDS} s") from None
+    root = tree.root_node
+    level = [root]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in node.children]
+        if not level:
+            return root
+    raise UsageError("the script is nested too deeply to be read")
+
+
+def read_commands(text: str) -> list[ShellCommand]:
+    """Return the commands of a shell script in their order, with the values that the script itself assigns.
+
+    What only a running shell knows is ``$``; a script that is nested too deeply has no commands.
+    """
+    try:
+        source = Source(parse_shell(text.replace("\0", "")))
+    except UsageError:
+        return []
+    commands = []
+    for node in nodes_of(source.root, "command"):
+        if any(parent.type in ("string", "heredoc_body") for parent in parents_of(node)):
+            continue  # its output is a part of a text
+        choices = [item.choices[-1] if item.choices else (item.text,) for item in source.words(node)]
+        if words := tuple(text.replace(UNKNOWN, "$") for choice in choices for text in choice):
+            commands.append(ShellCommand(node.start_point[0] + 1, words))
+    return commands
+
+
+def node_text(node: Node) -> str:
+    """Return the text of a place in the grammar."""
+    return (node.text or b"").decode("utf-8", "surrogateescape")
+
+
+def nodes_of(root: Node, *kinds: str) -> Iterator[Node]:
+    """Yield the nodes of some kinds in the order of the text."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node.type in kinds:
+            yield node
+        todo += reversed(node.named_children)
+
+
+def parents_of(node: Node) -> Iterator[Node]:
+    """Yield the nodes around a node, the nearest first."""
+    while (parent := node.parent) is not None:
+        yield parent
+        node = parent
+
+
+def misread_line(root: Node) -> int | None:
+    """Return the first line that the grammar does not understand, or reads in another way than bash; None if none.
+
+    tree-sitter-bash 0.25 takes the end of an escaped backslash for the beginning of an escaped quote: ``$'\\\\'``.
+    """
+    lines = [node.start_point[0] + 1 for node in nodes_of(root, "ERROR") if root.has_error]
+    lines += [node.start_point[0] + 1 for node in nodes_of(root, "ansi_c_string")
+              if not _ANSI_C_STRING.fullmatch(node.text or b"")]  # fmt: skip
+    return min(lines, default=root.start_point[0] + 1 if root.has_error else None)
+
+
+class Source:
+    """A script with the values of its variables.
+
+    Args:
+        arguments: those that the script gets.
+    """
+
+    def __init__(self, root: Node, arguments: Sequence[str] = ()) -> None:
+        self.root, self._arguments = root, tuple(arguments)
+        self._assigned: dict[str, list[Node]] = {}
+        self._unknown: set[str] = set()
+        self._reading: set[str] = set()
+        for node in nodes_of(root, "variable_assignment"):
+            self._assigned.setdefault(self._name(node), []).append(node)
+        for node in nodes_of(root, "for_statement"):
+            self._unknown |= {node_text(child) for child in node.named_children if child.type == "variable_name"}
+        for command in nodes_of(root, "command"):
+            words = [node_text(child) for child in command.named_children]
+            if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
+                self._unknown |= {name for name in words[1:] if name.isidentifier()}
+
+    @staticmethod
+    def _name(assignment: Node) -> str:
+        return node_text(assignment.named_children[0]).partition("[")[0]
+
+    def words(self, command: Node) -> list[Word]:
+        """Return the words of a command; redirections and assignments before it are none."""
+        words = []
+        for node in command.named_children:
+            inner = node.named_children[0] if node.type == "command_name" else node
+            if node.type not in _NO_WORDS:
+                words.append(Word(node_text(node), node.start_byte, self._choices(inner)))
+        return words
+
+    def _choices(self, node: Node) -> tuple[tuple[str, ...], ...] | None:
+        text = node_text(node).strip()
+        quoted = text.startswith('"') and text.endswith('"')
+        match = _VARIABLE.fullmatch(text.strip('"') if quoted else text)
+        if match and (node.type in _EXPANSIONS or quoted):
+            name = match[1] or match[2]
+            values = self._values(name)
+            is_list = name in "@*" or match[3]
+            if values is None:
+                return ((UNKNOWN,),) if quoted and not is_list else None
+            if is_list:
+                return values
+            if quoted:
+                return tuple({value[:1]: None for value in values})
+            return tuple({tuple(" ".join(value[:1]).split()): None for value in values})
+        texts = self._texts(node)
+        if node.type == "raw_string" or texts is None or quoted:
+            return ((UNKNOWN,),) if texts is None else tuple((text,) for text in texts)
+        return tuple((text,) for text in texts) if node.type not in ("command_substitution",) else None
+
+    def _values(self, name: str) -> tuple[tuple[str, ...], ...] | None:
+        """Return the lists of words that a variable may hold, None if that is not known."""
+        if name in ("@", "*"):
+            return (self._arguments,)
+        if name.isdigit():
+            number = int(name)
+            return ((self._arguments[number - 1],),) if 0 < number <= len(self._arguments) else None
+        if name in self._unknown or name in self._reading or name not in self._assigned:
+            return None
+        self._reading.add(name)
+        choices: list[tuple[str, ...]] = []
+        for node in self._assigned[name]:
+            values = self._assignment(name, node, choices)
+            choices = [*choices, *(each for each in values or () if each not in choices)]
+            if values is None or len(choices) > _MOST_CHOICES or sum(map(len, sum(choices, ()))) > _MOST_TEXT:
+                self._reading.discard(name)
+                return None
+        self._reading.discard(name)
+        return tuple(choices) or None
+
+    def _assignment(self, name: str, node: Node, before: list[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
+        """Return the values after one assignment, for those before it; None if they are not known."""
+        adds = any(child.type == "+=" for child in node.children)
+        value = node.named_children[1] if len(node.named_children) > 1 else None
+        if node.named_children[0].type == "subscript":
+            return None
+        if value is not None and value.type == "array":
+            words: list[tuple[str, ...]] = [()]
+            for child in value.named_children:
+                if child.type != "comment":
+                    words = [(*one, *more) for one in words for more in self._choices(child) or ((UNKNOWN,),)]
+            return [(*one, *more) for one in before or [()] for more in words[:_MOST_CHOICES]] if adds else words
+        texts = [""] if value is None else self._texts(value, name, before)
+        if texts is None:
+            return None
+        return (
+            [(one[0] + text,) for one in before or [("",)] for text in texts if one] if adds else [(t,) for t in texts]
+        )
+
+    def _texts(self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
+        """Return the texts that a word may become without being divided; None if there are too many.
+
+        Args:
+            variable, before: a variable, and its values before this assignment.
+        """
+        kind, text = node.type, node_text(node)
+        if kind == "raw_string":
+            return [text[1:-1]]
+        if kind in _EXPANSIONS:
+            match = _VARIABLE.fullmatch(text.strip())
+            name = (match[1] or match[2]) if match else ""
+            values = before if variable and name == variable else self._values(name) if match else None
+            blank = text[: len(text) - len(text.lstrip())]  # tree-sitter-bash 0.25 takes it along
+            return [blank + " ".join(value) for value in values] if values else [blank + UNKNOWN]
+        if kind in ("string", "concatenation", "command_name", "translated_string"):
+            return self._joined(node, variable, before)
+        if kind in ("word", "number", "variable_name", "test_operator"):
+            return [re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""), flags=re.DOTALL)]
+        return [UNKNOWN]
+
+    def _joined(self, node: Node, variable: str, before: Sequence[tuple[str, ...]]) -> list[str] | None:
+        """Return the texts of a word of several pieces; in quotes, what stands between the expansions is text."""
+        raw, quoted = node.text or b"", node.type == "string"
+        pieces: list[list[str]] = []
+        place = 1 if quoted else 0
+        for child in node.named_children:
+            if quoted and child.type == "string_content":
+                continue
+            start = child.start_byte - node.start_byte
+            pieces.append([_unescaped(raw[place:start])])
+            texts = self._texts(child, variable, before)
+            if texts is None:
+                return None
+            pieces.append(texts)
+            place = child.end_byte - node.start_byte
+        pieces.append([_unescaped(raw[place : len(raw) - quoted])])
+        if sum(len(piece) > 1 for piece in pieces) > 3:
+            return None
+        return ["".join(piece) for piece in product(*pieces)][: 4 * _MOST_CHOICES]
+
+
+def _unescaped(raw: bytes) -> str:
+    text = raw.decode("utf-8", "surrogateescape").replace("\\\n", "")
+    return re.sub(r'\\([$`"\\])', r"\1", text)

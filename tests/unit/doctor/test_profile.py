@@ -1,0 +1,340 @@
+"""How doctor judges a profile beside the cluster: red is what a job would fail by, with the command that helps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.features.doctor.check import Check, Target, targets_of
+from hpcrun.features.doctor.profile import (
+    judge_container,
+    judge_messages,
+    judge_modules,
+    judge_profile,
+    judge_variables,
+)
+from hpcrun.job.profile import Profile
+from hpcrun.profiles.config import Config
+from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.load import load_profile
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.host import ModuleFacts
+from tests.unit.actions.profiles.test_detect import facts
+from tests.unit.given import cluster, laptop, surroundings, write
+
+GPU = Partition("gpu", default=True, max_s=7200)
+LONG = Partition("long")
+A100 = NodeKind("gpu", 2, 64, 512000, (("a100", 4),))
+H100 = NodeKind("long", 1, 96, 1024000, (("h100", 8),))
+THIN = NodeKind("gpu", 3, 32, 128000, ())
+ENFORCED = {"AccountingStorageEnforce": "associations,limits,qos"}
+CLUSTER = facts([A100, H100, THIN], [GPU, LONG], config=ENFORCED)
+RIGHT: dict[str, Any] = {
+    "partition": "gpu",
+    "gpu": {"type": "a100", "per_node": 4},
+    "cpu": {"per_node": 64, "per_gpu": 16},
+    "memory": {"per_node": "500G", "per_gpu": "125G"},
+    "time": {"default": "1h", "max": "2h"},
+}
+YES, NO = Trial("--gres=gpu:a100:4", True, "Job 1 to start"), Trial("--gres=gpu:a100:4", False, "Invalid qos")
+
+
+def targets(env: dict[str, str] | None = None, config: Config | None = None, **said: Any) -> list[Target]:
+    found, wrong = targets_of("mine", Profile(name="mine", **said), surroundings(Path("/"), env or {}, config=config))
+    assert not wrong
+    return found
+
+
+def judged(
+    cluster: ClusterFacts = CLUSTER, *trials: Trial, env: dict[str, str] | None = None, **said: Any
+) -> list[Check]:
+    return judge_profile(targets(env, **{**RIGHT, **said}), cluster, trials)
+
+
+def bad(checks: list[Check]) -> list[tuple[str, str, str | None]]:
+    """What is not green: level, name and fix."""
+    return [(check.level, check.name, check.fix) for check in checks if check.level != "green"]
+
+
+def test_a_right_profile_is_green() -> None:
+    checks = judged(CLUSTER, YES)
+    assert bad(checks) == []
+    assert [(check.name, check.seen) for check in checks] == [
+        ("partition gpu", "up, open to you, 02:00:00"),
+        ("nodes", "4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes"),
+        ("sbatch", "--test-only accepts --gres=gpu:a100:4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"partition": "gpuu"}, ("red", "partition gpuu", "hpcrun profile set mine partition=gpu")),
+        ({"partition": "long"}, ("red", "GPUs", "hpcrun profile set mine partition=gpu")),
+        ({"gpu": {"type": "a10", "per_node": 4}}, ("red", "GPUs", "hpcrun profile set mine gpu.type=a100")),
+        ({"gpu": {"type": "a100", "per_node": 8}}, ("red", "GPUs", "hpcrun profile set mine gpu.per_node=4")),
+        ({"cpu": {"per_gpu": 32}}, ("red", "CPUs", "hpcrun profile set mine cpu.per_gpu=16")),
+        ({"cpu": {"per_node": 128, "per_gpu": 16}}, ("yellow", "CPUs", "hpcrun profile set mine cpu.per_node=64")),
+        ({"memory": {"per_gpu": "200G"}}, ("red", "memory", "hpcrun profile set mine memory.per_gpu=125G")),
+        ({"memory": {"per_node": "1T"}}, ("yellow", "memory", "hpcrun profile set mine memory.per_node=500G")),
+        ({"time": {"default": "3h"}}, ("red", "time", "hpcrun profile set mine time.default=02:00:00")),
+        ({"time": {"max": "3h"}}, ("yellow", "time", "hpcrun profile set mine time.max=02:00:00")),
+        ({"account": "other"}, ("red", "account other", "hpcrun profile set mine account=lab")),
+        ({"qos": "long"}, ("red", "qos long", "hpcrun profile set mine qos=normal")),
+    ],
+)
+def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
+    said: dict[str, Any], found: tuple[str, str, str]
+) -> None:
+    assert bad(judged(**said)) == [found]
+
+
+@pytest.mark.parametrize(
+    ("node", "said", "fix"),
+    [
+        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"cpu": {"per_gpu": 48}}, "cpu.per_gpu=32"),
+        (NodeKind("gpu", 1, 2, 128000, (("a100", 4),)), {"cpu": {"per_gpu": 1}}, "cpu.per_gpu=1"),
+        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"memory": {"per_gpu": "200G"}}, "memory.per_gpu=125G"),
+    ],
+)
+def test_nodes_with_few_cpus_or_one_gpu(node: NodeKind, said: dict[str, Any], fix: str) -> None:
+    """What is named is a GPU's share of the node, and one CPU at least."""
+    nothing: dict[str, Any] = {"gpu": {"type": "a100", "per_node": node.gpus[0][1]}, "cpu": {}, "memory": {}}
+    found = bad(judged(facts([node], [GPU]), **{**nothing, **said}))
+    assert found == [("red", "CPUs" if "cpu" in said else "memory", f"hpcrun profile set mine {fix}")]
+
+
+def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
+    assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
+
+
+def test_the_largest_and_the_smallest_job_on_one_node_are_looked_at() -> None:
+    (target,) = targets(**RIGHT)
+    assert [plan.shape.gpus_per_node for plan in (target.plan, target.smallest)] == [4, 1]
+    (without,) = targets()
+    assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
+
+
+def test_gpus_without_a_name_in_slurm_must_be_asked_for_without_one() -> None:
+    untyped = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
+    assert bad(judged(untyped)) == [("red", "GPUs", "hpcrun profile set mine gpu.type=null")]
+    assert bad(judged(untyped, gpu={"per_node": 4})) == []
+
+
+def test_what_slurm_does_not_say_is_said() -> None:
+    silent = facts([NodeKind("gpu", 1, None, None, (("a100", 4),))], [GPU])
+    (_, nodes) = judged(silent)
+    assert nodes.level == "green"
+    assert nodes.seen.endswith("fits its 1 node; Slurm does not say their CPUs and memory")
+
+
+@pytest.mark.parametrize(
+    ("partition", "why"),
+    [
+        (replace(GPU, up=False), "it is not up"),
+        (replace(GPU, root_only=True), "it is for root alone"),
+        (replace(GPU, groups=("physics",)), "it is for members of physics"),
+        (replace(GPU, accounts=("rich",)), "it is for the accounts rich"),
+        (replace(GPU, denied_accounts=("lab",)), "it is closed to the account lab"),
+    ],
+)
+def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(partition: Partition, why: str) -> None:
+    (check,) = judged(facts([A100], [partition], config=ENFORCED))
+    assert (check.level, check.seen) == ("red", f"you may not use it: {why}")
+    assert check.fix == "ask the site for access"
+
+
+def test_the_fix_names_an_open_partition_with_such_gpus() -> None:
+    other = replace(A100, partition="long")
+    closed = replace(GPU, up=False)
+    assert bad(judged(facts([A100, other], [closed, LONG]))) == [
+        ("red", "partition gpu", "hpcrun profile set mine partition=long")
+    ]
+
+
+def test_root_may_use_what_is_closed_to_others() -> None:
+    assert bad(judged(facts([A100], [replace(GPU, root_only=True)], user="root"))) == []
+
+
+def test_no_partition_means_the_default_one() -> None:
+    assert [check.name for check in judged(partition=None)] == ["partition gpu", "nodes"]
+    (check,) = judged(facts([A100], [replace(GPU, default=False)]), partition=None)
+    assert (check.level, check.fix) == ("red", "hpcrun profile set mine partition=gpu")
+
+
+def test_several_partitions_are_judged_together() -> None:
+    assert bad(judged(facts([A100, H100], [GPU, LONG]), partition="long,gpu")) == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "level"),
+    [(replace(GPU, qos=("short",)), "red"), (replace(GPU, denied_qos=("normal",)), "red"), (GPU, "green")],
+)
+def test_a_partition_s_own_qualities_of_service(partition: Partition, level: str) -> None:
+    checks = judged(facts([A100], [partition], config=ENFORCED), qos="normal")
+    assert [check.level for check in checks if check.name == "qos normal"] == [level]
+
+
+def test_what_is_not_enforced_is_yellow() -> None:
+    found = bad(judged(facts([A100], [GPU]), account="other", qos="long"))
+    assert [(level, name) for level, name, _ in found] == [("yellow", "account other"), ("yellow", "qos long")]
+
+
+def test_without_the_database_accounts_are_not_checked() -> None:
+    checks = judged(facts([A100], [GPU], associations=None, config=ENFORCED), account="lab")
+    assert [check.seen for check in checks if check.level == "yellow"] == ["not checked: sacctmgr does not respond"]
+
+
+def test_nobody_s_account_where_one_is_enforced() -> None:
+    assert bad(judged(facts([A100], [GPU], associations=[], config=ENFORCED))) == [
+        ("red", "account", "ask the site for an account")
+    ]
+
+
+def test_the_configured_account_and_the_environment_s_partition_count() -> None:
+    checks = judge_profile(targets(config=Config(account="other"), **RIGHT), CLUSTER, ())
+    assert [(check.level, check.name) for check in checks if "account" in check.name] == [("red", "account other")]
+    assert "config.yaml" in str(bad(checks))
+    (check,) = judged(env={"SBATCH_PARTITION": "nope"})
+    assert check.name == "partition nope"
+    assert "SBATCH_PARTITION" in (check.fix or "")
+
+
+def test_every_gpu_type_is_judged_by_its_own_entry() -> None:
+    types = {"h100": {"per_node": 16, "partition": "long"}, "a100": {"per_node": 4}, "b200": {"per_node": 8}}
+    found = bad(judged(gpu={"types": types}, cpu={}, memory={}, time={}))
+    assert found == [
+        ("red", "h100 GPUs", "hpcrun profile set mine gpu.types.h100.per_node=8"),
+        ("red", "b200 GPUs", "the cluster has a100, h100; write a profile for them: hpcrun profile detect"),
+    ]
+
+
+def test_a_cluster_without_gpus() -> None:
+    thin = facts([THIN], [GPU])
+    assert bad(judge_profile(targets(partition="gpu"), thin, ())) == []
+    assert bad(judged(thin)) == [("red", "GPUs", "write a profile for them: hpcrun profile detect")]
+
+
+def test_a_partition_without_nodes() -> None:
+    empty = facts([A100], [GPU, LONG])
+    assert bad(judged(empty, partition="long")) == [("red", "nodes", "hpcrun profile set mine partition=gpu")]
+    assert bad(judge_profile(targets(partition="long"), empty, ())) == [
+        ("red", "nodes", "hpcrun profile set mine partition=gpu")
+    ]
+
+
+def test_nodes_that_slurm_says_nothing_of_are_not_judged() -> None:
+    assert [(check.level, check.name) for check in judged(facts([], [GPU]))] == [
+        ("green", "partition gpu"), ("yellow", "nodes")
+    ]  # fmt: skip
+
+
+def test_a_refusal_that_something_red_explains_is_not_explained_again() -> None:
+    refused = judged(CLUSTER, NO, partition="gpuu")[-1]
+    assert (refused.level, refused.fix) == ("red", "correct the errors above")
+
+
+def test_a_refusal_that_nothing_explains() -> None:
+    one = Trial("--gres=gpu:a100:1", True, "")
+    refused = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "no such thing"), one)[-1]
+    assert refused.seen == "--test-only refuses --gres=gpu:a100:4: no such thing; it accepts --gres=gpu:a100:1"
+    assert "hpcrun profile detect" in (refused.fix or "")
+
+
+def test_sbatch_that_gives_no_answer_is_not_a_refusal() -> None:
+    silent = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "timed out after 10 s", answered=False))[-1]
+    assert (silent.level, silent.seen) == ("yellow", "not checked: --test-only: timed out after 10 s")
+
+
+def test_sbatch_knows_better_who_may_use_what() -> None:
+    accepted = judged(CLUSTER, YES, account="other", qos="long")
+    assert [(check.level, check.name) for check in accepted if check.level != "green"] == [
+        ("yellow", "account other"), ("yellow", "qos long")
+    ]  # fmt: skip
+    assert accepted[-1].level == "green"
+
+
+def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
+    profile = Profile(name="mine", time={"default": "3h", "max": "2h"})
+    found, (wrong,) = targets_of("mine", profile, surroundings(Path("/"), {}))
+    assert not found
+    assert (wrong.level, wrong.fix) == ("red", "hpcrun profile show mine --origin shows where it is set")
+    assert "03:00:00 is longer than the 02:00:00" in wrong.seen
+
+
+def test_a_time_in_the_environment_that_cannot_be_read() -> None:
+    found, (wrong,) = targets_of("mine", Profile(name="mine"), surroundings(Path("/"), {"SBATCH_TIMELIMIT": "soon"}))
+    assert not found
+    assert wrong.seen.startswith("SBATCH_TIMELIMIT: ")
+    assert wrong.fix == "correct it, or unset it"
+
+
+def test_associations_of_the_account_decide_on_the_quality_of_service() -> None:
+    mine = [Association("lab", None, ("normal",), None), Association("rich", None, ("long",), None)]
+    cluster = facts([A100], [GPU], associations=mine, config=ENFORCED)
+    assert bad(judged(cluster, account="rich", qos="long")) == []
+    assert bad(judged(cluster, account="lab", qos="long")) == [
+        ("red", "qos long", "hpcrun profile set mine qos=normal")
+    ]
+
+
+def test_a_destination_of_messages_needs_its_variables() -> None:
+    assert judge_messages((), {}) == []
+    (unset,) = judge_messages(("$HOOK", "json://host/"), {})
+    assert (unset.level, unset.seen) == ("yellow", "HOOK is not set")
+    (good,) = judge_messages(("$HOOK", "json://host/"), {"HOOK": "json://hushhush/"})
+    assert (good.level, good.seen) == ("green", "to $HOOK, json://host/; hpcrun notify --test sends one")
+
+
+def test_a_profile_without_an_image_has_nothing_to_judge() -> None:
+    assert judge_container(cluster(), {}) == []
+
+
+def test_what_is_here_is_green(tmp_path: Path) -> None:
+    write(tmp_path / "torch.sif", "")
+    write(tmp_path / "apptainer", "#!/bin/sh\n").chmod(0o755)
+    profile = cluster(container={"image": str(tmp_path / "torch.sif")})
+    checks = judge_container(profile, {"PATH": str(tmp_path)})
+    assert [(check.name, check.level) for check in checks] == [("container", "green"), ("image", "green")]
+
+
+@pytest.mark.parametrize(("profile", "level"), [(cluster, "yellow"), (laptop, "red")])
+def test_a_runtime_that_is_not_here_may_be_on_the_nodes(profile: type, level: str, tmp_path: Path) -> None:
+    checks = judge_container(profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)})
+    assert [(check.name, check.level) for check in checks] == [("container", level), ("image", "red")]
+    assert all(check.fix for check in checks)
+
+
+def test_a_value_that_cannot_be_is_red_and_what_submit_remarks_on_yellow(tmp_path: Path) -> None:
+    text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n"
+    path = write(tmp_path / "mine.yaml", text)
+    checks = judge_variables(load_profile(str(path), [shipped_folder("cluster_profiles")]))
+    assert [check.level for check in checks] == ["red", "yellow"]
+    assert checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
+    assert all(check.fix for check in checks)
+
+
+def test_right_variables_are_one_line(tmp_path: Path) -> None:
+    (check,) = judge_variables(load_profile("a100", [shipped_folder("cluster_profiles")]))
+    assert (check.level, check.seen) == ("green", "NCCL_DEBUG CUDA_DEVICE_ORDER")
+    assert judge_variables(load_profile("local", [shipped_folder("cluster_profiles")])) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "says"),
+    [
+        (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
+        (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
+        (ModuleFacts(False, {}), "red", "no module command"),
+        (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
+        (None, "yellow", "not checked: no response"),
+    ],
+)
+def test_modules(facts: ModuleFacts | None, level: str, says: str) -> None:
+    check = judge_modules(["gcc", "cuda"], facts)
+    assert check.level == level
+    assert says in check.seen

@@ -1,0 +1,154 @@
+"""Why a size falls short, and the commands that a report proposes."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from hpcrun.features.scaling.causes import ScaleCommand, ScalingDiagnosis, diagnose_series, with_options
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.series import Series, build_series
+from hpcrun.features.scaling.sizes import Size
+from hpcrun.features.scaling.verdict import advise
+
+SIZES = (Size(1, 1), Size(4, 1))
+
+
+def test_a_command_of_which_nothing_is_known() -> None:
+    unknown = ScaleCommand()
+    assert unknown.scale(SIZES, batch_size=4096) == "hpcrun scale run --gpus 1,4 SCRIPT --batch-size 4096"
+    assert unknown.scale(SIZES, args={"--epochs": "20"}) == "hpcrun scale run --gpus 1,4 SCRIPT --epochs 20"
+    assert unknown.preflight(4, 1) == "hpcrun preflight --gpus 4"
+
+
+def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -> None:
+    study = ScaleCommand(
+        "train.py --batch-size '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024
+    )
+    begin, end = "hpcrun scale run -P a100 --gpus 1,4 --lr 1e-3", "train.py --batch-size '{batch_size}'"
+    assert study.scale(SIZES, batch_size=4096) == f"{begin} --batch-size 4096 {end}"
+    assert (
+        study.scale(SIZES, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
+        == f"{begin} --cpus-per-gpu 8 --batch-size 1024 {end} --num-workers 8"
+    )
+    assert study.preflight(8, 2) == "hpcrun preflight -P a100 --gpus 8 --nodes 2"
+
+
+def test_nodes_are_said_where_there_are_several() -> None:
+    assert ScaleCommand().scale((Size(4, 1), Size(8, 2))) == "hpcrun scale run --gpus 4,8 --nodes 1,2 SCRIPT"
+
+
+def test_in_weak_scaling_the_batch_is_that_of_each() -> None:
+    study = ScaleCommand("t.py '{per_gpu_batch_size}'", sizes="--ranks", options="--weak", batch_size=64, weak=True)
+    assert (
+        study.scale(SIZES, batch_size=512)
+        == "hpcrun scale run --ranks 1,4 --weak --batch-size 128 t.py '{per_gpu_batch_size}'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("train.py --batch-size 32 --lr 1", "train.py --batch-size 64 --lr 1"),
+        ("train.py --batch_size=32 --lr 1", "train.py --batch_size 64 --lr 1"),
+        ("train.py --batch-size", "train.py --batch-size 64"),
+        ("train.py --batch-size 1 --x --batch_size 2", "train.py --batch-size 64 --x"),
+        ("train.py --lr -1", "train.py --lr -1 --batch-size 64"),
+        ("train.py 'my data'", "train.py 'my data' --batch-size 64"),
+    ],
+)
+def test_no_option_stands_twice(script: str, expected: str) -> None:
+    assert with_options(script, {"--batch-size": "64"}) == expected
+    assert ScaleCommand(script).scale(SIZES, batch_size=64) == f"hpcrun scale run --gpus 1,4 {expected}"
+
+
+def test_options_of_hpcrun_stand_once_too() -> None:
+    study = ScaleCommand("train.py --repeat 2", options="--lr 1 --repeat 1 --chain", gpu_type="a100")
+    command = study.scale(SIZES, options={"--repeat": "3", "--chain": ""})
+    assert command == "hpcrun scale run --gpus a100:1,4 --lr 1 --repeat 3 --chain train.py --repeat 2"
+    assert shlex.split(command)[1] == "scale"
+
+
+def study(*speedups: tuple[int, float]) -> Series:
+    (series,) = build_series([Point(n, epochs=(Epoch(1, time_s=3600 / s),)) for n, s in speedups])
+    return series
+
+
+def diagnose(series: Series, command: str = "SCRIPT") -> ScalingDiagnosis | None:
+    advice = advise(series, 0.7)
+    assert advice
+    return diagnose_series(series, advice, ScaleCommand(command))
+
+
+def diagnosis(*, time_s: float = 50.0, **fields: Any) -> ScalingDiagnosis:
+    """Why 4 GPUs are twice as fast as one, where that one's batch was 64 and the four's too."""
+    epoch = {name: fields.pop(name) for name in ("data_s", "sync_s") if name in fields}
+    base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
+    four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
+    (series,) = build_series([base, four])
+    found = diagnose(series, "train.py --lr 1e-3")
+    assert found
+    return found
+
+
+def test_causes_come_by_their_share() -> None:
+    found = diagnosis(sync_s=20, data_s=5, startup_s=30, total_s=100)
+    assert [(cause.kind, round(cause.share, 2)) for cause in found.causes] == [
+        ("sync", 0.4),
+        ("startup", 0.3),
+        ("data", 0.1),
+    ]
+    assert "takes 40 % of an epoch" in found.causes[0].evidence
+    assert found.unknown == ()
+
+
+def test_what_was_not_measured_is_no_cause() -> None:
+    found = diagnosis()
+    assert found.causes == ()
+    assert [words.split(" (")[0] for words in found.unknown] == ["communication", "data loading", "launch overhead"]
+    nothing = diagnosis(batch_size=None)
+    assert [words.split(" (")[0] for words in nothing.unknown] == [
+        "the batch per GPU",
+        "communication",
+        "data loading",
+        "launch overhead",
+        "uneven batches",
+    ]
+
+
+def test_a_batch_that_was_divided() -> None:
+    (cause,) = diagnosis(time_s=60, base_batch=1024).causes
+    assert (cause.kind, cause.evidence) == (
+        "batch",
+        "global batch 1024 leaves a per-GPU batch of 256 on 4 GPUs, 1024 at 1",
+    )
+    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
+    # waiting for data explains its part of the loss, and is not the batch's fault
+    by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
+    assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}
+
+
+def test_a_small_batch_that_was_not_divided_is_not_why_more_gpus_lose() -> None:
+    assert [cause.kind for cause in diagnosis(base_batch=8, batch_size=32, sync_s=20).causes] == ["sync"]
+
+
+def test_ranks_with_uneven_work() -> None:
+    (cause,) = diagnosis(rank_samples=(100, 100, 100, 60)).causes
+    assert (cause.kind, cause.evidence) == ("uneven", "ranks have 60 to 100 samples in an epoch")
+    assert cause.share == pytest.approx(0.1)
+    (odd,) = [each for each in diagnosis(batch_size=9, base_batch=9).causes if each.kind == "uneven"]
+    assert (odd.evidence, odd.share) == ("a batch of 9 does not divide by 4 GPUs", 0.25)
+    assert odd.command.endswith("--batch-size 8")
+
+
+def test_the_first_size_that_does_not_pay_is_asked_about_not_the_largest() -> None:
+    series = study((1, 1), (2, 1.95), (4, 2.5), (8, 2.6), (16, 2.6))
+    found = diagnose(series)
+    assert found
+    assert found.row.gpus == 4
+    ideal = study((1, 1), (2, 1.95), (4, 3.9))
+    assert diagnose(ideal) is None
+    worth_it = study((1, 1), (2, 1.9), (4, 3.4))
+    assert diagnose(worth_it) is None  # nothing was measured that explains it

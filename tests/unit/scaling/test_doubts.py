@@ -1,0 +1,137 @@
+"""What makes times unreliable: each is said with the sizes to measure again, and carries no verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpcrun.features.scaling.causes import ScaleCommand
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.series import build_series
+from hpcrun.features.scaling.study_report import Part, ReportOptions, make_report
+from hpcrun.features.scaling.verdict import Doubt, doubts_of
+
+
+def run(gpus: int, *times_s: float, **fields: Any) -> Point:
+    """A run whose epochs took so long."""
+    return Point(gpus, epochs=tuple(Epoch(n, time_s=time) for n, time in enumerate(times_s, 1)), **fields)
+
+
+def twice(gpus: int, *times_s: float) -> list[Point]:
+    """Two runs that agree."""
+    return [run(gpus, *times_s, repeat=1), run(gpus, *(1.01 * time for time in times_s), repeat=2)]
+
+
+def doubts(*points: Point, warmup: int = 1, weak: bool = False) -> dict[str, Doubt]:
+    (series,) = build_series(points, warmup=warmup, weak=weak)
+    return {doubt.kind: doubt for doubt in doubts_of(series, warmup)}
+
+
+def part(*points: Point, **options: Any) -> Part:
+    return make_report(points, ReportOptions("study", **options)).parts[0]
+
+
+GOOD = [*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11), *twice(4, 20, 6, 6, 6)]
+
+
+def test_repeated_runs_of_long_epochs_are_believed() -> None:
+    assert doubts(*GOOD) == {}
+    found = part(*GOOD)
+    assert found.advice
+    assert (found.advice.value.gpus, found.again) == (4, "")
+
+
+def test_more_than_the_ideal_is_no_verdict_on_any_size() -> None:
+    runs = [*twice(1, 50, 47, 47), *twice(2, 20, 10, 10), *twice(4, 20, 11, 11)]
+    found = doubts(*runs)["super-linear"]
+    assert "2 GPUs are 4.70 times as fast as 1: 235 % of the ideal" in found.evidence
+    assert found.gpus == (1, 2, 4)
+    assert set(found.again) == {1, 2, 4}
+    judged = part(*runs, command=ScaleCommand("train.py", profile="-P a100"))
+    assert judged.advice is None
+    assert judged.again == "hpcrun scale run -P a100 --gpus 1,2,4 --repeat 3 --chain train.py"
+
+
+def test_a_little_more_than_the_ideal_is_chance() -> None:
+    assert doubts(*twice(1, 9, 40, 40), *twice(2, 9, 19.5, 19.5)) == {}
+
+
+def test_weak_scaling_can_be_too_good_as_well() -> None:
+    assert "super-linear" in doubts(*twice(1, 50, 40, 40), *twice(2, 50, 30, 30), weak=True)
+
+
+def test_short_epochs() -> None:
+    found = doubts(*twice(1, 9, 5, 5), *twice(2, 5, 2.9, 2.9))["short epochs"]
+    assert (found.gpus, found.again) == ((2,), (1, 2))
+    assert "with 2 GPUs an epoch takes 2.9 s" in found.evidence
+
+
+def test_short_runs_count_where_only_the_scheduler_s_time_is_known() -> None:
+    def runs(source: Any) -> list[Point]:
+        return [Point(n, total_s=60 / n, source=source, repeat=r) for n in (1, 2) for r in (1, 2)]
+
+    assert doubts(*runs("elapsed"))["short epochs"].gpus == (2,)
+    assert doubts(*runs("csv")) == {}  # a table says which time it means
+
+
+def test_one_run_of_each_size() -> None:
+    found = doubts(run(1, 9, 20, 20), run(2, 9, 11, 11))["no repeats"]
+    assert found.evidence == "each size ran only once, so the error is unknown"
+    some = doubts(*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4))["no repeats"]
+    assert some.evidence.startswith("8 GPUs ran only once")
+
+
+def test_a_size_in_doubt_does_not_take_the_verdict_from_the_others() -> None:
+    found = part(*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4))
+    assert found.advice
+    assert (found.advice.value.gpus, set(found.advice.doubtful)) == (2, {8})
+    assert found.outlook
+    assert [each.gpus for each in found.outlook.predictions] == [4, 8]  # and no forecast begins at it
+
+
+def test_a_published_row_may_be_a_mean_of_several_runs_but_a_listed_run_is_one() -> None:
+    rows = [Point(n, total_s=3600 / n, source="csv") for n in (1, 2)]
+    assert doubts(*rows) == {}
+    named = [Point(n, total_s=3600 / n, source="csv", run=f"run-{n}") for n in (1, 2)]
+    assert list(doubts(*named)) == ["no repeats"]
+
+
+def test_a_warm_up_that_was_not_left_out() -> None:
+    found = doubts(*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11), warmup=0)["warm-up"]
+    assert found.evidence == "with 2 GPUs the first counted epoch took 30.3 s, the later ones 11.1 s"
+    assert (found.remedy, found.again) == ("add --warmup 1 to this command", ())
+    longer = doubts(*twice(1, 90, 50, 40, 20, 20, 20), *twice(2, 30, 11, 11, 11))["warm-up"]
+    assert (longer.gpus, longer.remedy) == ((1,), "add --warmup 3 to this command")
+
+
+def test_a_run_of_nothing_but_its_warm_up() -> None:
+    found = doubts(*twice(1, 20), *twice(2, 11))["warm-up"]
+    assert (found.remedy, found.again) == ("train 3 epochs or more", (1, 2))
+    assert "warm-up" not in doubts(*[run(n, 20 / n, source="csv", repeat=r) for n in (1, 2) for r in (1, 2)])
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [run(2, 9, 11, 11, repeat=1), run(2, 9, 13, 13, repeat=2)],
+        [run(2, 9, 11, 11, 16, 11, 17, repeat=n) for n in (1, 2)],
+    ],
+    ids=["between runs", "between epochs"],
+)
+def test_a_busy_node(runs: list[Point]) -> None:
+    found = doubts(*twice(1, 9, 20, 20, 20), *runs)["noise"]
+    assert (found.gpus, found.again) == ((2,), (1, 2))
+    assert "the node was busy" in found.evidence
+    assert "nothing else runs on the nodes" in found.remedy
+
+
+def test_many_runs_know_their_mean_though_some_are_far_from_it() -> None:
+    many = [run(2, 9, 11 + n % 4, 11 + n % 4, repeat=n) for n in range(1, 41)]
+    assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)
+
+
+def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
+    report = make_report([*GOOD, Point(8, state="RUNNING", problem="not ended yet: RUNNING")], ReportOptions("study"))
+    assert report.unfinished == "1 running"
+    assert report.parts[0].advice is None

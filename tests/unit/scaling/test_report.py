@@ -1,0 +1,461 @@
+"""How a report looks: in 80 columns, in Markdown, LaTeX, HTML and figures, whatever its names are."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import subprocess
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from hpcrun.features.scaling.causes import ScaleCommand
+from hpcrun.features.scaling.figures import draw_figures, settled_figures
+from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.report_files import report_html, report_json, report_markdown, report_text
+from hpcrun.features.scaling.report_tables import summary_csv, summary_tex, tex_text
+from hpcrun.features.scaling.study_report import Report, ReportOptions, make_report, read_tables
+from hpcrun.views.figure import paper_style
+
+SEEDS = Path(__file__).parents[2] / "data" / "seeds"
+HOSTILE = "<script>alert(1)</script> \x1b[31m$x_1$ \\input{/etc/passwd} | `id` 100% 数 &\n**x**"
+
+
+def report(*points: Point, **options: Any) -> Report:
+    return make_report(points, ReportOptions("study", **options))
+
+
+def seed(name: str) -> Report:
+    table = read_tables([SEEDS / name])
+    return make_report(table.points, ReportOptions("study"), claims=table.claims)
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])  # to shrink a case takes minutes
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 3, 4, 8, 16, 64, 1000]),
+            st.floats(1e-3, 1e6),
+            st.none() | st.floats(0, 1),
+            st.none() | st.integers(1, 10**6),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+@example(rows=[(4, 2160.0, None, 1024), (4, 1020.0, None, 4096)])
+def test_any_table_is_drawn(rows: list[tuple[int, float, float | None, int | None]]) -> None:
+    points = [
+        Point(gpus, batch_size=batch, epochs=(Epoch(1, time_s=time_s, accuracy=accuracy),), source="csv")
+        for gpus, time_s, accuracy, batch in rows
+    ]
+    with paper_style():
+        figures, _ = settled_figures(report(*points))
+        assert all(figure.axes for figure in figures.values())
+
+
+def full(dataset: str = "", sizes: tuple[int, ...] = (1, 2, 4), repeats: int = 2) -> list[Point]:
+    """Runs that have said everything."""
+    return [
+        Point(
+            n,
+            dataset=dataset,
+            repeat=r,
+            epochs=tuple(
+                Epoch(e, time_s=(1 + 9 / n) * r, samples_per_s=99.0 * n, accuracy=0.5 + e / 10, data_s=0.1, sync_s=0.5)
+                for e in (1, 2, 3)
+            ),
+            total_s=60,
+            startup_s=9,
+            batch_size=64,
+            samples=1000,
+            rank_samples=(10,) * n,
+        )
+        for n in sizes
+        for r in range(1, repeats + 1)
+    ]
+
+
+def test_the_guide_of_four_gpus_on_two_nodes() -> None:
+    lines = report_text(seed("002.csv"))
+    assert lines[:3] == [
+        "Ask for 4 GPUs on 2 nodes: 3.43× at 86 %; 8 would be 75 %, the added 4 GPUs only",
+        "64 %.",
+        "",
+    ]
+    assert [line.split() for line in lines[5:10]] == [
+        "GPUS NODES TIME h SPEED-UP EFFIC. GPU-H VERDICT".split(),
+        "1 1 12 1.00× 100.0 % 12 baseline".split(),
+        "2 1 6.5 1.85× 92.3 % 13 good".split(),
+        "4 2 3.5 3.43× 85.7 % 14 good".split(),
+        "8 4 2 6.00× 75.0 % 16 diminishing returns".split(),
+    ]
+    assert "best value           4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours" in lines
+    text = " ".join(" ".join(lines).split())
+    assert "Going from 4 to 8 GPUs runs at 64 % marginal efficiency, below the 65 % target: use 4 GPUs." in text
+    assert "2 GPUs, gpu_hours 14, but 2 × 6.5 h gives 13" in text
+
+
+def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
+    lines = report_text(seed("004.csv"))
+    assert lines[:2] == [
+        "IMDB: Ask for 4 GPUs: 3.49× at 87 %; no larger size was measured.",
+        "AGNews: Ask for 1 GPU: 4 would be slower, 0.46×.",
+    ]
+    assert "good                 4 GPUs: 3.49× = 87.3 %" in lines
+    assert "negative scaling     4 GPUs: 0.46× = 11.5 %" in lines
+    text = " ".join(" ".join(lines).split())
+    assert "hpcrun scale run --gpus 1,4 SCRIPT --batch-size 128" in text
+    assert "serial 4.9 % of the work on one GPU, by 4 GPUs more work 4 GPUs with proportionally more work" in text
+    assert text.count("% of the work on one GPU") == 1  # of the data set that became slower there is none
+    assert "the time with 1 GPU was computed from the published speed-up" in text
+
+
+@pytest.mark.parametrize(
+    ("speedups", "answer"),
+    [
+        ({1: 1, 2: 1.74, 4: 1.84}, "Ask for 2 GPUs: 1.74× at 87 %; 4 would be 46 %."),
+        ({1: 1, 4: 0.46}, "Ask for 1 GPU: 4 would be slower, 0.46×."),
+        ({1: 1, 2: 1.9, 4: 1.85}, "Ask for 2 GPUs: 1.90× at 95 %; 4 would be slower, 1.85×."),
+        ({1: 1, 2: 0.999}, "Ask for 1 GPU: 2 would be no faster, 1.00×."),
+        ({1: 1, 2: 1.2}, "Ask for 1 GPU: 2 would be 1.20× at 60 %."),
+        ({1: 1, 2: 1.9}, "Ask for 2 GPUs: 1.90× at 95 %; no larger size was measured."),
+        ({8: 7}, "Ask for 8 GPUs: 7.00× at 88 %; no larger size was measured."),
+        ({1: 1, 2: 4.7}, "No answer yet: the times are unreliable (super-linear)."),
+    ],
+)
+def test_the_first_line_is_the_answer(speedups: dict[int, float], answer: str) -> None:
+    points = [Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()]
+    assert report_text(report(*points))[0] == answer
+
+
+def test_the_first_lines_say_why_there_is_no_answer() -> None:
+    runs = [Point(n, epochs=tuple(Epoch(e, time_s=9 / n) for e in (1, 2, 3))) for n in (1, 2, 4)]
+    lines = report_text(report(*runs))
+    text = " ".join(" ".join(lines[: lines.index("")]).split())
+    assert text.startswith(
+        "No answer yet: the times are unreliable (short epochs, no repeats). They suggest 4 GPUs: 4.00× at 100 %;"
+    )
+    assert "with 4 GPUs an epoch takes 2.2 s: below 3 s" in text
+    assert text.endswith("hpcrun scale run --gpus 1,2,4 --repeat 3 SCRIPT")
+    assert not any(line.startswith(("best value", "next", "good")) for line in lines)
+
+
+def loaded() -> list[Point]:
+    """Runs on a busy machine: three sizes, two runs of each, of which one took much longer."""
+    return [
+        Point(n, repeat=r, batch_size=64, epochs=tuple(Epoch(e, time_s=time_s * r**0.6 + e) for e in (1, 2, 3, 4)))
+        for n, time_s in ((1, 74.3), (2, 61.0), (4, 55.0))
+        for r in (1, 2)
+    ]
+
+
+def test_without_an_answer_no_cause_is_named() -> None:
+    text = "\n".join(report_text(report(*loaded())))
+    assert "No answer yet: the times are unreliable (noise)" in text
+    assert "cause 1" not in text
+    assert "not measured" not in text
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_runs_one_after_the_other_are_proposed_where_they_were_not(one_by_one: bool) -> None:
+    text = " ".join(" ".join(report_text(report(*loaded(), command=ScaleCommand(one_by_one=one_by_one)))).split())
+    assert ("one run after the other" in text) != one_by_one
+    assert "while nothing else runs on the nodes" in text
+    assert "--repeat 3 --chain SCRIPT" in text  # the default with Slurm is --parallel
+
+
+def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*loaded()))
+    for name in ("cost", "epoch_time", "speedup_efficiency"):
+        (legend,), axes = figures[name].legends, figures[name].axes[0]
+        words = [text.get_text() for text in legend.get_texts()]
+        assert "no verdict" in words, name
+        assert ("measured" in words) == (name != "cost")
+        assert any(line.get_markerfacecolor() == "white" for line in axes.lines), name
+        assert len(axes.collections) == 1, name  # the whiskers
+
+
+def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*loaded()))
+    for name in ("cost", "epoch_time", "speedup_efficiency"):
+        canvas: Any = FigureCanvasAgg(figures[name])
+        renderer = canvas.get_renderer()
+        for axes in figures[name].axes:
+            bars: Any = axes.collections[0]
+            ends = [axes.transData.transform(segment) for segment in bars.get_segments()]
+            for text in (text for text in axes.texts if text.get_visible()):
+                left, low, right, high = text.get_window_extent(renderer).extents
+                assert left > axes.bbox.x0 + 2 and low > axes.bbox.y0 + 2, (name, text.get_text())
+                for (x, lower), (_, upper) in ends:
+                    assert not (left <= x <= right and low <= upper and lower <= high), (name, text.get_text())
+
+
+def test_one_size_has_a_time_and_nothing_else() -> None:
+    lines = report_text(report(*full(sizes=(4,))))
+    assert lines[0] == "No answer: only one size was measured, 4 GPUs. Run at least one other size."
+    assert not any(word in line for line in lines for word in ("SPEED-UP", "VERDICT", "×", "no repeats"))
+    document = report_json(report(*full(sizes=(4,))))
+    assert document["series"][0]["rows"][0]["speedup"] is None
+
+
+def test_a_published_speedup_stands_beside_one_that_follows_from_times() -> None:
+    points = [Point(n, total_s=100 / n**0.5, speedup=s, source="csv") for n, s in ((1, 1.0), (4, 3.49))]
+    lines = report_text(report(*points))
+    header, row = (next(line.split() for line in lines if word in line) for word in ("PUBL.", "3.49"))
+    assert (row[header.index("SPEED-UP") - 1], row[header.index("PUBL.") - 1]) == ("2.00×", "3.49×")
+
+
+def test_the_notes_of_a_larger_batch() -> None:
+    text = " ".join(" ".join(report_text(seed("000.csv"))).split())
+    assert "4096 instead of 1024: 36 min to 17 min (2.12× as fast), 20000 to 5000 steps per epoch" in text
+
+
+def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
+    wide = [*full(HOSTILE, tuple(2**n for n in range(11))), Point(64, dataset=HOSTILE, state="FAILED", problem=HOSTILE)]
+    lines = report_text(report(*wide))
+    commands = [line for line in lines if line.strip().startswith("hpcrun ")]
+    assert commands
+    assert max(len(line) for line in lines if line not in commands) <= 80
+    assert all(line.isprintable() for line in lines)
+    assert any("left out" in line for line in lines)
+
+
+def test_many_series_are_named_and_not_all_shown() -> None:
+    points = [point for number in range(12) for point in full(f"set {number}", (1, 2), 1)]
+    lines = report_text(report(*points), most=8)
+    assert "... and 4 more (see report.txt)" in lines
+    with paper_style():
+        bare = report(*(Point(n, dataset=f"set {number}", speedup=n) for number in range(12) for n in (1, 2)))
+        assert "only the first 6 of 12 series are drawn" in settled_figures(bare)[1]
+
+
+def test_repeats_are_shown_with_number_and_range() -> None:
+    lines = report_text(report(*full()))
+    header, first = (next(line for line in lines if word in line) for word in ("RANGE", "10–20"))
+    assert header.split()[:2] == ["GPUS", "N"]
+    assert first.split()[:2] == ["1", "2"]
+
+
+def test_times_that_slurm_counted_are_said_to_be_so() -> None:
+    points = [Point(n, total_s=100 / n, source="elapsed") for n in (1, 2)]
+    assert "Slurm's elapsed time" in " ".join(" ".join(report_text(report(*points))).split())
+
+
+def test_markdown_is_text_and_nothing_else() -> None:
+    text = report_markdown(report(*full(HOSTILE)), missing=["none"], figures=["cost.png"])
+    assert r"\<script\>alert(1)\</script\>" in text
+    assert r"\*\*x\*\*" in text
+    assert "![cost.png](cost.png)" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.replace(r"\|", "").count("|") for line in rows}) == 1
+
+
+class Tags(html.parser.HTMLParser):
+    """Every tag of a page with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_needs_no_other_and_runs_nothing() -> None:
+    study = report(*full(HOSTILE, (1, 2), 1))
+    page = report_html(study, figures={"cost.png": b"\x89PNG" + bytes(20)}, missing=["none"])
+    tags = Tags(page).found
+    assert {tag for tag, _ in tags} <= set(
+        "html head meta title style body h1 h2 p div table tr th td dl dt dd br code img".split()
+    )
+    sources = [attributes["src"] or "" for tag, attributes in tags if tag == "img"]
+    assert len(sources) == 1
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not any("href" in attributes or "onerror" in attributes for _, attributes in tags)
+    policy = [attributes["content"] or "" for _, attributes in tags if "http-equiv" in attributes]
+    assert "default-src 'none'" in policy[0]
+    assert "<script" not in page
+
+
+FIGURES = ("speedup_efficiency", "epoch_time", "throughput", "cost", "time_by_epoch", "accuracy", "accuracy_by_epoch")
+
+
+def test_every_figure_of_several_data_sets_in_every_format() -> None:
+    study = report(*full("$x_1$ &", (2, 8, 1024)))
+    drawn = draw_figures(study)
+    assert list(drawn.files) == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "pdf", "svg")]
+    assert drawn.missing == ()
+    for name, content in drawn.files.items():
+        if name.endswith(".png"):
+            inches = int.from_bytes(content[16:20], "big") / 300
+            assert content.startswith(b"\x89PNG") and inches in (3.5, 7)
+        elif name.endswith(".pdf"):
+            # publishers refuse Type 3; a TrueType font inside the file is Type 42
+            assert b"/FontFile2" in content and b"/Type3" not in content
+        else:
+            assert b"<svg" in content and b"<script" not in content
+    assert draw_figures(study).files == drawn.files
+
+
+def labels(figure: Figure) -> list[tuple[str, Any]]:
+    """Return every text that a reader of a figure sees, with its box."""
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    texts: list[Any] = [text for legend in figure.legends for text in legend.get_texts()]
+    for axes in figure.axes:
+        if axes.get_visible():
+            texts += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+            for axis in (axes.xaxis, axes.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    return [
+        (text.get_text(), tuple(text.get_window_extent(renderer).extents.tolist()))
+        for text in texts
+        if text.get_visible() and text.get_text()
+    ]
+
+
+SIX = (
+    "IMDB",
+    "AG News",
+    "amazon-book",
+    "last-fm",
+    "the data set with a name that is much too long",
+    "數據集的名字很長" * 4,
+)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        full(sizes=(1, 2, 4, 8)),
+        [point for name in SIX for point in full(name, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))],
+        full(sizes=tuple(range(1, 33)), repeats=1),
+        [Point(n, epochs=tuple(Epoch(e, 20.0 * n**0.6 * r, 9 / n, 0.5) for e in (1, 2)), repeat=r)
+         for n in (1, 2, 4) for r in (1, 3)],
+    ],
+    ids=["one", "six with many sizes", "32 sizes", "negative scaling with errors"],
+)  # fmt: skip
+def test_no_label_of_a_figure_lies_over_another(points: list[Point]) -> None:
+    with paper_style():
+        figures, _ = settled_figures(report(*points))
+        for name, figure in figures.items():
+            width, height = figure.canvas.get_width_height()
+            seen = labels(figure)
+            for text, (left, low, right, high) in seen:
+                assert left >= 0 and low >= 0 and right <= width and high <= height, (name, text)
+            for (one, a), (other, b) in combinations(seen, 2):
+                assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3], (name, one, other)
+
+
+def test_the_ideal_is_a_straight_line() -> None:
+    for sizes in ((1, 2, 4), (1, 4, 16, 64)):
+        with paper_style():
+            rates = [Point(n, epochs=(Epoch(1, time_s=10 / n**0.9, samples_per_s=n**0.9),)) for n in sizes]
+            figures, _ = settled_figures(report(*rates))
+            for name in ("speedup_efficiency", "epoch_time", "throughput"):
+                axes = figures[name].axes[0]
+                (ideal,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+                (x, y), *_, (x1, y1) = places = axes.transData.transform(ideal.get_xydata())
+                assert all((b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places)
+
+
+def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
+    drawn = draw_figures(seed("004.csv"))
+    assert [name for name in drawn.files if name.endswith(".png")] == [
+        "speedup_efficiency.png",
+        "epoch_time.png",
+        "cost.png",
+    ]
+    assert "accuracy: not drawn: no run has an accuracy" in drawn.missing
+    assert "epoch_time: without IMDB (no run has a time)" in drawn.missing
+    nothing = draw_figures(report(Point(1, state="FAILED")))
+    assert (nothing.files, len(nothing.missing)) == ({}, len(FIGURES))
+
+
+def test_a_number_that_only_the_slower_way_over_nodes_has_is_not_drawn() -> None:
+    ways = [Point(4, nodes, total_s=100.0 * nodes, source="csv") for nodes in (1, 2)]
+    ways[1] = replace(ways[1], epochs=(Epoch(1, samples_per_s=9.0),))
+    with paper_style():
+        assert "throughput" not in settled_figures(report(*ways))[0]
+
+
+def pdflatex(source: str, folder: Path) -> str:
+    """Set a document, and return what it shows."""
+    (folder / "main.tex").write_text(source)
+    argv = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
+
+
+@pytest.mark.needs("pdflatex")
+def test_the_table_is_set_by_latex_alone_and_within_another_document(tmp_path: Path) -> None:
+    tex = summary_tex(report(*full(HOSTILE), *full("".join(map(chr, range(32, 384))))))
+    assert "1 page" in pdflatex(tex, tmp_path)
+    (tmp_path / "summary.tex").write_text(tex)
+    outer = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{summary}\input{summary}\end{document}"
+    assert "Output written" in pdflatex(outer, tmp_path)
+    empty = summary_tex(report(Point(1, state="FAILED")))
+    assert "1 page" in pdflatex(empty, tmp_path)
+
+
+def test_text_that_latex_would_obey() -> None:
+    assert tex_text("50%_{a}\\input ~^é数") == r"50\%\_\{a\}\textbackslash{}input $\sim$\textasciicircum{}e?"
+
+
+def test_csv_and_json_have_the_same_numbers() -> None:
+    study = seed("002.csv")
+    rows = list(csv.DictReader(io.StringIO(summary_csv(study))))
+    assert [(row["gpus"], row["nodes"], row["gpu_hours"], row["pareto"], row["verdict"]) for row in rows] == [
+        ("1", "1", "12", "1", "baseline"),
+        ("2", "1", "13", "1", "good"),
+        ("4", "2", "14", "1", "good"),
+        ("8", "4", "16", "1", "diminishing returns"),
+    ]
+    document = json.loads(json.dumps(report_json(study), allow_nan=False))
+    (series,) = document["series"]
+    assert [row["gpu_hours"] for row in series["rows"]] == [12, 13, 14, 16]
+    assert series["advice"]["best_value"] == {"gpus": 4, "nodes": 2}
+    assert [series["advice"][name]["gpus"] for name in ("fastest", "fewest_gpu_hours")] == [8, 1]
+    assert document["contradictions"]
+
+
+def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:
+    known = [replace(point, gpu_busy=0.9 / point.gpus, cpu_busy=0.25) for point in full(repeats=1)]
+    text = report_text(report(*known))
+    head = next(line.split() for line in text if "EFFIC." in line)
+    rows = [line.split() for line in text if line.split()[:1] in (["1"], ["2"], ["4"])]
+    place = head.index("GPU")
+    assert head[place : place + 2] == ["GPU", "CPU"]
+    assert "90%" in rows[0]
+    assert "45%" in rows[1]
+    assert "22%" in rows[2]
+    table = list(csv.DictReader(io.StringIO(summary_csv(report(*known)))))
+    assert [(row["gpu_busy"], row["cpu_busy"]) for row in table] == [
+        ("0.9", "0.25"),
+        ("0.45", "0.25"),
+        ("0.225", "0.25"),
+    ]
+    assert not any("GPU CPU" in line or " CPU " in line for line in report_text(report(*full())))
+
+
+def test_an_accuracy_axis_ends_at_1_and_panels_share_their_range() -> None:
+    points = [Point(n, dataset=name, epochs=(Epoch(1, time_s=scale / n, accuracy=0.999 - n / 1e4),))
+              for name, scale in (("a", 50.0), ("b", 20.0)) for n in (1, 2, 4)]  # fmt: skip
+    with paper_style():
+        figures, _ = settled_figures(report(*points))
+    assert all(axes.get_ylim()[1] < 1.01 for axes in figures["accuracy"].axes)
+    assert len({axes.get_ylim() for axes in figures["epoch_time"].axes}) == 1

@@ -1,0 +1,78 @@
+"""Where a report is written, and where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcrun.errors import PlanError
+from hpcrun.features.scaling.report_files import MARK, check_folder, save_report
+
+FILES = {"report.txt": b"new\n", "cost.png": b"\x89PNG"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name != MARK}
+
+
+def test_a_report_with_fewer_files_leaves_none_of_the_old_one(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "report"
+    save_report(folder, FILES)
+    assert content(folder) == FILES
+    check_folder(folder, force=False)
+    save_report(folder, {"report.txt": b"newer\n"})
+    assert content(folder) == {"report.txt": b"newer\n"}
+    assert [entry.name for entry in folder.parent.iterdir()] == ["report"]
+
+
+def test_an_empty_folder_is_as_good_as_none_and_keeps_its_rights(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o750)
+    check_folder(folder, force=False)
+    save_report(folder, FILES)
+    assert content(folder) == FILES
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_what_others_wrote_is_refused_or_stays(tmp_path: Path) -> None:
+    for name in ("thesis.tex", "a", "b", "c"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(PlanError, match=r"a, b, c \.\.\."):
+        check_folder(tmp_path, force=False)
+    check_folder(tmp_path, force=True)
+    save_report(tmp_path, FILES)
+    assert content(tmp_path).keys() == {"thesis.tex", "a", "b", "c", *FILES}
+    # the mark names the report's own files only
+    with pytest.raises(PlanError, match="other files"):
+        check_folder(tmp_path, force=False)
+
+
+def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
+    save_report(tmp_path, FILES)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.tex").write_text("mine")
+    with (tmp_path / MARK).open("a") as mark:
+        mark.write("data\n")
+    with pytest.raises(PlanError, match="other files: data"):
+        check_folder(tmp_path, force=False)
+    save_report(tmp_path, FILES)
+    assert (tmp_path / "data" / "thesis.tex").exists()
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    save_report(link, FILES)
+    assert link.is_symlink()
+    assert content(tmp_path / "real") == FILES
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PlanError, match="is not a folder"):
+        check_folder(tmp_path / "file", force=True)
+    with pytest.raises(PlanError, match="cannot write"):
+        save_report(tmp_path / "file" / "report", FILES)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,261 @@
+"""Which study is meant, what became of its runs, and what they measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.points import Epoch
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
+from hpcrun.features.scaling.study import (
+    REMOVED,
+    StudyMeasurements,
+    StudyRun,
+    StudyStatus,
+    find_study,
+    newest_runs,
+    read_points,
+    study_status,
+    with_run_ids,
+)
+from hpcrun.runs.record import LastStatus
+from hpcrun.runs.store import RunStore
+from tests.unit.given import ports, run
+
+ONE, TWO, FOUR = (f"20260101-000000-train-g{gpus}-r1-aaaa" for gpus in (1, 2, 4))
+STUDY = Study(
+    "20260101-000000-train-bbbb",
+    "train",
+    1000.0,
+    "a100",
+    "/home/me",
+    dataset="imdb",
+    points=(
+        StudyPoint(1, 1, 1, ONE, 64, submitted=True),
+        StudyPoint(2, 1, 1, TWO, 64, submitted=True),
+        StudyPoint(4, 1, 1, FOUR, 64, problem="sbatch refused"),
+    ),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "runs")
+
+
+@pytest.fixture(autouse=True)
+def studies(store: RunStore) -> StudyStore:
+    found = StudyStore(store.root)
+    found.save(STUDY)
+    return found
+
+
+class Ended:
+    """A scheduler that need not be asked: all runs are over."""
+
+    def cluster(self) -> str:
+        return "alpha"
+
+    def poll(self, refs: list[object]) -> dict[Path, object]:
+        assert not refs
+        return {}
+
+
+def end(store: RunStore, run_id: str, state: str = "COMPLETED", **said: Any) -> Path:
+    """Make a run that is over."""
+    values = {"nodes": 1, "world_size": 2, **said}
+    folder = store.create(run(run_id, **values), "")
+    store.save_status(run_id, LastStatus(state, 2000.0, final=True, elapsed_s=90, reason="exit status 1"))
+    return folder
+
+
+def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, notes: Mapping[int, list[Any]]) -> None:
+    """Write down an attempt of a run and what its ranks noted."""
+    place = folder / f"elements/0/attempts/{number}"
+    place.mkdir(parents=True)
+    (place / "start").write_text(json.dumps({"job_id": "1", "host": "here", "started": started_s}))
+    if ended_s is not None:
+        (place / "exit").write_text(json.dumps({"status": 0, "signal": "", "ended": ended_s}))
+    for rank, lines in notes.items():
+        (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def measure(store: RunStore, **patterns: str) -> StudyMeasurements:
+    return read_points([STUDY], ports(store, Ended(), 3000.0), patterns=lambda profile: patterns)
+
+
+# --- which one ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["last", "train", "20260101", "bbbb", STUDY.study_id])
+def test_a_study_is_meant_as_a_run_is(studies: StudyStore, word: str) -> None:
+    assert find_study(word, studies).study == STUDY
+
+
+def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studies: StudyStore) -> None:
+    newer = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
+    studies.save(newer)
+    found = find_study("train", studies)
+    assert found.study == newer
+    assert found.note == f"train: the newest of 2 studies of that name, {newer.study_id}"
+    with pytest.raises(UsageError, match="matches 2 studies"):
+        find_study("2026", studies)
+
+
+def test_the_last_study_is_the_newest_also_of_those_begun_in_one_second(studies: StudyStore) -> None:
+    same_second = [
+        replace(STUDY, study_id=f"20260102-000000-train-{end}", created_s=2000.0 + part)
+        for end, part in (("aaaa", 0.5), ("cccc", 0.9), ("dddd", 0.1))
+    ]
+    for study in (*same_second, replace(STUDY, study_id="20260101-235959-train-eeee", created_s=1999.0)):
+        studies.save(study)
+    assert find_study("last", studies).study == same_second[1]
+    newer = replace(STUDY, study_id="20260102-000001-other-0000", created_s=2001.0)
+    studies.save(newer)
+    assert find_study("last", studies).study == newer
+
+
+def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there is no study 'trian'") as refused:
+        find_study("trian", studies)
+    assert refused.value.hint == "did you mean 'train'?"
+    with pytest.raises(NotFoundError, match="there are no studies"):
+        find_study("last", StudyStore(tmp_path / "empty"))
+
+
+# --- what became of it ----------------------------------------------------------------------------------------
+
+
+def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
+    first, second = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
+    end(store, TWO)
+    end(store, first, resubmitted_from=TWO)
+    end(store, second, resubmitted_from=first)
+    end(store, "20260105-000000-train-g2-r1-dddd")  # of the same name, and another study's
+    assert newest_runs([STUDY], store) == {ONE: ONE, TWO: second, FOUR: FOUR}
+
+
+def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: RunStore) -> None:
+    end(store, ONE, "NOT_SUBMITTED")
+    status = look(store)
+    assert [(item.state, item.problem) for item in status.runs] == [
+        ("NOT_SUBMITTED", ""),
+        ("UNKNOWN", REMOVED),
+        ("NOT_SUBMITTED", "sbatch refused"),
+    ]
+    again = with_run_ids(status, lambda name: f"20260909-000000-{name}-ffff")
+    assert [point.run_id for point in again.points] == [
+        "20260909-000000-train-g1-r1-ffff",
+        TWO,
+        "20260909-000000-train-g4-r1-ffff",
+    ]
+    assert [(point.submitted, point.problem) for point in again.points] == [(False, ""), (True, ""), (False, "")]
+
+
+def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
+    unnoted = replace(STUDY, points=tuple(replace(point, submitted=False) for point in STUDY.points[:1]))
+    end(store, ONE)
+    status = look(store, unnoted)
+    assert with_run_ids(status, str).points[0] == replace(STUDY.points[0], submitted=True)
+
+
+def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
+    newest = {point.run_id: point.run_id for point in study.points}
+    return study_status(study, newest, ports(store, Ended(), 3000.0))
+
+
+def test_a_point_without_a_run_is_over() -> None:
+    assert StudyRun(STUDY.points[0], ONE, problem=REMOVED).over
+
+
+# --- what it measured -----------------------------------------------------------------------------------------
+
+
+def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:
+    folder = end(store, TWO)
+    before = [
+        {"time": 125.0, "step": 1, "epoch_time": 20.0, "samples": 30, "batch_size": 32, "parameters": 7},
+        {"time": 145.0, "step": 2, "epoch_time": 19.0},
+    ]
+    attempt(folder, 0, 100.0, 150.0, {0: before, 1: [{"time": 125.0, "step": 1, "samples": 29}]})
+    attempt(folder, 1, 200.0, 260.5, {0: [{"step": 2, "epoch_time": 18.0}, {"step": 2, "val_accuracy": 0.5}]})
+    point = measure(store).points[1]
+    assert point.epochs == (Epoch(1, 20.0), Epoch(2, 18.0, accuracy=0.5))
+    assert (point.gpus, point.dataset, point.state, point.source, point.run) == (2, "imdb", "COMPLETED", "metrics", TWO)
+    assert (point.total_s, point.startup_s) == (110.5, 5.0)
+    assert (point.batch_size, point.parameters) == (32, 7)
+    assert (point.samples, point.rank_samples) == (59, (30, 29))
+
+
+def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> None:
+    folder = end(store, TWO, world_size=3)
+    said = [{"step": 1, "epoch_time": 2.0, "samples": 10}]
+    attempt(folder, 0, 100.0, 150.0, {0: said, 1: said})
+    point = measure(store).points[1]
+    assert (point.samples, point.rank_samples, point.batch_size) == (None, (), 64)
+
+
+def test_logs_say_what_was_not_noted(store: RunStore) -> None:
+    folder = end(store, TWO)
+    attempt(folder, 0, 100.0, 150.0, {})
+    (folder / "elements/0/attempts/0/rank-0.out").write_text("epoch 1: 1,200 samples/s\nepoch 2: 1,300 samples/s\n")
+    patterns = {"step": r"epoch (\d+)", "samples_per_s": r"([\d,]+) samples/s"}
+    point = measure(store, **patterns).points[1]
+    assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
+    elapsed = measure(store).points[1]  # what was kept is not believed where the patterns are others
+    assert (elapsed.source, elapsed.epochs, elapsed.total_s) == ("elapsed", (), 50.0)
+
+
+def test_a_run_without_a_record_of_its_end_took_as_long_as_the_scheduler_says(store: RunStore) -> None:
+    attempt(end(store, TWO), 0, 100.0, None, {})
+    assert measure(store).points[1].total_s == 90
+
+
+def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
+    end(store, ONE, "FAILED")
+    one, two, four = measure(store).points
+    assert (one.state, one.problem) == ("FAILED", "exit status 1")
+    assert (two.state, two.problem) == ("UNKNOWN", REMOVED)
+    assert (four.state, four.problem) == ("NOT_SUBMITTED", "sbatch refused")
+
+
+def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
+    attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
+    before = measure(store).points[1]
+    kept = studies.folder(STUDY.study_id) / "points.json"
+    kept.write_text(kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":'))
+    store.delete(TWO)
+    assert measure(store).points[1] == before
+    assert before.epochs == (Epoch(1, 2.0),)
+
+
+def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> None:
+    end(store, TWO, "FAILED")
+    assert measure(store).points[1].state == "FAILED"
+    again = "20260103-000000-train-g2-r1-bbbb"
+    attempt(end(store, again, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
+    point = measure(store).points[1]
+    assert (point.state, point.run, point.epochs) == ("COMPLETED", again, (Epoch(3, 2.0),))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"schema": 1, "patterns": {}, "points": [3]}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": [2], "run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 0, "run": "RUN"}}}',
+        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}}',
+    ],
+)
+def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore, text: str) -> None:
+    attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
+    (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
+    assert measure(store).points[1].epochs == (Epoch(1, 2.0),)
