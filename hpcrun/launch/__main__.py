@@ -33,7 +33,9 @@ def main() -> int:
     _load("processes").write_for_oneself()
     arguments = _load("processes").show_colons(arguments)
     if part == "job":
-        _load("processes").hear()  # before anything slow: a signal that comes earlier ends the job without a record
+        _load(
+            "processes"
+        ).block_signals()  # before anything slow: a signal that comes earlier ends the job without a record
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):
         _load(needed)
     status: int = _load(part).main(arguments)

@@ -19,21 +19,21 @@ def main(arguments: list[str]) -> int:
     from_environment = os.environ.get("PYTHONPATH")
     # instead of the two folders of this program
     sys.path[:2] = [os.path.dirname(script) or os.getcwd(), *(from_environment.split(":") if from_environment else ())]
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for folder in (os.path.join(code, path) for path in arguments[2:]):
         for name in records.names_in(folder):
-            _look_up(folder, name, found)
+            _look_up(folder, name, files)
     sys.path[:] = own_path
-    for package, origin in found.items():
+    for package, origin in files.items():
         if not origin.startswith(code + os.sep):
             records.say(f"{package} is imported from {origin}, not from the copy of the code")
-    records.write("code", {"folder": code, "script": script, "imports": found})
+    records.write("code", {"folder": code, "script": script, "imports": files})
     return 0
 
 
-def _look_up(folder: str, name: str, found: dict[str, str]) -> None:
+def _look_up(folder: str, name: str, files: dict[str, str]) -> None:
     package = name[:-3] if name.endswith(".py") else name
-    if name == "setup.py" or not package.isidentifier() or package in found:
+    if name == "setup.py" or not package.isidentifier() or package in files:
         return
     if package == name and not os.path.exists(os.path.join(folder, name, "__init__.py")):
         return
@@ -43,4 +43,4 @@ def _look_up(folder: str, name: str, found: dict[str, str]) -> None:
     except (AttributeError, ImportError, TypeError, ValueError):
         return
     if spec is not None and spec.origin:
-        found[package] = os.path.realpath(spec.origin)
+        files[package] = os.path.realpath(spec.origin)

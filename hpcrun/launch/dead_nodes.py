@@ -35,7 +35,7 @@ class Heartbeats:
         self._can_tell = True
         self._look_at = self._ask_at = 0.0
 
-    def look(self) -> list[str]:
+    def check(self) -> list[str]:
         """Check from time to time; return the nodes that have become dead."""
         now = time.monotonic()
         if now < self._look_at or len(self._nodes) < 2:
@@ -55,8 +55,8 @@ class Heartbeats:
         return sorted({*self.dead, *self._dead(nodes, late)})
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
-        said = slurm.nodes_dead(nodes)  # empty if this node itself has no network
-        return [node for node, dead in said.items() if dead or (node in late and self._is_gone(node))]
+        is_dead = slurm.nodes_dead(nodes)  # empty if this node itself has no network
+        return [node for node, dead in is_dead.items() if dead or (node in late and self._is_gone(node))]
 
     def _ages(self, now: float) -> dict[str, float]:
         return {node: now - changed for node, (_, changed) in self._seen.items()}

@@ -109,8 +109,8 @@ def _has_old_torch() -> bool:
     import re
 
     prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site, sys.prefix is that of the base Python
-    found = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
-    versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in found]
+    installed = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
+    versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in installed]
     return any([int(part) for part in version] < [2, 8] for version in versions)
 
 

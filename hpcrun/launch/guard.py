@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
     beat, changed_at, ask_at = "", time.monotonic(), 0.0
     while not records.read_text("exit"):
         time.sleep(LOOK_S)
-        now, found = time.monotonic(), records.read_text("heartbeat")
-        beat, changed_at = found, changed_at if found == beat else now
+        now, heartbeat = time.monotonic(), records.read_text("heartbeat")
+        beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
         if now > ask_at and (now - changed_at > SILENT_S or not answers(node)):
             ask_at = now + ASK_S
             said = slurm.job()
@@ -56,7 +56,7 @@ def _end(node: str, how: str) -> int:
     message = "" if how != OVER else "the node of the batch script failed, and --requeue does not allow another attempt"
     more = {"message": message, "again": how != OVER, "how": how, "nodes": [node]}
     records.write("exit", {**fields, **more})
-    said = slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
-    if said:
-        records.say(said)
+    answer = slurm.requeue([node] if _EXCLUDE in os.environ else []) if how != OVER else slurm.cancel()
+    if answer:
+        records.say(answer)
     return 0

@@ -42,7 +42,7 @@ class IdleWatch:
         self._look_at = time.monotonic() + limit_s - self._notice_s if limit_s else float("inf")
         self.message = ""
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Check from time to time; return whether all GPUs have been idle for too long. The message says so."""
         now = time.monotonic()
         if now < self._look_at:

@@ -169,10 +169,10 @@ class Job:
         if self._signalled:
             return step, ""
         done = subprocess.run(judge, stdout=subprocess.PIPE, check=False)
-        said = done.stdout.decode("utf-8", "replace").strip()
+        output = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
-            return step, said or "the preflight was not judged: the Python of the job does not run here"
-        records.announce(said)
+            return step, output or "the preflight was not judged: the Python of the job does not run here"
+        records.announce(output)
         return step, ""
 
     def _refuse(self, message: str) -> int:
@@ -247,10 +247,10 @@ class Job:
         kill_at = min(self._kill_at, self._step.started_at + self._limit_s)
         if now > kill_at:  # srun waits without limit for a node that does not respond
             self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
-        elif not self._signalled and self._heartbeats.look():
+        elif not self._signalled and self._heartbeats.check():
             records.say(f"no sign of life from {','.join(self._heartbeats.dead)}: the step is ended")
             self._kill_at = now
-        elif not self._signalled and self._idle and self._idle.look():
+        elif not self._signalled and self._idle and self._idle.check():
             self._end_idle(now, self._idle.message)
         self._given_up = self._give_up_at is not None and now > self._give_up_at
         if self._given_up:
@@ -269,8 +269,8 @@ class Job:
         self._write_exit(records.TERM_STATUS, why=IDLE, message=message)  # SIGKILL may come first
         if self._local:
             self._step.tell(signal.SIGTERM)
-        elif said := slurm.end_steps():
-            records.say(said)
+        elif problem := slurm.end_steps():
+            records.say(problem)
         self._give_up_at = min(self._give_up_at or float("inf"), now + IDLE_S)
 
     # --- when they have ended -------------------------------------------------------------------------------------
@@ -330,10 +330,10 @@ class Job:
     def _nodes_of_job(self) -> list[str]:
         """Return the nodes of this job; none if Slurm has ended it, or requeued it while this node had no network."""
         for pause_s in range(1, REQUEUE_TRIES + 1):
-            said = slurm.job()
-            if said.state:
-                runs = said.state == "RUNNING" and said.restarts in (None, self._requeues)
-                return slurm.expand(said.nodes) if runs and said.nodes else []
+            state = slurm.job()
+            if state.state:
+                runs = state.state == "RUNNING" and state.restarts in (None, self._requeues)
+                return slurm.expand(state.nodes) if runs and state.nodes else []
             time.sleep(pause_s)
         return []
 
@@ -341,12 +341,12 @@ class Job:
         run_dir, element = os.environ["HPCRUN_RUN_DIR"], os.environ["HPCRUN_ELEMENT"]
         marks = (os.path.join(run_dir, "cancelled"), os.path.join(run_dir, "elements", element, "cancelled"))
         # the nodes of this machine get their SIGTERM from here, and may have noted it already
-        own = {records.TERMINATED} if self._local and self._given_up else set()
+        ignored = {records.TERMINATED} if self._local and self._given_up else set()
         return Ended(
             status,
             tuple(records.exits()),
             signalled=self._signalled,
-            stop=frozenset(records.stop_reasons()) - own,
+            stop=frozenset(records.stop_reasons()) - ignored,
             cancelled=any(map(os.path.exists, marks)),
             was_preempted=os.path.exists(os.path.join(records.attempt_dir(), "preempted")),
             given_up=self._given_up,
@@ -378,10 +378,10 @@ class Job:
         if slurm.job().restarts not in (None, self._requeues):
             return True  # Slurm has already requeued it
         for pause_s in range(1, REQUEUE_TRIES + 1):
-            said = slurm.requeue(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
-            if not said:
+            problem = slurm.requeue(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
+            if not problem:
                 return True
-            records.say(said)
+            records.say(problem)
             time.sleep(pause_s)
         return False
 

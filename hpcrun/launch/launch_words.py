@@ -26,7 +26,7 @@ def split_launch(words: list[str]) -> tuple[list[str], list[str], list[str]]:
     Raises:
         ValueError: the marks are not there, or no program is behind them.
     """
-    mark = next(index for index, word in enumerate([*words, EACH]) if word in (EACH, BY_TORCHRUN))
+    mark = next(index for index, part in enumerate([*words, EACH]) if part in (EACH, BY_TORCHRUN))
     srun, rest = words[:mark], words[mark + 1 :]
     torchrun: list[str] = []
     if words[mark : mark + 1] == [BY_TORCHRUN]:
@@ -52,7 +52,7 @@ def step_words(words: list[str], launch: list[str], *, local: bool, again: bool)
         again: the allocation had a step before.
     """
     srun, torchrun, program = split_launch(words)
-    if any(word.startswith("--container") for word in srun):  # its image may have neither this program nor a Python
+    if any(part.startswith("--container") for part in srun):  # its image may have neither this program nor a Python
         logs = os.path.join(records.attempt_dir(), "rank-%t")
         options = [*_task_options(srun), f"--output={logs}.out", f"--error={logs}.err"]
         return [*options, *(["--overlap"] if again else []), *torchrun, *program]
@@ -71,22 +71,22 @@ def _with_ranks(torchrun: list[str], program: list[str], launch: list[str]) -> l
     """Return torchrun's words with the wrapper of each rank, which runs the program with torchrun's own Python."""
     if {"--no-python", "--no_python"} & {*torchrun}:
         return [*torchrun, *launch, "rank", AS_IS, "--", *program]
-    own = next((at for at, word in enumerate(torchrun) if word.startswith("torch.distributed.")), 0) + 1
-    options = [word for word in torchrun[own:] if word not in ("-m", "--module")]
-    module = ["-m"] if len(options) < len(torchrun[own:]) else []
+    first = next((at for at, part in enumerate(torchrun) if part.startswith("torch.distributed.")), 0) + 1
+    options = [part for part in torchrun[first:] if part not in ("-m", "--module")]
+    module = ["-m"] if len(options) < len(torchrun[first:]) else []
     wrapper = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torchrun_rank.py")
-    return [*torchrun[:own], *options, wrapper, *launch, *module, "--", *program]
+    return [*torchrun[:first], *options, wrapper, *launch, *module, "--", *program]
 
 
 def _task_options(srun: list[str]) -> list[str]:
     """Return srun with the job's options, which the script's override; the ranks' output goes into their logs."""
     options, rest = [srun[0], "--wait=0", "--kill-on-bad-exit=1"], srun[1:]
     while rest:
-        word = rest.pop(0)
-        if word in _OUTPUT:
+        option = rest.pop(0)
+        if option in _OUTPUT:
             del rest[:1]
-        elif not word.startswith(("--output=", "--error=")) and word[:2] not in _OUTPUT:
-            options.append(word)
+        elif not option.startswith(("--output=", "--error=")) and option[:2] not in _OUTPUT:
+            options.append(option)
     return options
 
 
@@ -101,8 +101,8 @@ def _one_task() -> list[str]:
 def hide_sizes() -> None:
     """Hide the sizes of the job from the srun of one task; ``restore_slurm`` brings them back for its program."""
     env = os.environ
-    own = {name: value for name, value in env.items() if name.startswith("SLURM")}
-    env[BATCH] = SEPARATOR.join(f"{name}={value}" for name, value in own.items())
-    for name in own:
+    of_slurm = {name: value for name, value in env.items() if name.startswith("SLURM")}
+    env[BATCH] = SEPARATOR.join(f"{name}={value}" for name, value in of_slurm.items())
+    for name in of_slurm:
         if name.startswith(tuple(f"SLURM_{size}" for size in _SIZES)):
             del env[name]

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import environment, records
 from .node_folder import FOLDER, make
-from .processes import HEARD, Canary, hear, reap, send, try_start, wait
+from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
 from .stop_requests import StopRequests
 
 RANKS_S = 3.0
@@ -37,11 +37,11 @@ def main(arguments: list[str]) -> int:
         env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
         env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
     else:
-        own = command[: command.index("--no-python")] if "--no-python" in command else command
-        if "--standalone" not in own:  # on a single node it does not need this job's port
+        torchrun = command[: command.index("--no-python")] if "--no-python" in command else command
+        if "--standalone" not in torchrun:  # on a single node it does not need this job's port
             if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
                 return _record_end(1)
-            command = _meet_the_others(own) + command[len(own) :]
+            command = _meet_the_others(torchrun) + command[len(torchrun) :]
     return Node().run(command)
 
 
@@ -62,11 +62,11 @@ def _meet_the_others(torchrun: list[str]) -> list[str]:
             "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
             "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
         }
-    elif "PET_RDZV_ENDPOINT" not in env and not any(word.startswith("--rdzv-endpoint=") for word in torchrun):
+    elif "PET_RDZV_ENDPOINT" not in env and not any(option.startswith("--rdzv-endpoint=") for option in torchrun):
         is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
         given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
         given["PET_RDZV_CONF"] = is_host
-        torchrun = [f"{word},{is_host}" if word.startswith("--rdzv-conf=") else word for word in torchrun]
+        torchrun = [f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option for option in torchrun]
     env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
     env.update({**given, **env})
     return torchrun
@@ -94,7 +94,7 @@ class Node:
     def __init__(self) -> None:
         self._folder = make()
         os.environ[FOLDER] = self._folder.path
-        hear()
+        block_signals()
         self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
@@ -105,8 +105,8 @@ class Node:
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
             self._canary.guard(self._pid)
-            found = wait([self._pid], self._on_signal, self._tick)
-            status = records.TERM_STATUS if self._ended_early else found[1] if found else records.KILL_STATUS
+            ended = wait([self._pid], self._on_signal, self._tick)
+            status = records.TERM_STATUS if self._ended_early else ended[1] if ended else records.KILL_STATUS
             reap(self._pid)
         _record_end(status)
         self._canary.end()

@@ -59,15 +59,15 @@ def hide_colons(command: list[str]) -> tuple[list[str], dict[str, str]]:
 
     srun takes an argument ``:`` for the end of the job's component, so such arguments get one colon more.
     """
-    hidden = [f"{word}:" if word and not word.strip(":") else word for word in command]
-    started = any(word.endswith("/__main__.py") for word in command)
+    hidden = [f"{argument}:" if argument and not argument.strip(":") else argument for argument in command]
+    started = any(argument.endswith("/__main__.py") for argument in command)
     return (hidden, {COLONS: "1"}) if started and hidden != command else (command, {})
 
 
 def show_colons(arguments: list[str]) -> list[str]:
     """Return the arguments of this program without what ``hide_colons`` added."""
     hidden = os.environ.pop(COLONS, "")
-    return [word[:-1] if hidden and word and not word.strip(":") else word for word in arguments]
+    return [argument[:-1] if hidden and argument and not argument.strip(":") else argument for argument in arguments]
 
 
 def become(argv: list[str]) -> None:
@@ -80,7 +80,7 @@ def become(argv: list[str]) -> None:
     os.execvp(argv[0], argv)
 
 
-def hear() -> None:
+def block_signals() -> None:
     """Block the signals that are received from now on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD | {signal.SIGCHLD})
 
@@ -117,11 +117,11 @@ def start(
         "setsigdef": _ALL,
         **({"setpgroup": 0} if own_group else {}),
     }
-    own = os.umask(_umask)
+    umask = os.umask(_umask)
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **how)
     finally:
-        os.umask(own)
+        os.umask(umask)
 
 
 def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[int, int]:
@@ -152,16 +152,16 @@ def wait(
     heard: set[int] = set()
     while True:
         for pid in pids:
-            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if found is not None:
-                ended_by = 0 if found.si_code == os.CLD_EXITED else found.si_status
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                ended_by = 0 if ended.si_code == os.CLD_EXITED else ended.si_status
                 # a wrapper passes the signal of its program on as 128 + n
-                number = ended_by or found.si_status - 128
+                number = ended_by or ended.si_status - 128
                 late_s = LATE_S if number in HEARD - heard else 0.0
                 while (info := signal.sigtimedwait(HEARD, late_s)) is not None:
                     late_s = 0.0
                     on_signal(info)
-                return pid, 128 + ended_by if ended_by else found.si_status
+                return pid, 128 + ended_by if ended_by else ended.si_status
         info = signal.sigtimedwait(HEARD | {signal.SIGCHLD}, max(0.0, next_s - time.monotonic()))
         if info is not None and info.si_signo != signal.SIGCHLD:
             heard.add(info.si_signo)

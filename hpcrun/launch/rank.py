@@ -16,7 +16,7 @@ from itertools import count
 
 from . import environment, records, trackers
 from .node_folder import FOLDER, join, meet
-from .processes import Canary, hear, reap, send, signal, try_start, wait
+from .processes import Canary, block_signals, reap, send, signal, try_start, wait
 from .stop_requests import CLEARED, INSIST_S, StopRequests
 
 TYPE_CHECKING = False  # as typing's, which takes four milliseconds of each rank to import
@@ -61,7 +61,7 @@ class Rank:
         self._signalled, self._insist_at = "", float("inf")
         self._folder = meet() if is_task else join(os.environ[FOLDER])
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
-        hear()
+        block_signals()
         self._canary = Canary(self._after_kill)
         self._watch = StopRequests(self._folder, self._canary)
         self._pid = 0
@@ -80,8 +80,8 @@ class Rank:
             self._canary.guard(self._pid)
             self._folder.claim(self._mark)
             self._catch_up()
-            found = wait([self._pid], self._on_signal, self._tick)
-            status = found[1] if found else records.KILL_STATUS
+            ended = wait([self._pid], self._on_signal, self._tick)
+            status = ended[1] if ended else records.KILL_STATUS
             self._signalled = self._signalled or self._signalled_by_node()
             stops = self._signalled == "TERM" or self._folder.is_stopping()
             heard = stops and self._folder.has(f"heard-{self._rank}")
@@ -100,7 +100,7 @@ class Rank:
     def _signalled_by_node(self) -> str:
         """Return how the node has signalled the program without this process."""
         marks = ((CLEARED, "cleared"), (f"stop-{records.TERMINATED}", "TERM"))
-        return next((word for mark, word in marks if self._folder.has(mark)), "")
+        return next((name for mark, name in marks if self._folder.has(mark)), "")
 
     def _after_kill(self, pid: int) -> None:
         """End the program after this process was killed, and record it: in the canary."""

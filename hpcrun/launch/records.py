@@ -76,10 +76,10 @@ def read(name: str, folder: str | None = None) -> dict[str, Any] | None:
     import json  # only here: every rank looks for its own record when it starts, and there is none
 
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def attempts_cut_off() -> int:

@@ -17,14 +17,14 @@ def free_port(seed: int) -> int:
 
 
 def _listening(path: str) -> set[int]:
-    found = set()
+    ports = set()
     try:
         with open(path, encoding="ascii") as file:
             next(file, None)
             for line in file:
                 words = line.split()
                 if len(words) > 3 and words[3] == LISTENS:
-                    found.add(int(words[1].rpartition(":")[2], 16))
+                    ports.add(int(words[1].rpartition(":")[2], 16))
     except OSError:
         pass
-    return found
+    return ports

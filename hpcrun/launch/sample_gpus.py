@@ -56,8 +56,8 @@ class Gpus:
         now = time.monotonic()
         seen: dict[int, list[Reading]] = {}
         for line in self._lines():
-            if (found := parse(line)) is not None:
-                seen.setdefault(found[0], []).append(found)
+            if (sample := parse(line)) is not None:
+                seen.setdefault(sample[0], []).append(sample)
         if seen:
             self._last, self._read_at = [mean(values) for _, values in sorted(seen.items())], now
         if self._pid and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG) is not None:
@@ -110,16 +110,16 @@ class Gpus:
 
 def parse(line: str) -> Reading | None:
     """Read one line of nvidia-smi; None for another line, or a GPU that does not report how busy it is (MIG)."""
-    words = [word.strip() for word in line.split(",")]
+    words = [cell.strip() for cell in line.split(",")]
     if len(words) != len(FIELDS.split(",")) or not words[0].isdigit() or _number(words[1]) is None:
         return None
-    busy, used, total = (_number(word) or 0.0 for word in words[1:4])
+    busy, used, total = (_number(cell) or 0.0 for cell in words[1:4])
     return int(words[0]), min(busy / 100, 1.0), int(used) << 20, int(total) << 20, _number(words[4])
 
 
-def _number(word: str) -> float | None:
+def _number(text: str) -> float | None:
     try:
-        value = float(word)
+        value = float(text)
     except ValueError:  # [N/A], [Not Supported], [GPU requires reset]
         return None
     return value if 0 <= value < 1e9 else None

@@ -46,7 +46,7 @@ def fields(text: str) -> dict[str, int]:
 
 
 class Cgroup:
-    """The folders of this job's cgroup on this node: ``job_N``, with all of its steps. Empty if there is none.
+    """The counters of this job's cgroup on this node: ``job_N``, with all of its steps. Empty if there is none.
 
     Args:
         text: of ``/proc/self/cgroup``.
@@ -63,8 +63,8 @@ class Cgroup:
                 continue
             names = controllers.split(",")
             if not controllers:
-                folders = [place + match[0] for place in (root, os.path.join(root, "unified"))]
-                folder = next((each for each in folders if os.path.exists(os.path.join(each, "cpu.stat"))), "")
+                counters = [place + match[0] for place in (root, os.path.join(root, "unified"))]
+                folder = next((each for each in counters if os.path.exists(os.path.join(each, "cpu.stat"))), "")
                 self.is_v2 = bool(folder)
                 self.cpu = self.cpu or folder
                 self.memory = self.memory or (folder if read(os.path.join(folder, "memory.stat")) else "")
@@ -75,8 +75,8 @@ class Cgroup:
 
     @staticmethod
     def _v1(root: str, names: Iterable[str], path: str, file: str) -> str:
-        folders = [os.path.join(root, name) + path for name in names]
-        return next((each for each in folders if os.path.exists(os.path.join(each, file))), "")
+        counters = [os.path.join(root, name) + path for name in names]
+        return next((each for each in counters if os.path.exists(os.path.join(each, file))), "")
 
     def cpu_s(self) -> float | None:
         """Return the CPU seconds of the job so far, None if they are not known."""
@@ -88,9 +88,9 @@ class Cgroup:
 
     def memory_used(self) -> int | None:
         """Return the bytes that the job holds, without the page cache; None if they are not known."""
-        found = fields(read(os.path.join(self.memory, "memory.stat"))) if self.memory else {}
-        names = _HELD_V1 if "total_rss" in found else _HELD_V2
-        return sum(found.get(name, 0) for name in names) if found else None
+        memory = fields(read(os.path.join(self.memory, "memory.stat"))) if self.memory else {}
+        names = _HELD_V1 if "total_rss" in memory else _HELD_V2
+        return sum(memory.get(name, 0) for name in names) if memory else None
 
     def memory_limit(self) -> int | None:
         """Return the job's memory limit in bytes, None if it has none."""
@@ -139,27 +139,27 @@ class ProcessTree:
 
     def _known(self, roots: set[int]) -> set[int]:
         """Return the known processes that still exist, and the children of their first threads."""
-        found: set[int] = set()
+        pids: set[int] = set()
         left = list(self._pids | roots)
         while left:
             pid = left.pop()
-            if pid not in found and (pid in roots or os.path.exists(f"{self._proc}/{pid}/stat")):
-                found.add(pid)
+            if pid not in pids and (pid in roots or os.path.exists(f"{self._proc}/{pid}/stat")):
+                pids.add(pid)
                 left += map(int, read(f"{self._proc}/{pid}/task/{pid}/children").split())
-        return found
+        return pids
 
     def _below(self, roots: set[int]) -> set[int]:
         children: dict[int, list[int]] = {}
         for name in os.listdir(self._proc):
             if name.isdigit() and (words := self._stat(name)):
                 children.setdefault(int(words[1]), []).append(int(name))
-        found, left = set(roots), list(roots)
+        pids, left = set(roots), list(roots)
         while left:
             for pid in children.get(left.pop(), ()):
-                if pid not in found:
-                    found.add(pid)
+                if pid not in pids:
+                    pids.add(pid)
                     left.append(pid)
-        return found
+        return pids
 
     def _stat(self, pid: str) -> list[str]:
         """Return the fields of proc(5) from the state on; none of a process that is gone."""
@@ -193,20 +193,20 @@ class Traffic:
         return moved, 4 * sum(map(int, counts)) if counts else None  # they count words of 4 bytes
 
     def _interfaces(self) -> list[tuple[str, int]]:
-        found = []
+        counters = []
         for line in read(self._path).splitlines():
             name, colon, rest = line.partition(":")
             words = rest.split()
             if colon and len(words) > 8 and words[0].isdigit() and words[8].isdigit():
-                found.append((name.strip(), int(words[0]) + int(words[8])))
-        return found
+                counters.append((name.strip(), int(words[0]) + int(words[8])))
+        return counters
 
 
 def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
     """Return how many CPUs and how many bytes of memory this job has on this node; None for what is not known."""
     env = os.environ
-    said = env.get("SLURM_CPUS_ON_NODE", "")
-    cpus = int(said) if said.isdigit() else len(os.sched_getaffinity(0))
+    number = env.get("SLURM_CPUS_ON_NODE", "")
+    cpus = int(number) if number.isdigit() else len(os.sched_getaffinity(0))
     per_node, per_cpu = env.get("SLURM_MEM_PER_NODE", ""), env.get("SLURM_MEM_PER_CPU", "")
     megabytes = int(per_node) if per_node.isdigit() else int(per_cpu) * cpus if per_cpu.isdigit() else 0
     return cpus, megabytes << 20 or cgroup.memory_limit()

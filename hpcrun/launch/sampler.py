@@ -160,11 +160,11 @@ def join(path: str) -> int:
     with open(path, encoding="utf-8", errors="replace") as file:
         for text in file:
             try:
-                found = json.loads(text)
-                if "time" in found:
-                    samples.append(found)
+                record = json.loads(text)
+                if "time" in record:
+                    samples.append(record)
                 else:
-                    head = found
+                    head = record
             except (TypeError, ValueError):  # cut off when a disk was full
                 continue
     last = float(head.get("started") or 0)
@@ -185,14 +185,14 @@ def join(path: str) -> int:
 
 def _joined(samples: list[dict[str, Any]], span: float) -> list[dict[str, Any]]:
     """Join neighbours until each stands for at least such a span, in seconds."""
-    found: list[dict[str, Any]] = []
+    joined: list[dict[str, Any]] = []
     group: list[dict[str, Any]] = []
     for each in samples:
         group.append(each)
         if sum(one["span"] for one in group) >= span:
-            found.append(_one(group))
+            joined.append(_one(group))
             group = []
-    return [*found, *([_one(group)] if group else [])]
+    return [*joined, *([_one(group)] if group else [])]
 
 
 def _one(group: list[dict[str, Any]]) -> dict[str, Any]:

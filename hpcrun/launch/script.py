@@ -121,9 +121,9 @@ class ScriptStep(JobStep):
         if not self._runs:
             self._start_script(command)
         if self._runs:
-            found = wait([self._pid], self._on_script_signal, self._until_launch, POLL_S)
-            if found:
-                self._end(found[1])
+            ended = wait([self._pid], self._on_script_signal, self._until_launch, POLL_S)
+            if ended:
+                self._end(ended[1])
             elif not self._asker:
                 self._status = records.TERM_STATUS
         return self._asker is not None
@@ -138,7 +138,9 @@ class ScriptStep(JobStep):
         errors = os.path.join(records.attempt_dir(), "script-errors")
         env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: program, ERRORS: errors}
         self._canary = Canary(self._leave)
-        self._name = next((os.path.basename(word) for word in command[1:] if not word.startswith("-")), command[0])
+        self._name = next(
+            (os.path.basename(argument) for argument in command[1:] if not argument.startswith("-")), command[0]
+        )
         self._pid, self._status = try_start(command, {**os.environ, **env})
         self._runs = bool(self._pid)
         self._canary.guard(self._pid)
@@ -156,8 +158,8 @@ class ScriptStep(JobStep):
         self._status, self._runs = status, False
 
     def _wait_for_end(self) -> None:
-        found = wait([self._pid], self._on_script_signal, self._tick_and_go_on)
-        self._end(found[1] if found else records.TERM_STATUS)
+        ended = wait([self._pid], self._on_script_signal, self._tick_and_go_on)
+        self._end(ended[1] if ended else records.TERM_STATUS)
 
     def _tick_and_go_on(self) -> bool:
         self._refuse_more()
@@ -209,15 +211,15 @@ class ScriptStep(JobStep):
             _tell(asker, "alone")
             asker.close()
             return None
-        own = {name: value for name, value in os.environ.items() if name.startswith("HPCRUN_")}
+        ours = {name: value for name, value in os.environ.items() if name.startswith("HPCRUN_")}
         os.environ.clear()
-        os.environ.update({**request["env"], **own})
+        os.environ.update({**request["env"], **ours})
         if not srun and not self._local:
             hide_sizes()
         start_with(request["umask"])
         self._words, self.streams = request["words"], tuple(streams)
         asker.setblocking(False)
-        to_files = any(word.startswith(("-o", "--output")) for word in srun)
+        to_files = any(argument.startswith(("-o", "--output")) for argument in srun)
         elsewhere = [number for number in (1, 2) if not (to_files or _same_file(streams[number], number))]
         _tell(asker, f"copy {' '.join(map(str, elsewhere))}")
         return asker

@@ -71,9 +71,9 @@ def nodes_dead(hosts: list[str]) -> dict[str, bool]:
 def requeue(exclude: list[str]) -> str:
     """Requeue this job, without some nodes; return Slurm's message if it refuses."""
     job_id = os.environ["HPCRUN_JOB_ID"]
-    status, said = _ask("scontrol", "requeue", job_id)
-    if status != 0 and "pending execution" not in said:
-        return said.strip() or f"scontrol requeue ended with status {status}"
+    status, answer = _ask("scontrol", "requeue", job_id)
+    if status != 0 and "pending execution" not in answer:
+        return answer.strip() or f"scontrol requeue ended with status {status}"
     if exclude:
         before = [name for name in job().excluded.split(",") if name]
         nodes = ",".join(before + exclude)
@@ -84,14 +84,14 @@ def requeue(exclude: list[str]) -> str:
 
 def cancel() -> str:
     """Cancel this job; return Slurm's message if it refuses."""
-    status, said = _ask("scancel", os.environ["HPCRUN_JOB_ID"])
-    return said.strip() if status else ""
+    status, answer = _ask("scancel", os.environ["HPCRUN_JOB_ID"])
+    return answer.strip() if status else ""
 
 
 def end_steps() -> str:
     """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it refuses."""
-    status, said = _ask("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
-    return said.strip() if status else ""
+    status, answer = _ask("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
+    return answer.strip() if status else ""
 
 
 def requeue_no_more() -> None:
@@ -130,16 +130,16 @@ def expand(nodelist: str) -> list[str]:
     Raises:
         ValueError: it is not such a list.
     """
-    found: list[str] = []
+    nodes: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]+|\[[^\[\]]*\])+", nodelist):
         names = [""]
         for text, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
             choices = [text] if text else [number for span in inside.split(",") for number in _span(span)]
             names = [name + choice for name in names for choice in choices]
-        found += names
-    if not found:
+        nodes += names
+    if not nodes:
         raise ValueError(f"no list of nodes: {nodelist!r}")
-    return found
+    return nodes
 
 
 def _span(span: str) -> list[str]:

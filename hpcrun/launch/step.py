@@ -103,10 +103,10 @@ class JobStep:
 
     def _wait(self, status: int, one_fails_all: bool) -> int:
         while self._children:
-            found = wait(self._children, self._on_signal, self._tick)
-            if found is None:
+            first = wait(self._children, self._on_signal, self._tick)
+            if first is None:
                 return records.TERM_STATUS
-            pid, ended = found
+            pid, ended = first
             reap(pid)
             self._children.remove(pid)
             if ended and not status:

@@ -13,8 +13,8 @@ def main():  # type: ignore[no-untyped-def]
     arguments = sys.argv[1:]
     end = arguments.index("--")
     launch, program = arguments[:end], arguments[end + 1 :]
-    added = [word for word in launch if word.startswith("--local")]  # by torch.distributed.launch
-    launch = [word for word in launch if word not in added]
+    added = [argument for argument in launch if argument.startswith("--local")]  # by torch.distributed.launch
+    launch = [argument for argument in launch if argument not in added]
     module = launch[-1:] == ["-m"]
     command = [sys.executable, "-u", *launch[len(launch) - module :], *program[:1], *added, *program[1:]]
     wrapper = launch[: len(launch) - module]

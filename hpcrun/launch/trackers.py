@@ -50,9 +50,9 @@ def continue_run(rank: int) -> None:
     env = os.environ
     if env.get("WANDB_RESUME") not in ("allow", "must") or env.get("WANDB_RUN_ID"):
         return
-    found = _ids_before(rank)
-    if len(found) == 1:
-        env["WANDB_RUN_ID"] = env[PUT + "WANDB_RUN_ID"] = found.pop()
+    before = _ids_before(rank)
+    if len(before) == 1:
+        env["WANDB_RUN_ID"] = env[PUT + "WANDB_RUN_ID"] = before.pop()
 
 
 def _ids_before(rank: int) -> set[str]:
@@ -63,11 +63,11 @@ def _ids_before(rank: int) -> set[str]:
         try:
             if os.path.getsize(log) > MOST_READ:
                 return set()
-            found = set(_ids_in(log))
+            ids = set(_ids_in(log))
         except OSError:
             continue
-        if found:
-            return found
+        if ids:
+            return ids
     return set()
 
 

@@ -62,13 +62,13 @@ def _names(report: Mapping[str, Any]) -> Cell:
     names = report.get("names")
     if not names:
         return cell(NONE)
-    unknown = [name for name, found in names.items() if isinstance(found, str)]
+    unknown = [name for name, addresses in names.items() if isinstance(addresses, str)]
     if unknown:
         # without other nodes, a node may be called localhost
         return cell(FAILED if len(names) > 1 else SLOW, f"cannot resolve {listed(unknown)}")
-    own = names.get(report["node"]) or []
-    if own and all(address.startswith("127.") or address == "::1" for address in own):
-        return cell(SLOW, f"resolves its own name to {own[0]}")
+    of_node = names.get(report["node"]) or []
+    if of_node and all(address.startswith("127.") or address == "::1" for address in of_node):
+        return cell(SLOW, f"resolves its own name to {of_node[0]}")
     return cell(OK, str(len(names)))
 
 
@@ -121,14 +121,14 @@ def _gemm(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates:
 
 
 def _gemm_rate(ranks: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    found = [rank.get("tflops", 0.0) for rank in ranks]
+    speeds = [rank.get("tflops", 0.0) for rank in ranks]
     elsewhere = [rank["tflops"] for other in others for rank in other.get("ranks") or [] if "tflops" in rank]
-    for number, tflops in enumerate(found):
-        peers = found[:number] + found[number + 1 :] + elsewhere
+    for number, tflops in enumerate(speeds):
+        peers = speeds[:number] + speeds[number + 1 :] + elsewhere
         if peers and tflops < OF_PEERS * median(peers):
             return cell(FAILED, f"GPU {number}: {tflops:.0f} TFLOPS, the others {median(peers):.0f}")
-    slowest, card = min(found), rates.get(f"{ranks[0]['dtype']}-tflops")
-    text = f"{len(found)} × {slowest:.0f} TFLOPS"
+    slowest, card = min(speeds), rates.get(f"{ranks[0]['dtype']}-tflops")
+    text = f"{len(speeds)} × {slowest:.0f} TFLOPS"
     if card and slowest < OF_CARD * card:
         return cell(SLOW, f"{text} of {card:.0f}")
     for number, rank in enumerate(ranks):
@@ -160,8 +160,8 @@ def _who(rank: Mapping[str, Any], number: int) -> str:
 
 def _slowest(report: Mapping[str, Any], stage: str) -> float | None:
     """Return the bandwidth of a node's slowest rank, None if a rank has none."""
-    found = [rank.get(stage) for rank in report.get("ranks") or []]
-    return min(found) if found and None not in found else None
+    results = [rank.get(stage) for rank in report.get("ranks") or []]
+    return min(results) if results and None not in results else None
 
 
 def _gb_s(rate: float) -> str:
@@ -169,30 +169,30 @@ def _gb_s(rate: float) -> str:
 
 
 def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _slowest(report, "within")
-    if found is None:
+    ranks, slowest = report.get("ranks") or [], _slowest(report, "within")
+    if slowest is None:
         # a rank that never came explains the others' waiting for it
         absent = _trouble(ranks, GEMM_STEPS)
         return cell(NONE) if absent else _trouble(ranks, ("within",)) or cell(NONE)
     elsewhere = [rate for other in others if (rate := _slowest(other, "within")) is not None]
     if "gpu" not in ranks[0]:
-        return cell(OK, _gb_s(found))
-    if elsewhere and found < OF_PEERS * median(elsewhere):
-        return cell(FAILED, f"{_gb_s(found)}, the others {median(elsewhere):.0f}")
+        return cell(OK, _gb_s(slowest))
+    if elsewhere and slowest < OF_PEERS * median(elsewhere):
+        return cell(FAILED, f"{_gb_s(slowest)}, the others {median(elsewhere):.0f}")
     link = rates.get("nvlink-gb-s", 0) / 2  # the manufacturer counts both directions
-    return cell(SLOW, f"{_gb_s(found)} of {link:.0f}") if found < OF_LINK * link else cell(OK, _gb_s(found))
+    return cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}") if slowest < OF_LINK * link else cell(OK, _gb_s(slowest))
 
 
 def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
-    ranks, found = report.get("ranks") or [], _slowest(report, "across")
-    if found is None:
+    ranks, slowest = report.get("ranks") or [], _slowest(report, "across")
+    if slowest is None:
         if report.get("late") and report.get("reach"):
             return cell(SLOW, "not ready in time")
         late = f"no all-reduce: {listed(report['missing'])} not ready" if report.get("missing") else ""
         return _trouble(ranks, ("across",)) or cell(NONE, late)
     port = rates.get("fabric-gbit-s", 0) / 8
-    slow = "gpu" in ranks[0] and found < OF_LINK * port
-    return cell(SLOW, f"{_gb_s(found)}, one port has {port:.0f}") if slow else cell(OK, _gb_s(found))
+    slow = "gpu" in ranks[0] and slowest < OF_LINK * port
+    return cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}") if slow else cell(OK, _gb_s(slowest))
 
 
 def _errors(report: Mapping[str, Any]) -> Cell:

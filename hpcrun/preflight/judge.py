@@ -31,7 +31,7 @@ def judge(
     reports: Reports,
     *,
     rates: Rates | None = None,
-    said: Mapping[str, str] | None = None,
+    srun_errors: Mapping[str, str] | None = None,
     excluded: str | None = "",
 ) -> dict[str, Any]:
     """Decide which nodes are bad.
@@ -40,16 +40,16 @@ def judge(
         hosts: the nodes of the job.
         reports: node → its report; a node without a report did not respond.
         rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
-        said: node → Slurm's message about it. If no node responded, only these nodes are bad.
+        srun_errors: node → Slurm's message about it. If no node responded, only these nodes are bad.
         excluded: the nodes that the job has already excluded; None if nodes cannot be chosen.
     """
-    said = said or {}
+    srun_errors = srun_errors or {}
     answered = {host: reports[host] for host in hosts if host in reports}
     table = {host: check_node(host, answered, rates or {}) for host in hosts}
     faults: dict[str, list[str]] = {host: [] for host in hosts}
-    silent = [host for host in hosts if host not in answered and (answered or host in said)]
+    silent = [host for host in hosts if host not in answered and (answered or host in srun_errors)]
     for host in silent:
-        faults[host].append("did not respond" + (f": {said[host]}" if host in said else ""))
+        faults[host].append("did not respond" + (f": {srun_errors[host]}" if host in srun_errors else ""))
         table[host]["port"] = cell(FAILED, "no response")
     problems = [] if answered or silent else ["no node answered"]
     paths = _blame_paths(answered, faults, table)
@@ -84,11 +84,11 @@ def message(verdict: Mapping[str, Any]) -> str:
 
 def _slow(table: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str]]:
     """Return the nodes with slow parts; this fails no job."""
-    found = {
+    slow = {
         host: [f"{LABELS.get(check, check)}: {item['text']}" for check, item in row.items() if item["mark"] == SLOW]
         for host, row in table.items()
     }
-    return [{"node": host, "why": "; ".join(reasons)} for host, reasons in found.items() if reasons]
+    return [{"node": host, "why": "; ".join(reasons)} for host, reasons in slow.items() if reasons]
 
 
 def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]]) -> dict[str, str]:
@@ -200,15 +200,15 @@ def read_reports(folder: Path, hosts: Sequence[str]) -> dict[str, dict[str, Any]
 
 def parse_srun(text: str) -> dict[str, str]:
     """Return node → why srun could not start its task there."""
-    found = re.findall(r"srun: error: Task launch for \S+ failed on node (\S+): (.+)", text)
-    return {node: words.strip() for node, words in found}
+    refused = re.findall(r"srun: error: Task launch for \S+ failed on node (\S+): (.+)", text)
+    return {node: words.strip() for node, words in refused}
 
 
 def main() -> int:
     """Judge the preflight of this job."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
+    options = dict(option.removeprefix("--").split("=", 1) for option in sys.argv[1:])
     attempt = Path(os.environ["HPCRUN_ATTEMPT_DIR"])
     folder = attempt / "preflight"
     hosts = (attempt / "hosts").read_text("ascii").split()
@@ -219,7 +219,7 @@ def main() -> int:
     # the nodes of a local job are one machine
     excluded = None if os.environ.get("HPCRUN_NODE_ADDR") == "127.0.0.1" else options.pop("exclude", "")
     rates = {name: float(value) for name, value in options.items()}
-    verdict = judge(hosts, read_reports(folder, hosts), rates=rates, said=parse_srun(log), excluded=excluded)
+    verdict = judge(hosts, read_reports(folder, hosts), rates=rates, srun_errors=parse_srun(log), excluded=excluded)
     if not any(node["answered"] for node in verdict["nodes"]) and log.strip():
         verdict["problems"].append(f"srun said: {log.strip().splitlines()[-1]}")
     aside = folder / ".verdict.json"

@@ -37,10 +37,10 @@ class NodeReport:
     def __init__(self, path: Path, **known: Any) -> None:
         self._path, self._known, self._lock = path, known, threading.Lock()
 
-    def put(self, **found: Any) -> None:
+    def put(self, **facts: Any) -> None:
         """Add results. Readers see the old file or the new file, on a network file system, too."""
         with self._lock:
-            self._known |= found
+            self._known |= facts
             aside = self._path.with_name(f".{self._path.name}")
             aside.write_text(json.dumps(self._known), "utf-8")
             aside.replace(self._path)
@@ -99,10 +99,10 @@ class Door:
             connection.settimeout(TRY_S)
             try:
                 with connection.makefile("rw", encoding="utf-8") as stream:
-                    asked = json.loads(stream.readline(4096))
-                    ready = asked.get("ready")
-                    said = self.wait_for_all(ready) if ready else {"time": time.time()}
-                    stream.write(json.dumps({"node": self._node.name, "job": self._node.job, **said}) + "\n")
+                    request = json.loads(stream.readline(4096))
+                    ready = request.get("ready")
+                    answer = self.wait_for_all(ready) if ready else {"time": time.time()}
+                    stream.write(json.dumps({"node": self._node.name, "job": self._node.job, **answer}) + "\n")
             except (OSError, ValueError, AttributeError):
                 return  # a port scanner, or a peer that has ended
 
@@ -258,20 +258,20 @@ class Ranks:
             assert process.stdout is not None
             for line in process.stdout:
                 try:
-                    said = json.loads(line)
+                    record = json.loads(line)
                 except ValueError:
                     continue  # NCCL prints its warnings to stdout
-                if isinstance(said, dict):
+                if isinstance(record, dict):
                     with self._changed:
-                        self._found[local_rank] |= said
-                        if "doing" in said:
+                        self._found[local_rank] |= record
+                        if "doing" in record:
                             self._step_began[local_rank] = time.monotonic()
                         self._changed.notify_all()
         with self._changed:
             self._found[local_rank].setdefault("status", process.returncode)
             self._changed.notify_all()
 
-    def said(self) -> list[dict[str, Any]]:
+    def results(self) -> list[dict[str, Any]]:
         """Return the results of every rank so far, and for how many seconds it has been in its step."""
         with self._changed:
             now = time.monotonic()
@@ -309,9 +309,9 @@ class Ranks:
                 continue
 
 
-def in_background(report: NodeReport, key: str, look: Callable[[], Any]) -> threading.Thread:
+def in_background(report: NodeReport, key: str, check: Callable[[], Any]) -> threading.Thread:
     """Start a check that may take long, such as a name server that does not respond, and report its result."""
-    thread = threading.Thread(target=lambda: report.put(**{key: look()}), daemon=True)
+    thread = threading.Thread(target=lambda: report.put(**{key: check()}), daemon=True)
     thread.start()
     return thread
 
@@ -319,10 +319,10 @@ def in_background(report: NodeReport, key: str, look: Callable[[], Any]) -> thre
 def knock_at_all(node: LocalNode, report: NodeReport) -> None:
     """Connect to the other nodes, all at once."""
     until = node.ends_at - CONNECTED_BEFORE_END_S
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     threads = [
         threading.Thread(
-            target=lambda rank=rank: found.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
+            target=lambda rank=rank: result.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
         )
         for rank in node.peers()
     ]
@@ -330,7 +330,9 @@ def knock_at_all(node: LocalNode, report: NodeReport) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until + TRY_S + 1 - time.monotonic()))
-    report.put(reach={node.hosts[rank]: found.get(node.hosts[rank], {"error": "no response"}) for rank in node.peers()})
+    report.put(
+        reach={node.hosts[rank]: result.get(node.hosts[rank], {"error": "no response"}) for rank in node.peers()}
+    )
 
 
 def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:
@@ -359,7 +361,7 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
             looks.append(in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts}))
         knock_at_all(node, report)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
-        report.put(ranks=workers.said())
+        report.put(ranks=workers.results())
         if not ready:  # what is only slow may still end, and what hangs has hung long enough to be called so
             report.put(late=True)
             workers.wait("waiting", node.ends_at - 0.5)
@@ -370,10 +372,10 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
                 store = f"{node.address(0)}:{agreed['port']}"
                 workers.order(node.rank, len(node.hosts), store)
                 workers.wait("done", node.ends_at - 0.5)
-        for look in looks:
-            look.join(max(0.0, node.ends_at - time.monotonic()))
+        for check in looks:
+            check.join(max(0.0, node.ends_at - time.monotonic()))
     finally:
-        report.put(ranks=workers.said(), ended=time.time())
+        report.put(ranks=workers.results(), ended=time.time())
         workers.end()
 
 

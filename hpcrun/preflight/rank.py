@@ -25,39 +25,39 @@ GPU_BYTES, CPU_BYTES = 64 << 20, 4 << 20
 SUM_TIMES = 10
 
 
-def say(**found: Any) -> None:
+def say(**facts: Any) -> None:
     """Send results to node.py."""
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
 def choose_device(torch: Any, local_rank: int, gpus: int) -> Any:
     """Return the rank's GPU, or the CPU if torch has no GPU for it; report which and why."""
-    said: dict[str, Any] = {"torch": str(torch.__version__)}
+    facts: dict[str, Any] = {"torch": str(torch.__version__)}
     build = torch.version.cuda or torch.version.hip
     if gpus and torch.cuda.is_available() and torch.cuda.device_count() > local_rank:
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
         free, total = torch.cuda.mem_get_info(device)
-        said |= {"gpu": torch.cuda.get_device_name(device), "free_gb": free / 1e9, "total_gb": total / 1e9}
+        facts |= {"gpu": torch.cuda.get_device_name(device), "free_gb": free / 1e9, "total_gb": total / 1e9}
     else:
         device = torch.device("cpu")
         seen = torch.cuda.device_count() if build else 0
-        said |= {"no_gpu": f"torch sees {seen} of {gpus} GPUs" if build else f"torch {torch.__version__} has no CUDA"}
+        facts |= {"no_gpu": f"torch sees {seen} of {gpus} GPUs" if build else f"torch {torch.__version__} has no CUDA"}
         # a machine without a driver, as in a cluster for tests, has GPUs only in Slurm's configuration
-        said |= {
+        facts |= {
             "asked": gpus,
             "expected": bool(gpus) and (bool(build) or os.path.exists("/proc/driver/nvidia/version")),
         }
-    say(device=device.type, **said)
+    say(device=device.type, **facts)
     return device
 
 
 def is_right(torch: Any, device: Any) -> bool:
     """Return whether a product of small whole numbers, exact in fp32, equals the CPU's result in fp64."""
     numbers = torch.randint(-2, 3, (1024, 1024), generator=torch.Generator().manual_seed(0))
-    found = numbers.float().to(device) @ numbers.float().to(device)
-    return bool(torch.equal(found.cpu().double(), numbers.double() @ numbers.double()))
+    product = numbers.float().to(device) @ numbers.float().to(device)
+    return bool(torch.equal(product.cpu().double(), numbers.double() @ numbers.double()))
 
 
 def gemm_tflops(torch: Any, device: Any) -> tuple[float, str]:
@@ -142,7 +142,7 @@ def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
 def main() -> None:
     """Run the rank, and report errors."""
     try:
-        check(*(int(word) for word in sys.argv[1:]))
+        check(*(int(number) for number in sys.argv[1:]))
     except Exception as error:
         words = " ".join(f"{type(error).__name__}: {error}".split())
         say(error=words[:300])

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     ]
     before, begun = [rank.busy_s() for rank in ranks], time.monotonic()
     from_ras: list[str] = []
-    in_threads([lambda: from_ras.extend(ras_reports(processes, until)), *(rank.look for rank in ranks)], until)
+    in_threads([lambda: from_ras.extend(ras_reports(processes, until)), *(rank.observe for rank in ranks)], until)
     answers[0]["ras"] = list(from_ras)
     time.sleep(max(0.0, min(until, begun + SAMPLE_S) - time.monotonic()))
     elapsed = max(0.05, time.monotonic() - begun)

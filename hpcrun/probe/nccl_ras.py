@@ -61,10 +61,10 @@ def own_address(address: Address) -> Address | None:
     host, port = address
     if host == "localhost":
         return address
-    for family, _, _, _, found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for family, _, _, _, local in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as here:
-            here.bind((found[0], 0, *found[2:]))
-            return str(found[0]), port
+            here.bind((local[0], 0, *local[2:]))
+            return str(local[0]), port
     return None
 
 
@@ -98,14 +98,14 @@ def _sockets_of(pid: int) -> list[str]:
 def reports(address: Address, timeout_s: float) -> list[str]:
     """Return the reports of RAS: two if there is time, since one does not show whether the job makes progress."""
     until = time.monotonic() + timeout_s
-    found = []
+    addresses = []
     with suppress(OSError):
-        found.append(ask(address, timeout_s))
+        addresses.append(ask(address, timeout_s))
         left = until - time.monotonic() - GAP_S
         if left > HANDSHAKE_S:
             time.sleep(GAP_S)
-            found.append(ask(address, left))
-    return found
+            addresses.append(ask(address, left))
+    return addresses
 
 
 def ask(address: Address, timeout_s: float) -> str:
@@ -130,9 +130,9 @@ def ask(address: Address, timeout_s: float) -> str:
 
 def _greet(connection: socket.socket, until: float, seconds: int) -> None:
     """Agree on the protocol, and on how long RAS waits for a process that does not answer it."""
-    said = _exchange(connection, "CLIENT PROTOCOL 2", until)
-    if not said.upper().startswith("SERVER PROTOCOL "):
-        raise OSError(f"not NCCL's RAS: it says {said[:40]!r}")
+    answer = _exchange(connection, "CLIENT PROTOCOL 2", until)
+    if not answer.upper().startswith("SERVER PROTOCOL "):
+        raise OSError(f"not NCCL's RAS: it says {answer[:40]!r}")
     _exchange(connection, f"TIMEOUT {seconds}", until)
 
 
@@ -151,8 +151,8 @@ def _exchange(connection: socket.socket, line: str, until: float) -> str:
 
 def _receive(connection: socket.socket, until: float) -> bytes:
     """Return what comes until the connection ends, or the time, or the most that is wanted of it."""
-    found = b""
-    while len(found) < MOST and time.monotonic() < until:
+    received = b""
+    while len(received) < MOST and time.monotonic() < until:
         connection.settimeout(max(0.01, until - time.monotonic()))
         try:
             got = connection.recv(65536)
@@ -160,5 +160,5 @@ def _receive(connection: socket.socket, until: float) -> bytes:
             break
         if not got:
             break
-        found += got
-    return found[:MOST]
+        received += got
+    return received[:MOST]

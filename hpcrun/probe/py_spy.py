@@ -30,9 +30,9 @@ def find_py_spy(pid: int, python: str, path: str, given: str) -> str:
         path: the rank's PATH.
         given: the one that hpcrun has.
     """
-    found = shutil.which("py-spy", path=absolute(os.pathsep.join((_folder_of(pid, python), path))))
+    program = shutil.which("py-spy", path=absolute(os.pathsep.join((_folder_of(pid, python), path))))
     given = given if os.path.isabs(given) and os.access(given, os.X_OK) else ""
-    return found or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
+    return program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
 
 
 def absolute(path: str) -> str:
@@ -60,7 +60,7 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
     """
     command = [py_spy, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     env = {"PATH": absolute(path) or _SYSTEM, "LC_ALL": "C.UTF-8"}
-    said = "no time was left for py-spy"
+    problem = "no time was left for py-spy"
     for _ in range(SPY_TRIES):
         if (left_s := min(SPY_S, until - time.monotonic())) <= 0:
             break
@@ -75,10 +75,10 @@ def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:
         if status == 0:
             return out.decode("utf-8", "replace"), ""
         lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
-        said = "py-spy: " + (lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}")
-        if "Permission Denied" in said:
+        problem = "py-spy: " + (lines[0].replace("Error: ", "")[:200] if lines else f"exit status {status}")
+        if "Permission Denied" in problem:
             return "", FORBIDDEN
-    return "", said
+    return "", problem
 
 
 def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int, bytes, bytes]:

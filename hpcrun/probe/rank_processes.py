@@ -68,7 +68,7 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
     # with the id of a run, its last names are enough: a home may have other names on other nodes
     parts = mine.split(os.sep)[-5:]
     end = os.fsencode(os.sep.join(parts)) if _RUN_ID.fullmatch(parts[0]) else os.fsencode(mine)
-    found: dict[int, list[Process]] = {}
+    by_rank: dict[int, list[Process]] = {}
     lock, me = threading.Lock(), os.getuid()
 
     def look_at(pid: int) -> None:
@@ -80,11 +80,11 @@ def find_processes(folder: str, node: str, until: float) -> dict[int, list[Proce
         rank = number_in(env.get(b"HPCRUN_RANK", b""))
         if is_here and env.get(b"HPCRUN_ATTEMPT_DIR", b"").endswith(end) and rank is not None:
             with lock:
-                found.setdefault(rank, []).append(process)
+                by_rank.setdefault(rank, []).append(process)
 
     in_threads([partial(look_at, int(name)) for name in os.listdir("/proc") if name.isdigit()], until)
     with lock:
-        return {rank: list(processes) for rank, processes in found.items()}
+        return {rank: list(processes) for rank, processes in by_rank.items()}
 
 
 class Process:
@@ -101,7 +101,7 @@ class Process:
         self.state, self.parent, self.started = fields[0].decode(), int(fields[1]), int(fields[19])
         entries = (entry.partition(b"=") for entry in read_proc(pid, "environ").split(b"\0"))
         self.env = {name: value for name, _, value in entries if name}
-        self.command = [os.fsdecode(word) for word in read_proc(pid, "cmdline").split(b"\0")]
+        self.command = [os.fsdecode(argument) for argument in read_proc(pid, "cmdline").split(b"\0")]
 
     @property
     def is_python(self) -> bool:
@@ -178,7 +178,7 @@ class RankReading:
         except (OSError, ValueError):
             return 0.0
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Read its state and its stack."""
         pid = self._program.pid
         try:
@@ -220,10 +220,10 @@ class RankReading:
         except OSError:
             return ""
         with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
                 return ""
-            start = found.st_size
+            start = status.st_size
             os.kill(program.pid, number)
             until, size = time.monotonic() + DUMP_S, -1
             while time.monotonic() < until:
@@ -238,11 +238,11 @@ class RankReading:
 def registered(folder: str, pid: int) -> tuple[int, str]:
     """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has named it so."""
     try:
-        own = [line.split()[-1] for line in read_proc(pid, "status").decode().splitlines() if line.startswith("NSpid:")]
+        ids = [line.split()[-1] for line in read_proc(pid, "status").decode().splitlines() if line.startswith("NSpid:")]
         names = os.listdir(folder) if folder else []
     except OSError:
         return 0, ""
-    beginning = f"stacks-{own[0] if own else pid}."  # in a container a process has another id
+    beginning = f"stacks-{ids[0] if ids else pid}."  # in a container a process has another id
     for name in names:
         number = number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
         if number is not None and number in signal.valid_signals():

@@ -21,7 +21,7 @@ from hpcrun.job.script import render_script
 from hpcrun.profiles.folder import load_templates
 
 
-def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
+def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
     """Find the runs to wait for.
 
     Slurm forgets a job soon after its end: whether a run that is over is what was waited for, its own record says.
@@ -34,51 +34,53 @@ def resolve_after(asked: Sequence[After], ports: Ports) -> tuple[tuple[Dependenc
         PlanError: it cannot be waited for, or has ended otherwise.
         SchedulerError: the scheduler is away.
     """
-    if not asked:
+    if not conditions:
         return (), []
-    found = [_run_of(item, ports) for item in asked]
+    runs = [_run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
-    for item in found:
+    for item in runs:
         run = item.run
         if run.scheduler != "slurm":
             raise PlanError(f"--after {run.run_id}: it is a local run of host {run.host}, which Slurm cannot wait for")
         if cluster is not None and run.cluster not in (None, cluster):
             raise PlanError(f"--after {run.run_id}: it is on cluster {run.cluster}, and this is {cluster}")
-    ids = list(dict.fromkeys(item.run.run_id for item in found))
+    ids = list(dict.fromkeys(item.run.run_id for item in runs))
     result = get_status(ids, ports)
     if result.away:
         raise result.away
     known = {item.run.run_id: item for item in result.runs}
-    after = tuple(_dependency(known[item.run.run_id], asked) for item, asked in zip(found, asked, strict=True))
-    return after, [item.note for item in found if item.note]
+    after = tuple(
+        _dependency(known[item.run.run_id], condition) for item, condition in zip(runs, conditions, strict=True)
+    )
+    return after, [item.note for item in runs if item.note]
 
 
-def _run_of(asked: After, ports: Ports) -> FoundRun:
+def _run_of(after: After, ports: Ports) -> FoundRun:
     try:
-        return find_run(asked.run, ports.store)
+        return find_run(after.run, ports.store)
     except NotFoundError as error:
         if not error.job_id:
             raise
-        job = Dependency("", asked.run, asked.condition)
-        error.message = f"--after {asked.run}: {error.message}"
+        job = Dependency("", after.run, after.condition)
+        error.message = f"--after {after.run}: {error.message}"
         error.if_listed = f"hpcrun did not submit this job: --sbatch dependency={dependency_option([job])} waits for it"
         raise
 
 
-def _dependency(item: RunStatus, asked: After) -> Dependency:
+def _dependency(item: RunStatus, after: After) -> Dependency:
     run, status = item.run, item.status
-    dependency = Dependency(run.run_id, run.job_id, asked.condition, over=status.final)
-    if status.final and not fulfils(status.state, asked.condition):
+    dependency = Dependency(run.run_id, run.job_id, after.condition, over=status.final)
+    if status.final and not fulfils(status.state, after.condition):
         raise PlanError(
-            f"--after {asked.run}:{asked.condition}: the job would never start, since {run.run_id} has ended: "
+            f"--after {after.run}:{after.condition}: the job would never start, since {run.run_id} has ended: "
             f"{status.state}",
-            hint=f"--after {asked.run}:any starts it after any end",
+            hint=f"--after {after.run}:any starts it after any end",
         )
     if not status.final and status.state == state.UNKNOWN:
-        raise PlanError(f"--after {asked.run}: the state of {run.run_id} is unknown: {status.reason}",
+        raise PlanError(f"--after {after.run}: the state of {run.run_id} is unknown: {status.reason}",
                         hint="hpcrun status polls again; without --after the job does not wait")  # fmt: skip
     if not status.final and run.job_id is None:
-        raise PlanError(f"--after {asked.run}: {run.run_id} has no job id yet: sbatch has not answered",
+        raise PlanError(f"--after {after.run}: {run.run_id} has no job id yet: sbatch has not answered",
                         hint="run hpcrun status until it has a job id")  # fmt: skip
     return dependency
 

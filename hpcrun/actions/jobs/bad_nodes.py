@@ -46,8 +46,8 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
 
 def leave_out(request: JobRequest, profile: Profile, surroundings: Surroundings) -> LeftOut:
     """Return which nodes a job with --exclude-bad-nodes leaves out; none where it names its nodes itself."""
-    asked = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
-    if not asked or surroundings.failed_nodes is None:
+    wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
+    if not wanted or surroundings.failed_nodes is None:
         return LeftOut()
     known = surroundings.failed_nodes()
     if not known:

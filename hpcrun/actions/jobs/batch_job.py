@@ -73,5 +73,5 @@ def request_of_script(request: JobRequest, script: BatchScript, surroundings: Su
 
 def python_of_job(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
     """Return the Python for hpcrun's own programs in the job; the script finds its Python itself."""
-    found = find_python(request, profile, surroundings)
-    return replace(found, kind="for hpcrun's programs; the script has its own", prefix=None, of_project=False)
+    python = find_python(request, profile, surroundings)
+    return replace(python, kind="for hpcrun's programs; the script has its own", prefix=None, of_project=False)

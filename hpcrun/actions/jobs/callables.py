@@ -23,9 +23,9 @@ PROGRAM = "hpcrun_function"
 """The module that every task runs; below the run's folder, in ``programs/runtime/``."""
 
 
-def function_request(asked: Mapping[str, Any], read: Callable[[dict[str, Any]], JobRequest]) -> JobRequest:
+def function_request(fields: Mapping[str, Any], read: Callable[[dict[str, Any]], JobRequest]) -> JobRequest:
     """Return the request of a job that runs functions, from the fields that were said."""
-    return read({**asked, "script": PROGRAM, "module": True})
+    return read({**fields, "script": PROGRAM, "module": True})
 
 
 def prepare_functions(
@@ -53,8 +53,8 @@ def prepare_functions(
             hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
         )
     # said outright, since without a number torch's ranks are one per GPU
-    said = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
-    prepared = prepare(request.model_copy(update=said), profile_name, surroundings, machine)
+    fields = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
+    prepared = prepare(request.model_copy(update=fields), profile_name, surroundings, machine)
     if elements == 1 or local:
         return prepared
     plan = with_array(prepared.plan, elements, at_once)

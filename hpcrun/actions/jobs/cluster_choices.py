@@ -68,7 +68,7 @@ def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, fact
     """
     time_s = request.walltime_s or profile.time.default
     account = request.account or profile.account
-    found = [
+    fitting = [
         part
         for part in facts.partitions
         if why_closed(part, facts, account) is None
@@ -77,20 +77,20 @@ def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, fact
     ]
     if not shape.gpus_per_node:
         free = partitions_without_gpus(facts)
-        found = [part for part in found if part.name in free] or found
-        found = [part for part in found if part.name == profile.partition] or found
-    found = [part for part in found if part.preempted is None] or found
-    return sorted(found, key=lambda part: rank(part, facts, account))
+        fitting = [part for part in fitting if part.name in free] or fitting
+        fitting = [part for part in fitting if part.name == profile.partition] or fitting
+    fitting = [part for part in fitting if part.preempted is None] or fitting
+    return sorted(fitting, key=lambda part: rank(part, facts, account))
 
 
 def _nodes_with(partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts) -> int:
     """Return how many nodes of a partition have what the job needs on each."""
-    found = 0
+    nodes = 0
     for kind in facts.kinds:
         gpus = sum(count for type_, count in kind.gpus if shape.gpu_type in (None, type_))
         enough = gpus >= shape.gpus_per_node and (kind.cpus is None or kind.cpus >= (request.cpus or 1))
-        found += kind.nodes if kind.partition == partition.name and enough else 0
-    return found
+        nodes += kind.nodes if kind.partition == partition.name and enough else 0
+    return nodes
 
 
 def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
@@ -161,7 +161,7 @@ def _enforced(facts: ClusterFacts) -> set[str]:
 
 def _associations(facts: ClusterFacts, partition: str | None) -> list[Association]:
     """Return the person's associations that count in a partition."""
-    return [found for found in facts.associations or () if found.partition in (None, partition)]
+    return [each for each in facts.associations or () if each.partition in (None, partition)]
 
 
 def with_account(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
@@ -170,7 +170,7 @@ def with_account(request: JobRequest, profile: Profile, detected: DetectedValues
     if request.account or profile.account or not _enforced(facts):
         return request
     partition = next((part for part in facts.partitions if part.name == name), None)
-    accounts = sorted({found.account for found in _associations(facts, name)})
+    accounts = sorted({each.account for each in _associations(facts, name)})
     fitting = [one for one in accounts if partition is None or why_closed(partition, facts, one) is None]
     if not fitting:
         return request
@@ -189,14 +189,14 @@ def with_qos(request: JobRequest, profile: Profile, detected: DetectedValues, pi
     if request.qos or for_gpu_type(profile, request).qos or not {"qos", "all"} & _enforced(facts):
         return request
     account = request.account or profile.account or facts.default_account
-    mine = [found for found in _associations(facts, name) if account in (None, found.account)]
+    mine = [each for each in _associations(facts, name) if account in (None, each.account)]
     partition = next((part for part in facts.partitions if part.name == name), None)
-    allowed = sorted({qos for found in mine for qos in found.qos})
+    allowed = sorted({qos for each in mine for qos in each.qos})
     if partition is not None:
         allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]
         allowed = [qos for qos in allowed if qos not in partition.denied_qos]
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
-    defaults = {found.default_qos or "normal" for found in mine}
+    defaults = {each.default_qos or "normal" for each in mine}
     if not allowed or defaults & set(allowed):
         return request
     if len(allowed) == 1:
@@ -241,10 +241,10 @@ def _limits_of(request: JobRequest, typed: Profile, facts: ClusterFacts) -> list
     known = {limits.name: limits for limits in facts.qos}
     name = request.partition or typed.partition
     account = request.account or typed.account or facts.default_account
-    mine = [found for found in _associations(facts, name) if account in (None, found.account)]
-    own = request.qos or typed.qos or next((found.default_qos for found in mine if found.default_qos), "normal")
+    mine = [each for each in _associations(facts, name) if account in (None, each.account)]
+    qos = request.qos or typed.qos or next((each.default_qos for each in mine if each.default_qos), "normal")
     of_partition = next((known.get(part.own_qos or "") for part in facts.partitions if part.name == name), None)
-    of_job = known.get(own)
+    of_job = known.get(qos)
     if of_partition is None or of_job is None:
         return [limits for limits in (of_partition, of_job) if limits]
     first, second = (of_job, of_partition) if of_job.over_partition else (of_partition, of_job)

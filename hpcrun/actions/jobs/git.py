@@ -58,13 +58,13 @@ def run_git(folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str
     """
     kept = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT}
     # GIT_ALLOW_PROTOCOL stands above every protocol.* of the repository: a missing object is not fetched
-    said = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+    variables = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
             "GIT_TERMINAL_PROMPT": "0"}  # fmt: skip
-    settings = [word for setting in _OFF for word in ("-c", setting)]
+    settings = [argument for setting in _OFF for argument in ("-c", setting)]
     return run_command(
         ["git", "--no-pager", *settings, "-C", str(folder), *args],
         timeout_s=_WITHIN_S,
-        env={**kept, **said, **(place or {})},
+        env={**kept, **variables, **(place or {})},
     )
 
 
@@ -97,8 +97,8 @@ class _Parts:
 
 
 def _parts(root: Path, env: Mapping[str, str]) -> _Parts:
-    asked = [word for name in ("objects", "index", "info/attributes") for word in ("--git-path", name)]
-    answer = run_git(root, "rev-parse", *asked, "--show-object-format", env=env)
+    options = [argument for name in ("objects", "index", "info/attributes") for argument in ("--git-path", name)]
+    answer = run_git(root, "rev-parse", *options, "--show-object-format", env=env)
     lines = answer.stdout.removesuffix("\n").split("\n")
     if not answer.ok or len(lines) != 4:  # more where the path has a line break
         raise PlanError(f"--snapshot: git cannot find the repository: {answer.words()}")
@@ -112,7 +112,7 @@ def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
     if not answer.ok and answer.status != _NO_MATCH:
         raise PlanError(f"--snapshot: git cannot read the repository's settings: {answer.words()}")
     entries = filter(None, answer.stdout.split("\0"))
-    return [word for entry in entries for word in ("-c", entry.replace("\n", "=", 1))]
+    return [argument for entry in entries for argument in ("-c", entry.replace("\n", "=", 1))]
 
 
 def _second_repository(folder: Path, root: Path, parts: _Parts) -> dict[str, str]:

@@ -61,7 +61,7 @@ def new_run(
     """
     plan, store = prepared.plan, ports.store
     code = _code(prepared, lineage, surroundings, store.root, output_dir)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "cwd": str(surroundings.cwd),
         "profile_file": profile_file(prepared.profile, surroundings),
         "code": code.record() if code else None,
@@ -70,7 +70,7 @@ def new_run(
 
     def record(run_id: str) -> Run:
         run = _record(prepared, cluster, ports.host, run_id, now_s)
-        return replace(run, **said, **lineage.record(run_id))
+        return replace(run, **fields, **lineage.record(run_id))
 
     def fill(folder: Path) -> None:
         lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))

@@ -52,10 +52,10 @@ class Prepared:
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 
-def choose_profile(asked: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]) -> str:
+def choose_profile(typed: str | None, surroundings: Surroundings, slurm_unavailable: Callable[[], str | None]) -> str:
     """Return the profile to use: flag, HPCRUN_PROFILE, configuration; else ``detected``, or ``local`` without Slurm."""
-    chosen = asked or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
-    if chosen and (asked or chosen != DETECTED):
+    chosen = typed or surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    if chosen and (typed or chosen != DETECTED):
         return chosen
     return "local" if slurm_unavailable() else DETECTED  # a home may be shared with machines without Slurm
 
@@ -78,8 +78,8 @@ def prepare(
     check_secrets(request, given, named)
     notes = [*surroundings.typed.notes]
     if profile.scheduler == "slurm":
-        said = apply_sbatch_env(request, surroundings.env)
-        notes += [*([f"from your shell: {' '.join(said.used)}"] if said.used else []), *said.notes]
+        changes = apply_sbatch_env(request, surroundings.env)
+        notes += [*([f"from your shell: {' '.join(changes.used)}"] if changes.used else []), *changes.notes]
     if script := find_batch_script(request, surroundings):
         return _prepare_script(request, script, loaded, surroundings, notes)
     settled = settle(with_defaults(request, profile, surroundings), loaded, surroundings)
@@ -115,8 +115,8 @@ def prepare(
         *plan_notes(plan, for_gpu_type(profile, request), surroundings.env),
     ]
     if plan.shape.launcher == "torchrun" and not path_may_change:
-        own = {name: value for name, value in plan.env if value is not None}
-        missing = missing_torch_note(plan.python, {**surroundings.env, **own})
+        variables = {name: value for name, value in plan.env if value is not None}
+        missing = missing_torch_note(plan.python, {**surroundings.env, **variables})
         notes += [missing] if missing else []
     notes += check_job_env(request, loaded, plan.shape.gpu_type)
     added = flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env)))
@@ -218,29 +218,29 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     if plan.python.uv_project:
         from hpcrun.schedulers.software import uv_refusal
 
-        if said := uv_refusal(plan.python.uv_project, env):
-            raise UsageError(f"--uv: {said}", hint=f"uv lock --project {shlex.quote(plan.python.uv_project)}")
+        if reason := uv_refusal(plan.python.uv_project, env):
+            raise UsageError(f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(plan.python.uv_project)}")
     if not (plan.srun or request.torchrun):
         return
     from hpcrun.schedulers.software import srun_refusal, torchrun_refusal
 
-    if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
-        raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))
+    if plan.srun and (reason := srun_refusal(option_words(plan.srun), env)):
+        raise _refusal("srun", reason, plan.srun, plan.profile, is_typed=bool(request.srun))
     # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a job is submitted
     if request.torchrun and not (plan.python.of_project or plan.python.uv_project):
         python = plan.python
         words = option_words(plan.torchrun)
-        said = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)
-        if said:
-            raise _refusal("torchrun", said, plan.torchrun, plan.profile, is_typed=True)
+        reason = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)
+        if reason:
+            raise _refusal("torchrun", reason, plan.torchrun, plan.profile, is_typed=True)
 
 
-def _refusal(program: Program, said: str, options: Options, profile: str, *, is_typed: bool) -> UsageError:
-    name = next((name for name, _ in options if f"--{name}" in said), None)
-    close = similar_option(program, name) if name and "unrecogni" in said else None
+def _refusal(program: Program, reason: str, options: Options, profile: str, *, is_typed: bool) -> UsageError:
+    name = next((name for name, _ in options if f"--{name}" in reason), None)
+    close = similar_option(program, name) if name and "unrecogni" in reason else None
     where = f"--{program}" if is_typed else f"{program}: of profile {profile!r}"
     return UsageError(
-        f"{where}: {program} refuses it: {said}",
+        f"{where}: {program} refuses it: {reason}",
         hint=f"did you mean {close}?" if close and close != name else f"`{program} --help` lists its options",
     )
 
@@ -272,7 +272,7 @@ def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRe
     walltime_s, most = config.walltime_s, profile.time.max
     if walltime_s and most:
         walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
-    said = {"walltime_s": walltime_s, "account": config.account}
+    fields = {"walltime_s": walltime_s, "account": config.account}
     return request.model_copy(
-        update={name: value for name, value in said.items() if value and getattr(request, name) is None}
+        update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
     )

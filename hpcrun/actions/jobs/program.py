@@ -115,13 +115,13 @@ def _other_words(request: JobRequest) -> str | None:
     rest = program_of((request.script, *request.args))
     name = PurePath(request.script).name
     if name in BY_NAME:
-        script = next((number for number, word in enumerate(request.args) if word.endswith(SCRIPTS)), None)
-        own = (
+        script = next((number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)), None)
+        preferred = (
             f"hpcrun submit ... {shlex.join(request.args[script:])}"
             if script is not None
             else "hpcrun submit ... train.py"
         )
-        return f"hpcrun starts the ranks itself: {own}; or activate the environment that has {name}"
+        return f"hpcrun starts the ranks itself: {preferred}; or activate the environment that has {name}"
     if rest != (request.script, *request.args):
         return f"hpcrun uses the job's own Python: hpcrun submit ... {shlex.join(rest)}"
     return None
@@ -177,8 +177,8 @@ def find_python(request: JobRequest, profile: Profile, surroundings: Surrounding
         prefix = env.get(variable)
         if prefix and Path(prefix, "bin/python").exists():
             return PythonEnvironment(f"{prefix}/bin/python", kind, prefix, variable)  # type: ignore[arg-type]
-    if found := _project_python(project):
-        return found
+    if python := _project_python(project):
+        return python
     if profile.python:
         return PythonEnvironment(profile.python, f"profile {profile.name}")
     if surroundings.own_python:
@@ -200,14 +200,14 @@ def missing_torch_note(python: PythonEnvironment, env: Mapping[str, str]) -> str
 
 
 def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
-    own = [*prefix.glob("lib*/python3*/site-packages")]
+    packages = [*prefix.glob("lib*/python3*/site-packages")]
     settings = _head(prefix / "pyvenv.cfg")
-    if not own or re.search(rb"(?mi)^include-system-site-packages\s*=\s*true", settings):
+    if not packages or re.search(rb"(?mi)^include-system-site-packages\s*=\s*true", settings):
         return False
-    folders = [*own, *map(Path, filter(None, env.get("PYTHONPATH", "").split(":")))]
+    folders = [*packages, *map(Path, filter(None, env.get("PYTHONPATH", "").split(":")))]
     if not settings:  # an environment of conda also has the packages of the user
         folders += Path(env.get("HOME", "/")).glob(".local/lib/python3*/site-packages")
-    links = {path: _head(path) for folder in own for path in folder.glob("*.pth")}
+    links = {path: _head(path) for folder in packages for path in folder.glob("*.pth")}
     if any(b"torch" in text for text in links.values()):  # it, or something of it, is installed for development
         return False
     folders += [path.parent / os.fsdecode(line) for path, text in links.items() for line in text.split(b"\n") if line]

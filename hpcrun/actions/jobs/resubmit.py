@@ -64,7 +64,7 @@ def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
     return tuple(failed)
 
 
-def repeated(run: Run, asked: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     """Return the request of a run as it would be typed again.
 
     Args:
@@ -74,20 +74,20 @@ def repeated(run: Run, asked: Mapping[str, Any], env: Mapping[str, str]) -> dict
     Raises:
         UsageError: a secret is not set.
     """
-    said = dict(run.request)
+    request = dict(run.request)
     for group in _INSTEAD:
-        if any(name in asked for name in group):
-            said = {name: value for name, value in said.items() if name not in group}
-    said.setdefault("name", run.name)
-    if "script" in asked:
-        said.pop("name")
-    anew = {item.partition("=")[0] for item in asked.get("env", ()) if isinstance(item, str)}
-    kept = ((name, value) for name, value in said.get("env", ()) if name not in anew)
-    said["env"] = unmasked(kept, env, said.get("secrets", ()))
+        if any(name in changes for name in group):
+            request = {name: value for name, value in request.items() if name not in group}
+    request.setdefault("name", run.name)
+    if "script" in changes:
+        request.pop("name")
+    anew = {item.partition("=")[0] for item in changes.get("env", ()) if isinstance(item, str)}
+    kept = ((name, value) for name, value in request.get("env", ()) if name not in anew)
+    request["env"] = unmasked(kept, env, request.get("secrets", ()))
     for name in _ADDED:
-        if name in asked:
-            said[name] = [*said.get(name, ()), *asked[name]]
-    return {**said, **{name: value for name, value in asked.items() if name not in _ADDED}}
+        if name in changes:
+            request[name] = [*request.get(name, ()), *changes[name]]
+    return {**request, **{name: value for name, value in changes.items() if name not in _ADDED}}
 
 
 def unmasked(

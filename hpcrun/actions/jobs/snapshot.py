@@ -143,8 +143,8 @@ def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment
         called = os.path.relpath(tree.root / script, workdir)
         is_plain = called.endswith(".py") or "/" in called
         request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
-    said = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
-    folders = [workdir, *(workdir / item for item in said), *_editable_folders(python, tree.env)]
+    search_path = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
+    folders = [workdir, *(workdir / item for item in search_path), *_editable_folders(python, tree.env)]
     paths = dict.fromkeys(
         os.path.relpath(inside, tree.root) for folder in folders if (inside := _inside(folder, tree.root))
     )
@@ -252,7 +252,7 @@ def list_code(
     commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
     changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
     words = [changes, f"{unknown} untracked" if unknown else None]
-    described = ", ".join(word for word in words if word)
+    described = ", ".join(part for part in words if part)
     return Code(tree, files, commit, described, tuple(notes), secret, tuple(include))
 
 
@@ -269,18 +269,18 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
     answer = tree.run("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", below=below)
     if not answer.ok:
         raise PlanError(f"--snapshot: git cannot list the files: {answer.words()}")
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for entry in filter(None, answer.stdout.split("\0")):
         path = os.path.normpath(os.path.join(below, entry[2:]))
         full = tree.root / path
         if full.is_symlink() or not full.is_dir():
-            found[path] = entry[0]
+            paths[path] = entry[0]
         elif (full / ".git").exists():  # a submodule, or a repository within this one
             notes.append(f"{path} is a git repository of its own: its files are copied too")
-            found |= _git_paths(tree, notes, path)
+            paths |= _git_paths(tree, notes, path)
         else:
             notes.append(f"{path} is a submodule that is not checked out: it is empty in the snapshot")
-    return found
+    return paths
 
 
 def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
@@ -293,8 +293,8 @@ def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list
 
 
 def _site_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
-    found = shutil.which(python.executable, path=env.get("PATH")) or python.executable
-    bases = [Path(python.prefix) if python.prefix else Path(found).parent.parent]
+    program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
+    bases = [Path(python.prefix) if python.prefix else Path(program).parent.parent]
     if env.get("HOME"):
         bases.append(Path(env["HOME"], ".local"))
     return [site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))]
@@ -302,9 +302,9 @@ def _site_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Pat
 
 def _in_pth(site: Path) -> Iterator[Path]:
     for line in _lines_of(site.glob("*.pth")):
-        word = line.strip()
-        if word and not word.startswith(("#", "import ", "import\t")):  # as site.py reads them
-            yield site / word
+        name = line.strip()
+        if name and not name.startswith(("#", "import ", "import\t")):  # as site.py reads them
+            yield site / name
 
 
 def _in_finders(site: Path) -> Iterator[Path]:

@@ -76,9 +76,11 @@ def _half_made(error: HpcrunError, series: JobSeries, done: Sequence[SubmitResul
         return error
     is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
     what = f"{series.noun} {len(done) + 1} of {len(series.jobs)} {'may not be' if is_unsure else 'was not'} submitted"
-    stay = f"the {len(done)} jobs before it stay submitted" if len(done) > 1 else "the job before it stays submitted"
+    remaining = (
+        f"the {len(done)} jobs before it stay submitted" if len(done) > 1 else "the job before it stays submitted"
+    )
     cancel = f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels the submitted jobs"
-    return type(error)(f"{what}; {stay}:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint))))
+    return type(error)(f"{what}; {remaining}:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint))))
 
 
 def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:
@@ -102,15 +104,15 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
     if len(parts) == 1 and parts[0] == sweep:
         return [prepared]
     templates = load_templates(surroundings.template_folders)
-    found = []
+    jobs = []
     for number, part in enumerate(parts, 1):
         plan = _with_sweep(prepared.plan, part, f"-{number}" if len(parts) > 1 else "")
         request = prepared.request.model_copy(update={"elements": part.chosen, "max_parallel": part.max_parallel})
-        found.append(replace(prepared, request=request, plan=plan, script=render_script(plan, templates)))
-    return found
+        jobs.append(replace(prepared, request=request, plan=plan, script=render_script(plan, templates)))
+    return jobs
 
 
 def _with_sweep(plan: Plan, sweep: Sweep, suffix: str) -> Plan:
     name = check_job_name(plan.name[: 100 - len(suffix)] + suffix)
-    said = {**dict(plan.directives), "job-name": name, "array": sweep.array}
-    return replace(plan, name=name, sweep=sweep, directives=tuple(said.items()))
+    directives = {**dict(plan.directives), "job-name": name, "array": sweep.array}
+    return replace(plan, name=name, sweep=sweep, directives=tuple(directives.items()))

@@ -64,12 +64,12 @@ def prepare_trial(
     Raises:
         UsageError, ProfileError, PlanError: the profile does not allow it.
     """
-    asked: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
-    asked["walltime_s"] = TRIAL_TIME
+    request: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
+    request["walltime_s"] = TRIAL_TIME
     if job.gpus_per_node:
-        asked["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
+        request["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
     else:
-        asked["gpus"] = "0"
+        request["gpus"] = "0"
     if not has_torch:
-        asked["launcher"] = "srun"
-    return prepare(read_request(asked), name, surroundings, machine)
+        request["launcher"] = "srun"
+    return prepare(read_request(request), name, surroundings, machine)

@@ -69,7 +69,7 @@ class TrustRow:
     files: int
 
 
-def folder_to_trust(asked: Path | None, layers: Sequence[Layer]) -> Path:
+def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
     """Return the folder that is meant: the one that was named, or the first that is not used here.
 
     Args:
@@ -79,13 +79,13 @@ def folder_to_trust(asked: Path | None, layers: Sequence[Layer]) -> Path:
     Raises:
         NotFoundError: there is none.
     """
-    if asked is None:
+    if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
                 return layer.path
         raise NotFoundError("nothing to trust here", hint="hpcrun profile trust FOLDER names a project")
-    inner = asked / ".hpcrun"
-    path = inner if os.path.lexists(inner) and asked.name != ".hpcrun" else asked
+    inner = typed / ".hpcrun"
+    path = inner if os.path.lexists(inner) and typed.name != ".hpcrun" else typed
     if not os.path.lexists(path):
         raise NotFoundError(f"{path}: no such folder", hint="name a project, or its .hpcrun")
     return path
@@ -109,7 +109,9 @@ def look_into(path: Path, store: TrustStore) -> Question:
     trust = layer.trust if layer.trust and not layer.trust.never else None
     differences = changes(trust, layer.contents)
     files = [_file(name, text, path, differences) for name, text in sorted(layer.contents.files.items())]
-    gone = [FileToTrust(name, "removed", 0, (), "") for name, word in differences.items() if word == "removed"]
+    gone = [
+        FileToTrust(name, "removed", 0, (), "") for name, difference in differences.items() if difference == "removed"
+    ]
     return Question(path, (*files, *gone), layer.contents, layer.contents.dangers, bool(trust) and not differences)
 
 
@@ -181,13 +183,13 @@ def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
         path: the file that was written.
         layers: as they were before; a folder that was not used then is not used now either.
     """
-    own = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))
     for layer in layers:
         folder = Path(os.path.realpath(layer.path))
-        if layer.trust is None or layer.trust.never or layer.folder.withheld or not own.is_relative_to(folder):
+        if layer.trust is None or layer.trust.never or layer.folder.withheld or not target.is_relative_to(folder):
             continue
         if layer.contents is None or layer.contents.dangers:  # what lies there need not be what was written
             continue
-        digest = read_contents(layer.path).hashes().get(name := own.relative_to(folder).as_posix())
+        digest = read_contents(layer.path).hashes().get(name := target.relative_to(folder).as_posix())
         if digest:
             store.save(Trust(folder, {**layer.trust.hashes, name: digest}))

@@ -69,7 +69,7 @@ def detected_profile(
     """
     offers = gpu_offers(facts, choices.account)
     trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
-    found = DetectedCluster(
+    cluster = DetectedCluster(
         facts,
         offers,
         trials,
@@ -77,7 +77,7 @@ def detected_profile(
         in_job="SLURM_JOB_ID" in surroundings.env,
         choices=choices,
     )
-    text = profile_text(found)
+    text = profile_text(cluster)
     profile = check_loads(text, surroundings.profile_folders)
     warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
     if trials and not any(trial.accepted for trial in trials):
@@ -93,9 +93,9 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
         SchedulerError: nothing answered.
     """
     path = new_profile_path(name, folder, force=force)  # before a cluster is asked for nothing
-    found = detect(site, surroundings)
-    replace_text(path, found.text)
-    return replace(found, path=path)
+    cluster = detect(site, surroundings)
+    replace_text(path, cluster.text)
+    return replace(cluster, path=path)
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:

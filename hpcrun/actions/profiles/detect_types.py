@@ -74,13 +74,13 @@ def card_part(type_: str) -> str | None:
     ``nvidia_h100_80gb_hbm3``. A MIG slice (``a100_3g.20gb``) is not the whole card.
     """
     name = type_.lower()
-    words = re.split(r"[^a-z0-9]+", _VENDORS.sub(" ", name))
-    model = next((word for word in words if word in _CARDS), None)
-    if model is None or _SLICE.search(name) or _OTHER_RATES & {*words}:
+    parts = re.split(r"[^a-z0-9]+", _VENDORS.sub(" ", name))
+    model = next((part for part in parts if part in _CARDS), None)
+    if model is None or _SLICE.search(name) or _OTHER_RATES & {*parts}:
         return None
-    sizes = [int(match[1]) for word in words if (match := re.fullmatch(r"(\d{2,3})gb?", word))]
-    part = _CARDS[model].get(sizes[0]) if sizes else model
-    return f"gpu/{part}" if part else None
+    sizes = [int(match[1]) for part in parts if (match := re.fullmatch(r"(\d{2,3})gb?", part))]
+    card = _CARDS[model].get(sizes[0]) if sizes else model
+    return f"gpu/{card}" if card else None
 
 
 def best_partition(
@@ -93,8 +93,8 @@ def best_partition(
         account: the one that is charged; None for any of the person's.
     """
     wanted = None if names is None else set(names)
-    found = [part for part in facts.partitions if wanted is None or part.name in wanted]
-    return min(found, key=lambda part: rank(part, facts, account), default=None)
+    partitions = [part for part in facts.partitions if wanted is None or part.name in wanted]
+    return min(partitions, key=lambda part: rank(part, facts, account), default=None)
 
 
 def rank(partition: Partition, facts: ClusterFacts, account: str | None = None) -> tuple[bool, bool, bool, int, str]:

@@ -66,40 +66,44 @@ class DetectedCluster:
     choices: Choices = Choices()
 
 
-def profile_text(found: DetectedCluster) -> str:
+def profile_text(cluster: DetectedCluster) -> str:
     """Return the YAML of a profile."""
-    facts = found.facts
+    facts = cluster.facts
     # the profile's own partition: that of the only type, else of jobs without GPUs
-    own = found.offers[0].partition if len(found.offers) == 1 else partition_without_gpus(facts, found.choices.account)
+    partition = (
+        cluster.offers[0].partition
+        if len(cluster.offers) == 1
+        else partition_without_gpus(facts, cluster.choices.account)
+    )
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     lines = [
-        *_heading(found),
+        *_heading(cluster),
         *(comment(f"No response: {command}: {why}") for command, why in facts.problems.items()),
         "extends: base/slurm",  # what is the same on every Slurm cluster
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
         "scheduler: slurm",
-        *_partition_lines(facts, own),
-        *_account_lines(facts, found.choices.account),
-        *_gpu_lines(found, own),
-        *_own_lines(found, own),
+        *_partition_lines(facts, partition),
+        *_account_lines(facts, cluster.choices.account),
+        *_gpu_lines(cluster, partition),
+        *_own_lines(cluster, partition),
         "",
-        *_table(facts, found.choices.account),
+        *_table(facts, cluster.choices.account),
         *_accounting(facts),
-        *(_host_lines(found.host, in_job=found.in_job) if found.host else []),
+        *(_host_lines(cluster.host, in_job=cluster.in_job) if cluster.host else []),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _heading(found: DetectedCluster) -> list[str]:
-    user, sources = found.facts.user, "A comment names the source of each value; values that were not found are "
-    if found.host is None:
+def _heading(cluster: DetectedCluster) -> list[str]:
+    user, sources = cluster.facts.user, "A comment names the source of each value; values that were not found are "
+    if cluster.host is None:
         return [
             comment(f"Detected by hpcrun for user {user}, and detected again when Slurm's configuration changes."),
             comment("`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it."),
             comment(f"{sources}commented out."),
         ]
     return [
-        comment(f"Detected by hpcrun on {found.host.name} for user {user}."),
+        comment(f"Detected by hpcrun on {cluster.host.name} for user {user}."),
         comment(f"{sources}commented out. Correct what is wrong."),
     ]
 
@@ -125,18 +129,18 @@ def _line(depth: int, text: str, source: str = "") -> str:
     return f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
 
 
-def _partition_lines(facts: ClusterFacts, own: Partition | None) -> list[str]:
-    if own is None:
+def _partition_lines(facts: ClusterFacts, chosen: Partition | None) -> list[str]:
+    if chosen is None:
         return [_line(0, "# partition:", "neither sinfo nor scontrol named a partition; Slurm's default is used")]
-    if own.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
+    if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
         why = "for jobs without GPUs"
-    elif own.default:
+    elif chosen.default:
         why = "the default"
     elif any(partition.default for partition in facts.partitions):
         why = "Slurm's default partition has other nodes or is not open to you"
     else:
         why = "the cluster has no default partition"
-    return [_line(0, f"partition: {scalar(own.name)}", f"{facts.sources['partitions']}: {why}")]
+    return [_line(0, f"partition: {scalar(chosen.name)}", f"{facts.sources['partitions']}: {why}")]
 
 
 def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
@@ -157,7 +161,7 @@ def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
     else:
         account = _line(0, "# account:", f"{source}: {', '.join(accounts)}; Slurm takes your default one")
     charged = chosen or (accounts[0] if len(accounts) == 1 else None)
-    return [account, _qos_line([found for found in facts.associations if charged in (None, found.account)], source)]
+    return [account, _qos_line([each for each in facts.associations if charged in (None, each.account)], source)]
 
 
 def _qos_line(mine: Sequence[Association], source: str) -> str:
@@ -170,25 +174,25 @@ def _qos_line(mine: Sequence[Association], source: str) -> str:
     return _line(0, "# qos:", f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one")
 
 
-def _gpu_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
-    source = found.facts.sources["nodes"]
-    if not found.offers:
+def _gpu_lines(cluster: DetectedCluster, partition: Partition | None) -> list[str]:
+    source = cluster.facts.sources["nodes"]
+    if not cluster.offers:
         return [_line(0, "# gpu:", f"{source}: no node has a GPU that a job can request")]
-    lines = ["gpu:", _directive_line(found.trials)]
-    if len(found.offers) == 1:
-        only = found.offers[0]
+    lines = ["gpu:", _directive_line(cluster.trials)]
+    if len(cluster.offers) == 1:
+        only = cluster.offers[0]
         if only.type:
             lines.append(_line(1, f"type: {scalar(only.type)}", source))
         else:
             lines.append(_line(1, "# type:", f"{source}: Slurm has no type for these GPUs"))
         return [*lines, *_node_lines(1, only, source), *_card_lines(0, only)]
-    if found.choices.gpu_type:
-        lines.append(_line(1, f"type: {scalar(found.choices.gpu_type)}", "your choice: the type of --gpus N"))
+    if cluster.choices.gpu_type:
+        lines.append(_line(1, f"type: {scalar(cluster.choices.gpu_type)}", "your choice: the type of --gpus N"))
     else:
         lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
     lines.append("  types:")
-    for offer in found.offers:
-        lines += _type_lines(offer, found.facts, _own_times(found, own))
+    for offer in cluster.offers:
+        lines += _type_lines(offer, cluster.facts, _own_times(cluster, partition))
     return lines
 
 
@@ -198,8 +202,8 @@ def _directive_line(trials: list[Trial] | None) -> str:
     accepted = [trial.form for trial in trials if trial.accepted]
     if accepted:
         refused = [trial.form for trial in trials if not trial.accepted]
-        told = f"accepted {', '.join(accepted)}" + (f"; not {', '.join(refused)}" if refused else "")
-        return _line(1, f"directive: {accepted[0]}", f"sbatch --test-only: {told}")
+        answer = f"accepted {', '.join(accepted)}" + (f"; not {', '.join(refused)}" if refused else "")
+        return _line(1, f"directive: {accepted[0]}", f"sbatch --test-only: {answer}")
     why = trials[0].message if trials else "not tried"
     return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no response'}")
 
@@ -237,45 +241,47 @@ def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited: _Times) -> list
 
 def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source: str) -> list[str]:
     lines = []
-    for key, found in (("cpu", cpus), ("memory", memory_mb)):
-        if found is None:
+    for key, amounts in (("cpu", cpus), ("memory", memory_mb)):
+        if amounts is None:
             lines.append(_line(depth, f"# {key}:", f"{source}: does not say"))
             continue
         form = format_memory if key == "memory" else str
-        lines += [f"{'  ' * depth}{key}:", _line(depth + 1, f"per_node: {form(found.per_node)}", source)]
-        if found.per_gpu:
-            lines.append(_line(depth + 1, f"per_gpu: {form(found.per_gpu)}", found.arithmetic))
+        lines += [f"{'  ' * depth}{key}:", _line(depth + 1, f"per_node: {form(amounts.per_node)}", source)]
+        if amounts.per_gpu:
+            lines.append(_line(depth + 1, f"per_gpu: {form(amounts.per_gpu)}", amounts.arithmetic))
     return lines
 
 
-def _own_lines(found: DetectedCluster, own: Partition | None) -> list[str]:
+def _own_lines(cluster: DetectedCluster, partition: Partition | None) -> list[str]:
     """Return what counts for the only GPU type, or, where there are several or none, for jobs without GPUs."""
-    facts, source = found.facts, found.facts.sources["nodes"]
-    if len(found.offers) == 1:
-        only = found.offers[0]
+    facts, source = cluster.facts, cluster.facts.sources["nodes"]
+    if len(cluster.offers) == 1:
+        only = cluster.offers[0]
         lines = _share_lines(0, only.cpus, only.memory_mb, source)
     else:
-        here = [kind for kind in facts.kinds if own and kind.partition == own.name]
+        here = [kind for kind in facts.kinds if partition and kind.partition == partition.name]
         cpus = share([(kind.cpus, 0) for kind in here], "CPUs")
         lines = _share_lines(0, cpus, share([(kind.memory_mb, 0) for kind in here], "MB"), source)
-    if own is None:
+    if partition is None:
         return lines
-    return [*lines, *_time_lines(0, own, facts, _own_times(found, own), (_USUAL_DEFAULT_S, None))]
+    return [*lines, *_time_lines(0, partition, facts, _own_times(cluster, partition), (_USUAL_DEFAULT_S, None))]
 
 
 def _at_most(seconds: int, limit_s: int | None) -> int:
     return seconds if limit_s is None else min(seconds, limit_s)
 
 
-def _own_times(found: DetectedCluster, own: Partition | None) -> _Times:
+def _own_times(cluster: DetectedCluster, partition: Partition | None) -> _Times:
     """Return the times at the top of the profile, which GPU types inherit; a default that all types share is there."""
-    if own is None:
+    if partition is None:
         return _USUAL_DEFAULT_S, None
-    theirs = {offer.partition.default_s for offer in found.offers}
+    theirs = {offer.partition.default_s for offer in cluster.offers}
     shared_s = theirs.pop() if len(theirs) == 1 else None
     # an entry of gpu.types cannot take the profile's limit away
-    unlimited = any(offer.partition.max_s is None for offer in found.offers)
-    return _at_most(own.default_s or shared_s or _USUAL_DEFAULT_S, own.max_s), None if unlimited else own.max_s
+    unlimited = any(offer.partition.max_s is None for offer in cluster.offers)
+    return _at_most(
+        partition.default_s or shared_s or _USUAL_DEFAULT_S, partition.max_s
+    ), None if unlimited else partition.max_s
 
 
 def _time_lines(depth: int, partition: Partition, facts: ClusterFacts, times: _Times, inherited: _Times) -> list[str]:
@@ -311,7 +317,7 @@ def _table(facts: ClusterFacts, account: str | None) -> list[str]:
             f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
             "" if may_use(part, facts, account) else "probably not open to you",
         ]
-        lines.append(comment(f"  {part.name}: {'; '.join(word for word in words if word)}"))
+        lines.append(comment(f"  {part.name}: {'; '.join(text for text in words if text)}"))
     return lines
 
 

@@ -81,7 +81,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
         ProfileError: there is no such base, or a value is wrong; nothing is written.
     """
     path = place.own / f"{_check_name(name)}{SUFFIX}"
-    assignments = [_parse_assignment(word) for word in values]
+    assignments = [_parse_assignment(value) for value in values]
     with locked(path, place.host):
         if os.path.lexists(path):
             raise UsageError(f"{path} already exists", hint=f"hpcrun profile edit {name} changes it")
@@ -105,12 +105,12 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
         UsageError: a word has no ``=``.
         ProfileError: the profile would be wrong; the file is unchanged.
     """
-    assignments = [_parse_assignment(word) for word in words]
+    assignments = [_parse_assignment(each) for each in words]
     replaced: dict[str, list[str]] = {}
 
     def change(text: str, path: Path) -> str:
-        text, own = _assigned(text, assignments, path, place)
-        replaced.update(own)
+        text, keys = _assigned(text, assignments, path, place)
+        replaced.update(keys)
         return text
 
     return replace(_change(name, change, [key for key, _ in assignments], place), replaced=replaced)
@@ -276,11 +276,11 @@ def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
     mistakes, hint = _mistakes(text, path, place)
     if not mistakes:
         return
-    said = []
+    problems = []
     for mistake in mistakes:
         typed = any(mistake.key[: len(key)] == _plain(key) or mistake.key == key for key in keys)
-        said.append(mistake.text if typed and mistake.path == path else str(mistake))
-    raise ProfileError("\n".join([*said, f"nothing is changed in {path}"]), hint=hint)
+        problems.append(mistake.text if typed and mistake.path == path else str(mistake))
+    raise ProfileError("\n".join([*problems, f"nothing is changed in {path}"]), hint=hint)
 
 
 def _plain(key: Key) -> Key:
@@ -298,11 +298,11 @@ def _changed(name: str, path: Path, place: Place, *, made: bool, changed: bool =
 # --- KEY=VALUE ------------------------------------------------------------------------------------------------
 
 
-def _parse_assignment(word: str) -> tuple[Key, Any]:
-    name, equals, value = word.partition("=")
+def _parse_assignment(assignment: str) -> tuple[Key, Any]:
+    name, equals, value = assignment.partition("=")
     key = tuple(name.strip().split("."))
     if not equals or not all(key):
-        raise UsageError(f"{word!r} is not KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
+        raise UsageError(f"{assignment!r} is not KEY=VALUE", hint="such as partition=gpu or gpu.per_node=8")
     return key, _parse_value(key, value)
 
 
@@ -337,9 +337,9 @@ def _assigned(
     with suppress(ProfileError):  # _check says what is wrong
         loaded = load_text(text, path, place.folders)
         for key, name in product(leaves, loaded.profile.gpu.types):
-            own = (*TYPES, name, *key)
-            if own in loaded.origins and own not in leaves:
-                text = set_value(text, own, None, path)
+            of_type = (*TYPES, name, *key)
+            if of_type in loaded.origins and of_type not in leaves:
+                text = set_value(text, of_type, None, path)
                 replaced.setdefault(dotted(key), []).append(name)
     return text, replaced
 
@@ -349,11 +349,11 @@ def _assign(text: str, key: Key, value: Any, path: Path) -> str:
     if not key[-1].endswith(EXTEND) or value is None:
         return set_value(text, key, value, path)
     more = value if isinstance(value, list) else [value]
-    section: Any = parse_yaml(text, path).data
+    node: Any = parse_yaml(text, path).data
     for step in key[:-1]:
-        section = section.get(step) if isinstance(section, dict) else None
-    own = section if isinstance(section, dict) else {}
+        node = node.get(step) if isinstance(node, dict) else None
+    section = node if isinstance(node, dict) else {}
     for name in (key[-1].removesuffix(EXTEND), key[-1]):
-        if isinstance(own.get(name), list):
-            return set_value(text, (*key[:-1], name), [*own[name], *more], path)
+        if isinstance(section.get(name), list):
+            return set_value(text, (*key[:-1], name), [*section[name], *more], path)
     return set_value(text, key, more, path)

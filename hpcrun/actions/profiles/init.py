@@ -258,8 +258,8 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
     if choices.account not in (None, now.account):
         text = set_value(text, ("account",), choices.account, path)
     if choices.gpu_type == NONE and now.gpu.type:
-        own = (parse_yaml(text, path).data.get("gpu") or {}).get("type")
-        text = unset_value(text, _GPU_TYPE, path) if own else set_value(text, _GPU_TYPE, None, path)
+        type_ = (parse_yaml(text, path).data.get("gpu") or {}).get("type")
+        text = unset_value(text, _GPU_TYPE, path) if type_ else set_value(text, _GPU_TYPE, None, path)
     elif choices.gpu_type not in (None, NONE, now.gpu.type):
         text = set_value(text, _GPU_TYPE, choices.gpu_type, path)
     return text
@@ -267,9 +267,9 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
 
 def _outdated(now: Profile, detected: Profile) -> Iterator[str]:
     """Return the keys that were detected with another value than the profile has, but for those of choices."""
-    mine, found = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected))
+    mine, theirs = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected))
     chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
-    return (".".join(key) for key, value in found.items() if key not in chosen and mine.get(key) != value)
+    return (".".join(key) for key, value in theirs.items() if key not in chosen and mine.get(key) != value)
 
 
 def _free_name(path: Path) -> Path:

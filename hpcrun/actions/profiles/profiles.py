@@ -43,10 +43,10 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     """Return every profile, by name; one that is broken is listed with its problem."""
     rows = _rows(surroundings)
     shipped = folders_of(surroundings.profile_folders)[-1].path
-    found = next((row.profile for row in rows if row.name == DETECTED), None)
-    is_known = surroundings.detected is None or found is not None
+    detected = next((row.profile for row in rows if row.name == DETECTED), None)
+    is_known = surroundings.detected is None or detected is not None
     rows = [replace(row, shipped=row.path.is_relative_to(shipped)) for row in rows]
-    return [replace(row, elsewhere=is_known and _is_elsewhere(row, found)) for row in rows]
+    return [replace(row, elsewhere=is_known and _is_elsewhere(row, detected)) for row in rows]
 
 
 def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
@@ -157,11 +157,11 @@ def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Dif
 
 def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
     """Return the values in nested sections by their whole key."""
-    found: dict[Key, Any] = {}
+    flat: dict[Key, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found.update(flat_values(value, (*key, name)))
+            flat.update(flat_values(value, (*key, name)))
         else:
             inner = (*key, name)
-            found[inner] = value
-    return found
+            flat[inner] = value
+    return flat

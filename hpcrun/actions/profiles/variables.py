@@ -82,8 +82,8 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     catalogue = load_catalogue()
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
-    found = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
-    problems = {finding.name: finding.advice for finding in found}
+    findings = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
+    problems = {finding.name: finding.advice for finding in findings}
     rows = [
         SetVariable(
             name,
@@ -120,10 +120,12 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
         return ()
     catalogue = load_catalogue()
     findings = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, gpu_type))
-    asked = dict(request.env)
+    of_request = dict(request.env)
     for finding in findings:
         if finding.impossible:
-            raise _refusal(finding.name, finding.text, None if finding.name in asked else _origin(finding.name, loaded))
+            raise _refusal(
+                finding.name, finding.text, None if finding.name in of_request else _origin(finding.name, loaded)
+            )
     return tuple(finding.text for finding in findings)
 
 
@@ -133,13 +135,13 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     The values of secrets are not looked at.
     """
     profile = loaded.profile
-    said = {**profile.fabric.env(), **profile.env}
-    env = {name: value for name, value in said.items() if not is_secret(name, value, profile.secrets)}
+    settings = {**profile.fabric.env(), **profile.env}
+    env = {name: value for name, value in settings.items() if not is_secret(name, value, profile.secrets)}
     if not _may_be_known(env):
         return []
     catalogue = load_catalogue()
-    found = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
-    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in found]
+    problems = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
+    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in problems]
 
 
 def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:

@@ -161,7 +161,7 @@ class PreflightWatch:
                 f"the preflight job {item.run.job_id} {_how(item, attempt)}",
                 hint=f"hpcrun logs --batch {item.run.job_id}",
             )
-        return PreflightResult(item, judge(list(states), reports, said=silent))
+        return PreflightResult(item, judge(list(states), reports, srun_errors=silent))
 
 
 def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:

@@ -105,7 +105,7 @@ def test_a_busy_job_costs_one_read_per_limit(site: Site) -> None:
     while site.now < site.began + 6 * 3600:
         site.now += 10
         site.busy_at["n63"] = site.now
-        assert not watch.look()
+        assert not watch.check()
     assert len(site.reads) < 64 + 6 * 3600 / 1500
     assert set(site.reads[64:]) == {"n63"}  # it is asked first from then on
 
@@ -116,7 +116,7 @@ def test_it_is_warned_first_and_then_ended(tmp_path: Path, site: Site, capsys: p
     warned_at = ended_at = 0.0
     while not ended_at:
         site.now += 10
-        ended_at = site.now if watch.look() else 0.0
+        ended_at = site.now if watch.check() else 0.0
         warned_at = warned_at or (site.now if (tmp_path / "idle").exists() else 0.0)
     assert 1500 <= warned_at - site.began < 1600
     assert 1800 <= ended_at - site.began < 1900
@@ -132,15 +132,15 @@ def test_a_job_that_becomes_busy_after_the_warning_continues(
     watch = IdleWatch(1800, 10, ["a"])
     site.busy_at = {"a": site.now}
     site.now += 1700
-    assert not watch.look()
+    assert not watch.check()
     assert (tmp_path / "idle").exists()
     site.now += 300
     site.busy_at["a"] = site.now
-    assert not watch.look()
+    assert not watch.check()
     assert not (tmp_path / "idle").exists()
     assert capsys.readouterr().err.endswith("hpcrun: the GPUs are busy again: the job continues\n")
     site.now += 1600
-    assert not watch.look()
+    assert not watch.check()
     assert (tmp_path / "idle").exists()
 
 
@@ -149,11 +149,11 @@ def test_a_warning_comes_first_even_if_the_limit_has_passed(site: Site) -> None:
     watch = IdleWatch(1800, 10, ["a"])
     site.busy_at = {"a": site.now}
     site.now += 3600
-    assert not watch.look()
+    assert not watch.check()
     site.now += 200
-    assert not watch.look()
+    assert not watch.check()
     site.now += 200
-    assert watch.look()
+    assert watch.check()
 
 
 def test_the_next_look_is_when_the_limit_could_be_near(tmp_path: Path, site: Site) -> None:
@@ -162,7 +162,7 @@ def test_the_next_look_is_when_the_limit_could_be_near(tmp_path: Path, site: Sit
     site.busy_at = {"a": site.now + 100}
     while not (tmp_path / "idle").exists():
         site.now += 10
-        assert not watch.look()
+        assert not watch.check()
         assert site.now <= site.began + 1600
     assert site.now == site.began + 1600
     assert len(site.reads) == 2
@@ -172,13 +172,13 @@ def test_samples_that_are_late_do_not_end_the_job_before_they_show_the_limit(sit
     watch = IdleWatch(1800, 10, ["a"])
     site.busy_at = {"a": site.now}
     site.now += 1500
-    assert not watch.look()  # the warning
+    assert not watch.check()  # the warning
     site.frozen_at = {"a": site.now + 150}
     site.now += 300
-    assert not watch.look()  # the newest sample is from 1650 s
+    assert not watch.check()  # the newest sample is from 1650 s
     site.frozen_at = {}
     site.now += 10
-    assert watch.look()
+    assert watch.check()
     assert watch.message == "cancelled: its GPUs were idle for 30 min"
 
 
@@ -192,7 +192,7 @@ def test_a_node_of_which_nothing_is_known_keeps_the_job(
     site.without_gpus = {"b"} if missing == "no gpus" else set()
     for _ in range(1000):
         site.now += 10
-        assert not watch.look()
+        assert not watch.check()
     assert not (tmp_path / "idle").exists()
     assert '"b"' in (tmp_path / "idle-unknown").read_text()
     assert capsys.readouterr().err == (
@@ -203,11 +203,11 @@ def test_a_node_of_which_nothing_is_known_keeps_the_job(
 def test_the_record_of_no_effect_goes_when_the_node_reports_its_gpus(tmp_path: Path, site: Site) -> None:
     watch = IdleWatch(1800, 10, ["a"])
     site.now += 1700
-    assert not watch.look()
+    assert not watch.check()
     assert (tmp_path / "idle-unknown").exists()
     site.busy_at = {"a": site.now}
     site.now += 1700
-    assert not watch.look()
+    assert not watch.check()
     assert not (tmp_path / "idle-unknown").exists()
 
 

@@ -90,13 +90,13 @@ def test_a_node_without_a_report_did_not_answer() -> None:
     hosts, reports = cluster()
     del reports["n1"]
     reports["n0"] |= {"reach": {"n1": {"error": "timed out"}}, "missing": ["n1"]}
-    verdict = judge(hosts, reports, said={"n1": "Communication connection failure"})
+    verdict = judge(hosts, reports, srun_errors={"n1": "Communication connection failure"})
     assert bad(verdict) == {"n1": "did not respond: Communication connection failure"}
     assert message(verdict).endswith("add --exclude=n1")
 
 
 def test_where_none_answered_the_one_that_slurm_finds_silent_is_bad() -> None:
-    verdict = judge(["n0", "n1"], {}, said={"n0": "to Slurm it is down"})
+    verdict = judge(["n0", "n1"], {}, srun_errors={"n0": "to Slurm it is down"})
     assert bad(verdict) == {"n0": "did not respond: to Slurm it is down"}
     assert checks(verdict, "n1", "port") == ("-", "")
 

@@ -96,7 +96,7 @@ def test_the_time_in_a_step_counts_from_its_beginning(
     node.folder.mkdir()
     ranks = Ranks(node, 1, 0)
     assert ranks.wait("gemm", time.monotonic() + 20)
-    (said,) = ranks.said()
+    (said,) = ranks.results()
     ranks.end()
     assert not ranks.wait("done", time.monotonic() + 20)
     assert said["for_s"] < 0.9
