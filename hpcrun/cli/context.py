@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
-    from hpcrun.schedulers.detect import ClusterFacts
-    from hpcrun.schedulers.detect_cache import FactsCache
+    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache
     from hpcrun.schedulers.protocol import Scheduler
     from hpcrun.schedulers.queue import SlurmQueue
 
@@ -120,13 +119,13 @@ class Context:
     def _facts_cache(self) -> FactsCache:
         import platformdirs
 
-        from hpcrun.schedulers.detect_cache import FactsCache
+        from hpcrun.schedulers.cluster_facts import FactsCache
 
         return FactsCache(platformdirs.user_cache_path("hpcrun"), self.scheduler("slurm").cluster())
 
     def _cluster_facts(self) -> ClusterFacts:
         from hpcrun.actions.profiles.detected import QUICKLY_S, known_facts
-        from hpcrun.schedulers.detect import SlurmSite
+        from hpcrun.schedulers.cluster_facts import SlurmSite
 
         return known_facts(SlurmSite(self.env, QUICKLY_S), self._facts_cache, self.now_s())
 
@@ -230,7 +229,7 @@ class Context:
 
         # the user's own folder, and not the runs folder: one person may have several of those
         cache = platformdirs.user_cache_path("hpcrun")
-        return SlurmScheduler(self.env, cache=cache, polls=polls, _said=self._slurm_said)
+        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_said)
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""

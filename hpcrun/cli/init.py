@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.actions.profiles.init import Setup
     from hpcrun.job.profile import Profile
-    from hpcrun.schedulers.detect import ClusterFacts
+    from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
@@ -117,7 +117,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, S
     from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
     from hpcrun.actions.profiles.detect_yaml import Choices
     from hpcrun.profiles.load import profile_names
-    from hpcrun.schedulers.detect import SlurmSite
+    from hpcrun.schedulers.cluster_facts import SlurmSite
     from hpcrun.views.init import cluster_lines
 
     site, place = SlurmSite(context.env), own_place(context)

@@ -15,7 +15,7 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
-from hpcrun.schedulers.detect import SlurmSite
+from hpcrun.schedulers.cluster_facts import SlurmSite
 from hpcrun.views import profiles as view
 from hpcrun.views.profiles import (
     detected_json,

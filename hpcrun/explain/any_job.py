@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.environment import env_for_answers
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.process import Completed, env_for_answers, run_command
 from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct
 
 ANSWER_WITHIN_S = 15.0

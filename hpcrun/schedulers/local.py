@@ -20,8 +20,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.environment import clean_env
-from hpcrun.schedulers.process import run_command, start_detached
+from hpcrun.schedulers.process import clean_env, run_command, start_detached
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ class LocalScheduler:
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Read each supervisor's record, and whether it still runs."""
-        found = {job.folder: look_at(job, time.time()) for job in jobs}
-        return {folder: info for folder, info in found.items() if info is not None}
+        now_s = time.time()
+        return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
 
     def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - the protocol's
         """Return no states: the only node is this machine, and it responds."""

@@ -1,18 +1,15 @@
-"""The pending jobs in Slurm's queue, their order and expected start; and the resources that ended jobs have used."""
+"""Slurm's queue: order and expected start of pending jobs, the limits that keep them so, and what ended jobs used."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
-from hpcrun.schedulers.environment import env_for_answers, user_name
-from hpcrun.schedulers.limits import Limit, limits_command, parse_limits
-from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.run_of_job import run_id_of_line
+from hpcrun.schedulers.process import Completed, env_for_answers, run_command, user_name
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
     allocated_gpus,
@@ -23,6 +20,7 @@ from hpcrun.schedulers.slurm_text import (
     parse_clock,
     parse_time,
     rows_of,
+    run_id_of_line,
     sacct,
 )
 
@@ -163,7 +161,7 @@ def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
     for line in in_line.values():
         line.sort()
     wanted = set(job_ids)
-    found: dict[str, Waiting] = {}
+    waiting: dict[str, Waiting] = {}
     for job_id, partitions, priority, start, reason, qos in rows:
         names = {job_id, array_id(job_id), *element_ids(job_id)} & wanted
         if not names:
@@ -172,8 +170,8 @@ def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
         line, mine = in_line.get(partition, []), _order(job_id, priority)
         place = line.index(mine) + 1 if not reason.startswith(_NOT_IN_LINE) else None
         for name in names:
-            found.setdefault(name, Waiting(partition, parse_time(start), place, len(line), qos))
-    return found
+            waiting.setdefault(name, Waiting(partition, parse_time(start), place, len(line), qos))
+    return waiting
 
 
 def _order(job_id: str, priority: str) -> tuple[int, int]:
@@ -269,3 +267,66 @@ def _megabytes(text: str) -> float | None:
 
 def _int(text: str) -> int:
     return int(text) if text.isdigit() else 0
+
+
+ACCOUNTS = ""
+"""The key of the limits of the user's accounts; limits of a QOS have its name as key."""
+
+_LIMIT = re.compile(r"([\w/:.-]+)=(\d+)\((\d+)\)")
+_WORDS = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs", "GrpJobs": "running jobs", "GrpSubmitJobs": "jobs"}
+_NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age
+# lines whose resources are counted in minutes
+_MINUTES = {"GrpTRESMins": " minutes", "GrpTRESRunMins": " minutes reserved by running jobs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit and its use.
+
+    Attributes:
+        holder: ``QOS short``, ``account lab``, or ``account lab, you``.
+        what: ``jobs``, or Slurm's name of a resource (``gres/gpu``).
+        whose: whose jobs count: ``you``, or ``all its users``.
+    """
+
+    holder: str
+    what: str
+    used: str
+    allowed: str
+    whose: str = "you"
+
+
+def limits_command(user: str) -> list[str]:
+    """Ask the controller for all QOS, and for a user's accounts and their parents."""
+    return ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user}"]
+
+
+def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
+    """Read the answer: QOS → the user's limits there; under ``ACCOUNTS`` the limits of the user's accounts.
+
+    ``MaxJobsPU=2(1)`` means two allowed and one in use, ``N`` means no limit (src/common/assoc_mgr_info.c); users of a
+    QOS are listed by number. Entries without a limit are left out.
+    """
+    limits: dict[str, list[Limit]] = {}
+    key, holder, whose, in_users = "", "", "", False
+    for line in map(str.strip, text.splitlines()):
+        if match := re.fullmatch(r"QOS=(.+?)\(\d+\)", line):
+            key, holder, whose, in_users = match[1], f"QOS {match[1]}", "all its users", False
+        elif match := re.match(r"ClusterName=\S+ Account=(\S+) UserName=(?:\S*\((\d+)\))? ", line):
+            mine, everybody = match[2] == str(uid), match[2] is None
+            key, holder = ACCOUNTS, f"account {match[1]}" + ("" if everybody else ", you")
+            whose = "all its users" if everybody else "you" if mine else ""
+        elif line in ("User Limits", "Account Limits"):
+            whose, in_users = "", line.startswith("User")
+        elif "=" not in line:  # a user of the QOS, or an account of it
+            whose = "you" if in_users and str(uid) in re.findall(r"\d+", line) else ""
+        elif whose:
+            limits.setdefault(key, []).extend(_limits(line, holder, whose))
+    return {name: some for name, some in limits.items() if some}
+
+
+def _limits(line: str, holder: str, whose: str) -> Iterator[Limit]:
+    minutes = _MINUTES.get(line.partition("=")[0], "")
+    for name, allowed, used in _LIMIT.findall(line):
+        if name not in _NOT_A_LIMIT_OF_JOBS:
+            yield Limit(holder, _WORDS.get(name, name) + minutes, used, allowed, whose)

@@ -104,14 +104,14 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
     return SubmittedJob(str(job.job_id), remarks)
 
 
-def _refusal(said: str, status: int | None) -> SchedulerError:
+def _refusal(stderr: str, status: int | None) -> SchedulerError:
     """Return the error for a failed sbatch: refused, or no answer."""
-    if submission_is_uncertain(said):
+    if submission_is_uncertain(stderr):
         return SubmissionUncertainError(
-            f"sbatch got no response; the job may have been submitted:\n{said}",
+            f"sbatch got no response; the job may have been submitted:\n{stderr}",
             hint="check with hpcrun status when the controller is back",
         )
-    return SchedulerError(f"sbatch refused the job (exit status {status}):\n{said}", hint=refusal_hint(said))
+    return SchedulerError(f"sbatch refused the job (exit status {status}):\n{stderr}", hint=refusal_hint(stderr))
 
 
 def _sbatch(submission: Submission) -> list[str]:

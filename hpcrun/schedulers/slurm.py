@@ -1,23 +1,29 @@
-"""Slurm: one squeue and at most one sacct for any number of jobs; sbatch through submitit."""
+"""Slurm: one squeue and at most one sacct for any number of jobs; sbatch through submitit.
+
+squeue's last answer is in a file that all processes of a user share, so that many polls need one request: one line of
+JSON and then squeue's text. It is only a copy: if it cannot be read or written, squeue is called.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
+import stat
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, JobInfo, is_terminal
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.environment import env_for_answers, env_for_slurm
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.process import Completed, env_for_answers, env_for_slurm, run_command
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
-from hpcrun.schedulers.queue_cache import Answer, QueueCache
-from hpcrun.schedulers.run_of_job import jobs_of_runs
-from hpcrun.schedulers.slurm_text import array_id
+from hpcrun.schedulers.slurm_text import array_id, jobs_of_runs
+from hpcrun.writing import flocked, replace_file
 
 # If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
 ANSWER_WITHIN_S = 20.0
@@ -42,7 +48,7 @@ class SlurmScheduler:
     name: str = "slurm"
     cache: Path | None = None
     polls: bool = False
-    _said: dict[str, str | None] = field(default_factory=dict)
+    _known: dict[str, str | None] = field(default_factory=dict)
 
     def unavailable(self) -> str | None:
         """Return why hpcrun cannot submit here, None if it can."""
@@ -54,17 +60,17 @@ class SlurmScheduler:
         """Return ClusterName: from slurm.conf if it can be read, which needs no request to the controller."""
         for path in slurm_conf_paths(self.env):
             try:
-                found = text.parse_cluster_name(path.read_text("utf-8", errors="replace"))
+                name = text.parse_cluster_name(path.read_text("utf-8", errors="replace"))
             except OSError:
                 continue
-            if found:
-                return found
-        if "cluster" not in self._said:  # without slurm.conf: ask only once, also for many polls
+            if name:
+                return name
+        if "cluster" not in self._known:  # without slurm.conf: ask only once, also for many polls
             answer = self._run(["scontrol", "show", "config"])
             if not answer.ok:
                 return None
-            self._said["cluster"] = text.parse_cluster_name(answer.stdout)
-        return self._said["cluster"]
+            self._known["cluster"] = text.parse_cluster_name(answer.stdout)
+        return self._known["cluster"]
 
     def array_limits(self) -> ArrayLimits | None:
         """Return MaxArraySize and MaxJobCount, None if the controller does not report them."""
@@ -102,9 +108,9 @@ class SlurmScheduler:
         # an answer to this question knows all of them
         late = [] if answer.asked_s >= began_s else [job for job in jobs if job.job_id]
         new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
-        found = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}  # any record is newer
-        found |= jobs_of_runs(listed, jobs)
-        forgotten = [job for job in jobs if job.job_id and job.folder not in found]
+        infos = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}  # any record is newer
+        infos |= jobs_of_runs(listed, jobs)
+        forgotten = [job for job in jobs if job.job_id and job.folder not in infos]
         if forgotten:
             # A cluster without accounting answers with an error: then the run folder decides.
             ids = sorted({array_id(job.job_id) for job in forgotten if job.job_id})
@@ -112,8 +118,8 @@ class SlurmScheduler:
             archived = jobs_of_runs(text.parse_sacct("\n".join(answers)), forgotten)
             # squeue lists every running job. If a controller loses its state, other jobs stay in the database as
             # running forever (sacctmgr(1), "show runawayjobs").
-            found |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
-        return {**self._archived(jobs, found), **found}
+            infos |= {folder: info for folder, info in archived.items() if is_terminal(info.state)}
+        return {**self._archived(jobs, infos), **infos}
 
     def _list(self, *, shared: bool) -> Answer:
         def ask() -> Completed:
@@ -124,13 +130,13 @@ class SlurmScheduler:
         cache = QueueCache(self.cache, self.cluster())
         return cache.shared(ask) if shared else cache.afresh(ask)
 
-    def _archived(self, jobs: Sequence[JobRef], found: Mapping[Path, JobInfo]) -> dict[Path, JobInfo]:
+    def _archived(self, jobs: Sequence[JobRef], infos: Mapping[Path, JobInfo]) -> dict[Path, JobInfo]:
         """Ask accounting for jobs with unknown ids, by the command line of their submission.
 
         A Slurm whose sacct has no SubmitLine (before 21.08), or one without accounting, answers with an error: then
         squeue's answer decides.
         """
-        lost = [job for job in jobs if job.since_s is not None and not job.job_id and job.folder not in found]
+        lost = [job for job in jobs if job.since_s is not None and not job.job_id and job.folder not in infos]
         if not lost:
             return {}
         since_s = min(job.since_s for job in lost if job.since_s is not None)
@@ -170,3 +176,94 @@ class SlurmScheduler:
 def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:
     """Return the places of slurm.conf, the one to prefer first."""
     return [Path(path) for path in (env.get("SLURM_CONF"), *_CONF_FILES) if path]
+
+
+EVERY_S = 10.0
+"""The shortest time between two polls of the controller, for all processes of a user together."""
+AT_MOST_EVERY_S = 60.0
+"""The longest pause: it doubles while the controller is slow or does not respond."""
+SLOW_S = 2.0
+ASKED_WITHIN_S = 12.0
+"""How long a process waits for another one that already calls squeue; squeue's timeout is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """squeue's answer.
+
+    Attributes:
+        asked_s: when squeue was called, in seconds since the epoch.
+        pause_s: how long polls may use this answer.
+    """
+
+    asked_s: float
+    pause_s: float
+    done: Completed
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCache:
+    """The shared answer of one cluster.
+
+    Attributes:
+        folder: its folder, which belongs to the user.
+        cluster: the cluster of the answer; None if the cluster has no name.
+        clock: seconds since the epoch.
+    """
+
+    folder: Path
+    cluster: str | None
+    clock: Callable[[], float] = time.time
+
+    @property
+    def path(self) -> Path:
+        """The file: one for each cluster."""
+        return self.folder / f"squeue-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}"
+
+    def shared(self, ask: Callable[[], Completed]) -> Answer:
+        """Return an answer that is young enough, from any process; else call squeue, one process at a time."""
+        if known := self._young():
+            return known
+        with ExitStack() as held:
+            # Wait for a process that already calls squeue; without locks two may call it, which is harmless.
+            with suppress(OSError):
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                held.enter_context(flocked(self.path.with_suffix(".lock"), ASKED_WITHIN_S))
+            return self._young() or self.afresh(ask)  # another process may have written it meanwhile
+
+    def afresh(self, ask: Callable[[], Completed]) -> Answer:
+        """Call squeue, and store the answer for polls."""
+        before = self._read()
+        asked_s, began = self.clock(), time.monotonic()
+        done = ask()
+        pause_s = EVERY_S
+        if not done.ok or time.monotonic() - began > SLOW_S:
+            pause_s = min(2 * (before.pause_s if before else EVERY_S), AT_MOST_EVERY_S)
+        answer = Answer(asked_s, pause_s, done)
+        self._write(answer)
+        return answer
+
+    def _young(self) -> Answer | None:
+        """Return the stored answer while polls may use it; one from the future is from before a clock was set back."""
+        known = self._read()
+        return known if known and 0 <= self.clock() - known.asked_s < known.pause_s else None
+
+    def _read(self) -> Answer | None:
+        try:
+            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+                    return None
+                head, _, text = file.read().decode("utf-8", "surrogateescape").partition("\n")
+            record = json.loads(head)
+            done = Completed(**{**record["done"], "stdout": text})
+            return Answer(float(record["asked_s"]), float(record["pause_s"]), done)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, answer: Answer) -> None:
+        done = {**asdict(answer.done), "stdout": ""}
+        head = json.dumps({"asked_s": answer.asked_s, "pause_s": answer.pause_s, "done": done})
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.path, f"{head}\n{answer.done.stdout}".encode("utf-8", "surrogateescape"), durable=False)

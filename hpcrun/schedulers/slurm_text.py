@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
+from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
 from hpcrun.job.state import COMPLETED, PENDING, RUNNING, JobInfo, base_state, is_terminal
-from hpcrun.schedulers.protocol import ArrayLimits
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
 SEPARATOR = "\x1f"
 
@@ -209,11 +211,11 @@ def parse_cluster_name(conf: str) -> str | None:
 
 def parse_array_limits(config: str) -> ArrayLimits | None:
     """Return the limits of arrays from the text of ``scontrol show config``."""
-    said = dict(re.findall(r"^\s*(MaxArraySize|MaxJobCount)\s*=\s*(\d+)", config, re.MULTILINE | re.ASCII))
+    limits = dict(re.findall(r"^\s*(MaxArraySize|MaxJobCount)\s*=\s*(\d+)", config, re.MULTILINE | re.ASCII))
     # MaxArraySize 0 turns arrays off (slurm.conf(5)): leave the message to sbatch
-    if len(said) < 2 or int(said["MaxArraySize"]) == 0:
+    if len(limits) < 2 or int(limits["MaxArraySize"]) == 0:
         return None
-    return ArrayLimits(array=int(said["MaxArraySize"]), jobs=int(said["MaxJobCount"]))
+    return ArrayLimits(array=int(limits["MaxArraySize"]), jobs=int(limits["MaxJobCount"]))
 
 
 def known_text(text: str) -> str | None:
@@ -235,25 +237,25 @@ def element_ids(job_id: str) -> list[str]:
     match = _WAITING.fullmatch(job_id)
     if match is None:
         return [job_id]
-    found = []
+    ids = []
     for part in match[2].split(","):
         first, _, last = part.partition("-")
-        found += [f"{match[1]}_{index}" for index in range(int(first), int(last or first) + 1)]
-    return found
+        ids += [f"{match[1]}_{index}" for index in range(int(first), int(last or first) + 1)]
+    return ids
 
 
 def by_job_id(listed: Iterable[JobInfo]) -> dict[str, JobInfo]:
     """Return the information by job id: for each job, each element of an array, and each array as a whole."""
-    found: dict[str, JobInfo] = {}
+    infos: dict[str, JobInfo] = {}
     arrays: dict[str, list[JobInfo]] = {}
     for info in listed:
         for job_id in element_ids(info.job_id):
-            found[job_id] = replace(info, job_id=job_id)
+            infos[job_id] = replace(info, job_id=job_id)
             if match := _ELEMENT.fullmatch(job_id):
-                arrays.setdefault(match[1], []).append(found[job_id])
+                arrays.setdefault(match[1], []).append(infos[job_id])
     for job_id, elements in arrays.items():
-        found[job_id] = whole_array(job_id, elements)
-    return found
+        infos[job_id] = whole_array(job_id, elements)
+    return infos
 
 
 def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
@@ -265,7 +267,7 @@ def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
 
     first = min(elements, key=importance)
     states = [info.state for info in elements]
-    counts = ", ".join(f"{states.count(word)} {word}" for word in dict.fromkeys(states))
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     hosts = ",".join(dict.fromkeys(info.hosts for info in elements if info.hosts))
     elapsed = max((info.elapsed_s for info in elements if info.elapsed_s is not None), default=None)
     return replace(first, job_id=job_id, reason=f"elements: {counts}", hosts=hosts or None, elapsed_s=elapsed)
@@ -277,3 +279,48 @@ def allocated_gpus(tres: str) -> int:
     numbers = {name: int(value) for name, value in held.items() if value.isascii() and value.isdigit()}
     typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
     return numbers.get("gres/gpu", typed)
+
+
+_SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
+
+
+def run_id_of_job(info: JobInfo) -> str | None:
+    """Return the id of a job's run, None if it belongs to no run."""
+    return run_id_of_line(info.script or "")
+
+
+def run_id_of_line(command: str) -> str | None:
+    """Return the id of the run whose script a command line submits, None if it belongs to no run."""
+    match = _SCRIPT.search(command)
+    return match[1] if match else None
+
+
+def run_id_of_folder(folder: Path) -> str:
+    """Return the id of the run whose folder this is, or the folder of one of its elements."""
+    return JobFolder(folder).run.name
+
+
+def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+    """Choose from the jobs that Slurm lists those asked about.
+
+    Args:
+        listed: as squeue or sacct lists them; of several with an id the last is taken.
+
+    Returns:
+        folder → its job; a job that is not listed is left out, and so is one that only has the same id.
+    """
+    wanted = {run_id_of_folder(job.folder) for job in jobs}  # others have arrays of thousands of elements as well
+    by_run: dict[str, list[JobInfo]] = {}
+    for info in listed:
+        if (run_id := run_id_of_job(info)) in wanted:
+            by_run.setdefault(str(run_id), []).append(info)
+    by_id = {run_id: by_job_id(infos) for run_id, infos in by_run.items()}
+    jobs_by_folder: dict[Path, JobInfo] = {}
+    for job in jobs:
+        run_id = run_id_of_folder(job.folder)
+        if job.job_id is None:
+            if mine := by_run.get(run_id):
+                jobs_by_folder[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))
+        elif job.job_id in (known := by_id.get(run_id, {})):
+            jobs_by_folder[job.folder] = known[job.job_id]
+    return jobs_by_folder

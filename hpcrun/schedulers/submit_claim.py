@@ -79,7 +79,7 @@ def close_submission(folder: Path) -> None:
     RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
 
-def look(folder: Path, created_s: float, now_s: float) -> Sending:
+def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending:
     """Return the progress of a run's submission. Call it before the scheduler, to see an end in between.
 
     Args:

@@ -77,12 +77,12 @@ def _descendants() -> list[int]:
             except OSError:
                 continue
             children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(entry))
-    found, queue = [], [os.getpid()]
+    descendants, queue = [], [os.getpid()]
     while queue:
         below = children.get(queue.pop(), [])
-        found += below
+        descendants += below
         queue += below
-    return found
+    return descendants
 
 
 def _signal_all(number: int) -> bool:

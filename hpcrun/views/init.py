@@ -12,7 +12,7 @@ from hpcrun.actions.profiles.init import FileChange, Setup
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.schedulers.detect import ClusterFacts
+    from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 
 def cluster_lines(facts: ClusterFacts) -> list[str]:

@@ -15,8 +15,7 @@ from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
-from hpcrun.schedulers.limits import ACCOUNTS
-from hpcrun.schedulers.queue import Usage, Waiting
+from hpcrun.schedulers.queue import ACCOUNTS, Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
 from hpcrun.views.text import clock_text, count, harmless, start_text, without_colours
 

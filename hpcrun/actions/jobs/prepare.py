@@ -31,7 +31,7 @@ from hpcrun.job.shape import for_gpu_type
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.schedulers.environment import clean_env
+from hpcrun.schedulers.process import clean_env
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch_script import BatchScript
@@ -216,13 +216,13 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     """
     env = surroundings.env
     if plan.python.uv_project:
-        from hpcrun.schedulers.launch_check import uv_refusal
+        from hpcrun.schedulers.software import uv_refusal
 
         if said := uv_refusal(plan.python.uv_project, env):
             raise UsageError(f"--uv: {said}", hint=f"uv lock --project {shlex.quote(plan.python.uv_project)}")
     if not (plan.srun or request.torchrun):
         return
-    from hpcrun.schedulers.launch_check import srun_refusal, torchrun_refusal
+    from hpcrun.schedulers.software import srun_refusal, torchrun_refusal
 
     if plan.srun and (said := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", said, plan.srun, plan.profile, is_typed=bool(request.srun))

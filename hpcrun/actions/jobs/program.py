@@ -24,7 +24,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import for_gpu_type
 from hpcrun.ownership import danger_in_project
-from hpcrun.schedulers.launch_check import mpi_types
+from hpcrun.schedulers.software import mpi_types
 
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
 _HEAD_BYTES = 65536

@@ -15,7 +15,8 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.load import SUFFIX
 from hpcrun.profiles.save import replace_text
-from hpcrun.schedulers.detect import ClusterFacts, SlurmSite, check_answered
+from hpcrun.schedulers.cluster_facts import ClusterFacts, SlurmSite, check_answered
+from hpcrun.schedulers.host import host_facts
 
 _NO_CHOICES = Choices()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
@@ -72,7 +73,7 @@ def detected_profile(
         facts,
         offers,
         trials,
-        site.look_here(surroundings.host),
+        host_facts(surroundings.host, site.env, timeout_s=site.within_s),
         in_job="SLURM_JOB_ID" in surroundings.env,
         choices=choices,
     )
@@ -80,7 +81,7 @@ def detected_profile(
     profile = check_loads(text, surroundings.profile_folders)
     warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
     if trials and not any(trial.accepted for trial in trials):
-        warnings.append(f"sbatch --test-only: {trials[0].said or 'no response'}")
+        warnings.append(f"sbatch --test-only: {trials[0].message or 'no response'}")
     return Detected(text, profile, tuple(offers), tuple(warnings))
 
 

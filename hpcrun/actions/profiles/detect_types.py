@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hpcrun.schedulers.detect import ClusterFacts
-from hpcrun.schedulers.detect_text import NodeKind, Partition
+from hpcrun.schedulers.cluster_facts import ClusterFacts
+from hpcrun.schedulers.cluster_text import NodeKind, Partition
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _VENDORS = re.compile(r"nvidia|tesla|amd|instinct")

@@ -24,9 +24,9 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folder import Source
 from hpcrun.profiles.load import SUFFIX, load_text
-from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.detect_host import HostFacts
-from hpcrun.schedulers.detect_text import Association, Partition
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_text import Association, Partition
+from hpcrun.schedulers.host import HostFacts
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
@@ -200,7 +200,7 @@ def _directive_line(trials: list[Trial] | None) -> str:
         refused = [trial.form for trial in trials if not trial.accepted]
         told = f"accepted {', '.join(accepted)}" + (f"; not {', '.join(refused)}" if refused else "")
         return _line(1, f"directive: {accepted[0]}", f"sbatch --test-only: {told}")
-    why = trials[0].said if trials else "not tried"
+    why = trials[0].message if trials else "not tried"
     return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no response'}")
 
 

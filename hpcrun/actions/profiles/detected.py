@@ -19,8 +19,7 @@ from hpcrun.profiles.load import SUFFIX
 
 if TYPE_CHECKING:  # most commands read no detected profile
     from hpcrun.profiles.load import LoadedProfile
-    from hpcrun.schedulers.detect import ClusterFacts, SlurmSite
-    from hpcrun.schedulers.detect_cache import FactsCache
+    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache, SlurmSite
 
 DETECTED = "detected"
 QUICKLY_S = 5.0
@@ -99,8 +98,7 @@ def known_facts(site: SlurmSite, cache: FactsCache, now_s: float) -> ClusterFact
     Raises:
         SchedulerError: Slurm does not respond.
     """
-    from hpcrun.schedulers.detect import check_answered
-    from hpcrun.schedulers.detect_cache import read_stamp
+    from hpcrun.schedulers.cluster_facts import check_answered, read_stamp
 
     stamp = read_stamp(site.env)
     known = cache.load(stamp, now_s)

@@ -22,7 +22,7 @@ from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import locked, replace_text
 from hpcrun.profiles.yaml_edit import set_value, unset_value
 from hpcrun.profiles.yaml_file import Key, parse_yaml, read_text
-from hpcrun.schedulers.detect import ClusterFacts
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 NONE = "none"
 """The answer of a person who wants no default GPU type."""

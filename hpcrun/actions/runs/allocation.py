@@ -11,8 +11,8 @@ from hpcrun.errors import NotFoundError, PlanError, SchedulerError, UsageError
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.attempt import hosts, last_attempt
+from hpcrun.schedulers.job_steps import Allocation, plain_job_id
 from hpcrun.schedulers.process import run_on_terminal
-from hpcrun.schedulers.step import Allocation, plain_job_id
 
 _WHEN = "hpcrun status shows its reason"
 

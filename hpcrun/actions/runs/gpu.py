@@ -11,10 +11,15 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.runs.attempt import last_attempt, node_ranks
 from hpcrun.runs.use import UseSummary, only_gpu, summarise
-from hpcrun.schedulers.fabric import PortReading
-from hpcrun.schedulers.nvidia_smi import GpuReading, NodeReading, parse_readings, query_command
+from hpcrun.schedulers.job_steps import (
+    ANSWER_WITHIN_S,
+    GpuReading,
+    NodeReading,
+    PortReading,
+    parse_readings,
+    query_command,
+)
 from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.step import ANSWER_WITHIN_S
 
 _GIVEN_UP = 124  # by timeout(1)
 

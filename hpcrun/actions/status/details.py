@@ -16,8 +16,7 @@ from hpcrun.job import state
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.logs import rank_log, tail
-from hpcrun.schedulers.limits import Limit
-from hpcrun.schedulers.queue import SlurmQueue, Usage, Waiting
+from hpcrun.schedulers.queue import Limit, SlurmQueue, Usage, Waiting
 
 FAR_OFF = 0.25
 """Advice is given where less than this part was used of what was asked for ..."""

@@ -17,7 +17,7 @@ from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_rec
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
-from hpcrun.schedulers.submit_claim import Sending, look
+from hpcrun.schedulers.submit_claim import Sending, submission_progress
 
 Answers = Mapping[Path, JobInfo]
 """Folder of a job → what the scheduler says of it."""
@@ -96,7 +96,7 @@ def ask(
     cluster = scheduler.cluster() if runs else None
     # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
     ours = [
-        one if one.run.job_id else replace(one, sending=look(one.folder, one.run.created_s, now_s))
+        one if one.run.job_id else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
         for one in runs
         if belongs_here(one.run, cluster, host)
     ]

@@ -37,10 +37,9 @@ from hpcrun.job.request import read_request
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.runs.file_system import Mount, look_at_place, mount_of
 from hpcrun.schedulers.client import ask_version, missing_commands, ping, try_directives
-from hpcrun.schedulers.detect import SlurmSite, Trial
-from hpcrun.schedulers.interpreter import DriverFacts, PythonFacts, ask_driver, ask_python
-from hpcrun.schedulers.modules import try_modules
-from hpcrun.schedulers.quota import ask_quota
+from hpcrun.schedulers.cluster_facts import SlurmSite, Trial
+from hpcrun.schedulers.host import ask_quota, try_modules
+from hpcrun.schedulers.software import DriverFacts, PythonFacts, ask_driver, ask_python
 
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0

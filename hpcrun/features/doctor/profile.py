@@ -17,9 +17,9 @@ from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
-from hpcrun.schedulers.modules import ModuleFacts
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.host import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint
 
 
@@ -132,14 +132,14 @@ def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Ch
     if first.accepted:
         return Check(PROFILE, name, "green", f"--test-only accepts {first.form}")
     if not first.answered:
-        return not_checked(PROFILE, name, f"--test-only: {first.said}")
-    seen = f"--test-only refuses {first.form}: {first.said}"
+        return not_checked(PROFILE, name, f"--test-only: {first.message}")
+    seen = f"--test-only refuses {first.form}: {first.message}"
     if others:
         return Check(PROFILE, name, "red", seen, "correct the errors above")
     if last.accepted:
         seen += f"; it accepts {last.form}"
     form = "hpcrun profile detect tries the three forms of asking for GPUs"
-    fix = refusal_hint(first.said) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
+    fix = refusal_hint(first.message) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
     return Check(PROFILE, name, "red", seen, fix)
 
 

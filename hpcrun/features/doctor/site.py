@@ -10,8 +10,8 @@ from pathlib import Path
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
 from hpcrun.schedulers.client import COMMANDS, Ping, major_release
-from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.quota import Quota, Use
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.host import Quota, Use
 
 # Without these no job can be submitted, seen or ended from here.
 _NEEDED = frozenset({"sbatch", "squeue", "scancel", "scontrol"})

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.environment import env_for_answers
-from hpcrun.schedulers.process import Completed, run_command
-from hpcrun.schedulers.run_of_job import run_id_of_line
-from hpcrun.schedulers.slurm_text import allocated_gpus, rows_of, sacct
+from hpcrun.schedulers.process import Completed, env_for_answers, run_command
+from hpcrun.schedulers.slurm_text import allocated_gpus, rows_of, run_id_of_line, sacct
 
 ANSWER_WITHIN_S = 60.0
 """A database with millions of jobs needs its time."""

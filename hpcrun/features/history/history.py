@@ -28,7 +28,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import RUNNING, is_terminal
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.limits import ACCOUNTS, Limit
+from hpcrun.schedulers.queue import ACCOUNTS, Limit
 from hpcrun.schedulers.slurm_text import array_id
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hpcrun.features.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error
 from hpcrun.features.top.table import VirtualTable
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
-from hpcrun.schedulers.environment import user_name
+from hpcrun.schedulers.process import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.views.text import GAP, clock_text, count, fitting
 

@@ -19,8 +19,7 @@ from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.environment import user_name
-from hpcrun.schedulers.process import Completed, open_in_browser, run_command, start_and_leave
+from hpcrun.schedulers.process import Completed, open_in_browser, run_command, start_and_leave, user_name
 from hpcrun.writing import flocked, for_oneself
 
 SYNC_S = 6 * 3600.0

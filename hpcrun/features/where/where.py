@@ -19,8 +19,8 @@ from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
 from hpcrun.profiles.folder import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.schedulers.detect_text import Partition
-from hpcrun.schedulers.estimate import DirectivePairs, SlurmForecast, Start, StartEstimate
+from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
+from hpcrun.schedulers.cluster_text import Partition
 
 MOST_ASKED = 12
 """How many requests sbatch is asked about: each uses up a job id and a moment of the controller's time."""
@@ -251,7 +251,7 @@ def _judged(
 def _no_start(answer: StartEstimate | None) -> str:
     if answer is None:
         return f"not checked: at most {MOST_ASKED} requests; choose profiles with -P"
-    return f"sbatch did not respond: {answer.said}" if answer.silent else answer.said
+    return f"sbatch did not respond: {answer.message}" if answer.silent else answer.message
 
 
 def _gpu_hours(plan: Plan, start: Start, partitions: Sequence[Partition]) -> float | None:

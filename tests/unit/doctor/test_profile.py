@@ -20,9 +20,9 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.detect import ClusterFacts, Trial
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
-from hpcrun.schedulers.modules import ModuleFacts
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.host import ModuleFacts
 from tests.unit.actions.profiles.test_detect import facts
 from tests.unit.given import cluster, laptop, surroundings, write
 

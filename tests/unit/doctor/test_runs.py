@@ -12,7 +12,7 @@ import pytest
 from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.site import judge_runs
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
-from hpcrun.schedulers.quota import Quota, Use
+from hpcrun.schedulers.host import Quota, Use
 
 ROOT = Path("/scratch/me/runs")
 NFS = Mount("nas:/export", "/scratch", "nfs4")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.detect import ClusterFacts
-from hpcrun.schedulers.detect_cache import ConfigStamp, FactsCache, read_stamp
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition, QosLimits
+from hpcrun.schedulers.cluster_facts import ClusterFacts, ConfigStamp, FactsCache, read_stamp
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
 
 NOW, DAY = 1_000_000.0, 86400.0
 OLD = ConfigStamp("abc", NOW - 30 * DAY)

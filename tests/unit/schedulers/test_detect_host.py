@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.schedulers.detect_host import look_at_host
+from hpcrun.schedulers.host import host_facts
 from tests.unit.given import write
 
 
 def look(root: Path, **env: str) -> tuple[dict[str, int], dict[str, str], tuple[str, ...], str | None, str | None]:
-    facts = look_at_host("n1", {"PATH": f"{root}/bin:/usr/bin:/bin", **env}, timeout_s=10, root=root)
+    facts = host_facts("n1", {"PATH": f"{root}/bin:/usr/bin:/bin", **env}, timeout_s=10, root=root)
     return facts.gpus, facts.hcas, facts.interfaces, facts.modules, facts.problem
 
 

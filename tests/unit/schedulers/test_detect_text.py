@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.schedulers.detect_text import (
+from hpcrun.schedulers.cluster_text import (
     Association,
     NodeKind,
     Partition,
     QosLimits,
+    command_name,
     parse_assoc,
     parse_config,
     parse_gres,
@@ -21,7 +22,6 @@ from hpcrun.schedulers.detect_text import (
     parse_qos,
     parse_records,
     parse_sinfo,
-    said_by,
     sinfo_command,
     try_gpus_command,
 )
@@ -143,8 +143,8 @@ def test_forms_of_asking_for_a_gpu(form: str, type_: str | None, asked: str) -> 
 
 
 def test_a_command_is_named_without_its_options() -> None:
-    assert said_by(sinfo_command()) == "sinfo"
-    assert said_by(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
+    assert command_name(sinfo_command()) == "sinfo"
+    assert command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
 
 
 @given(ANYTHING)

@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.job.script import LAUNCH
 from hpcrun.profiles.folder import shipped_folder
-from hpcrun.schedulers.environment import clean_env, env_for_slurm
+from hpcrun.schedulers.process import clean_env, env_for_slurm
 
 
 @pytest.mark.parametrize(

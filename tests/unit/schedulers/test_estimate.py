@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.estimate import Start, estimate_command, parse_start, read_answer
+from hpcrun.schedulers.client import Start, estimate_command, parse_start, read_answer
 from hpcrun.schedulers.process import Completed
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
@@ -58,7 +58,7 @@ def test_the_recorded_answers() -> None:
     assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
     refused = read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
     assert (refused.start, refused.silent) == (None, False)
-    assert refused.said == "allocation failure: Requested node configuration is not available"
+    assert refused.message == "allocation failure: Requested node configuration is not available"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_recorded_answers() -> None:
 def test_a_refusal_is_told_from_silence(answer: Completed, silent: bool) -> None:
     read = read_answer(answer)
     assert (read.start, read.silent) == (None, silent)
-    assert read.said
+    assert read.message
 
 
 def test_directives_are_asked_for_as_they_are() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from hpcrun.schedulers.fabric import READ_PORTS, PortReading, parse_ports
+from hpcrun.schedulers.job_steps import READ_PORTS, PortReading, parse_ports
 
 
 def test_rates_are_what_came_between_two_readings() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.launch_check import mpi_types, parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
+from hpcrun.schedulers.software import mpi_types, parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked

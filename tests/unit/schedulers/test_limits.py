@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.schedulers.limits import ACCOUNTS, Limit, parse_limits
+from hpcrun.schedulers.queue import ACCOUNTS, Limit, parse_limits
 from tests.harness import REPO
 
 # Slurm 22.05.8: scontrol show assoc_mgr flags=qos,assoc users=researcher

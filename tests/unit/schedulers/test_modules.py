@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.modules import SCRIPT, ModuleFacts, try_modules
+from hpcrun.schedulers.host import SCRIPT, ModuleFacts, try_modules
 from tests.shellcheck import complaints
 from tests.unit.given import write
 
@@ -42,7 +42,7 @@ def test_a_machine_without_a_module_command() -> None:
 
 
 def test_one_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcrun.schedulers.modules._ANSWER_WITHIN_S", 0.5)
+    monkeypatch.setattr("hpcrun.schedulers.host._ANSWER_WITHIN_S", 0.5)
     assert try_modules(["gcc/13", "slow"], ENV).problem == "timed out after 0.5 s"
 
 

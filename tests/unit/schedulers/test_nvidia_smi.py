@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.nvidia_smi import GpuReading, NodeReading, parse_gpu, parse_readings, query_command
-from hpcrun.schedulers.step import shell_command, step_command
+from hpcrun.schedulers.job_steps import (
+    GpuReading,
+    NodeReading,
+    parse_gpu,
+    parse_readings,
+    query_command,
+    shell_command,
+    step_command,
+)
 from tests.shellcheck import complaints
 
 A100 = "0, GPU-5f1e7c3a, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"

@@ -14,8 +14,7 @@ import pytest
 from hpcrun.errors import SchedulerError
 from hpcrun.schedulers.process import Completed
 from hpcrun.schedulers.protocol import JobRef
-from hpcrun.schedulers.queue_cache import QueueCache
-from hpcrun.schedulers.slurm import SlurmScheduler
+from hpcrun.schedulers.slurm import QueueCache, SlurmScheduler
 
 SEPARATOR = "\x1f"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.schedulers.quota import Quota, Use, ask_quota, parse_quota, quota_command
+from hpcrun.schedulers.host import Quota, Use, ask_quota, parse_quota, quota_command
 from tests.unit.given import write
 
 QUOTA = """Disk quotas for user me (uid 1000):

@@ -9,9 +9,8 @@ import pytest
 
 from hpcrun.job.state import is_live
 from hpcrun.schedulers.protocol import JobRef
-from hpcrun.schedulers.run_of_job import jobs_of_runs
 from hpcrun.schedulers.slurm import SlurmScheduler
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_sacct, parse_squeue
+from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_sacct, parse_squeue
 
 MINE, OTHER = "20260102-030405-train-0a1b", "20270102-030405-else-0a1b"
 RUNS = Path("/home/me/runs")

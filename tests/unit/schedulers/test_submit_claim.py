@@ -18,7 +18,7 @@ from hpcrun.schedulers.submit_claim import (
     Sending,
     claim_text,
     close_submission,
-    look,
+    submission_progress,
     this_submitter,
 )
 from tests.unit.given import write
@@ -61,64 +61,64 @@ def process(*argv: str) -> Iterator[None]:
 
 def test_while_the_submitter_lives_it_may_submit(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    assert look(folder, 0.0, 1e9) is Sending.UNDER_WAY
+    assert submission_progress(folder, 0.0, 1e9) is Sending.UNDER_WAY
     assert names(folder) == ["submit.ready"]
 
 
 def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, text=of_the_dead())
-    assert look(folder, time.time(), time.time()) is Sending.NEVER
+    assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
     assert names(folder) == ["submit.revoked"]
-    assert look(folder, time.time(), time.time()) is Sending.NEVER
+    assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
 
 
 def test_a_pid_that_is_used_again_is_not_the_submitter(tmp_path: Path) -> None:
     another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))
-    assert look(run_folder(tmp_path, text=another), 0.0, 1.0) is Sending.NEVER
+    assert submission_progress(run_folder(tmp_path, text=another), 0.0, 1.0) is Sending.NEVER
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", '{"colour": 1}'])
 def test_a_submitter_elsewhere_has_its_time(text: str | None, tmp_path: Path) -> None:
     folder = run_folder(tmp_path, text=of_another_host() if text is None else text)
-    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
+    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
     assert names(folder) == ["submit.ready"]
-    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
+    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
     assert names(folder) == ["submit.revoked"]
 
 
 def test_an_sbatch_that_outlived_its_parent_still_submits(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called", of_the_dead())
     with process("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"):
-        assert look(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
-    assert look(folder, 0.0, time.time() + 1e6) is Sending.ENDED
+        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
+    assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
 def test_a_supervisor_on_its_way_still_starts_its_job(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called", of_the_dead())
     with process("/somewhere/supervisor.py", str(folder), "60", "0"):
-        assert look(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
+        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
 
 
 def test_looking_at_a_run_is_not_submitting_it(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called", of_the_dead())
     with process("tail", "-f", str(folder / "batch.log"), str(folder)):
-        assert look(folder, 0.0, time.time() + 1e6) is Sending.ENDED
+        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
 def test_an_sbatch_that_is_gone_is_gone_though_its_parent_lives(tmp_path: Path) -> None:
-    assert look(run_folder(tmp_path, "submit.called"), 0.0, time.time()) is Sending.ENDED
+    assert submission_progress(run_folder(tmp_path, "submit.called"), 0.0, time.time()) is Sending.ENDED
 
 
 def test_an_sbatch_of_another_host_has_its_time(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called", of_another_host())
-    assert look(folder, 0.0, time.time()) is Sending.UNDER_WAY
-    assert look(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
+    assert submission_progress(folder, 0.0, time.time()) is Sending.UNDER_WAY
+    assert submission_progress(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
 
 
 def test_a_run_without_a_claim_has_its_time_too(tmp_path: Path) -> None:
     folder = write(tmp_path / RUN_ID / "run.json", "").parent
-    assert look(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
-    assert look(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
+    assert submission_progress(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
+    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
     assert names(folder) == ["run.json"]
 
 

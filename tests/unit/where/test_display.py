@@ -15,7 +15,7 @@ from hpcrun.cli.job_options import takes_job
 from hpcrun.features.where.display import misfit_lines, offers_table, start_text, submit_line
 from hpcrun.features.where.where import Misfit, Offer, Placement, WhereResult
 from hpcrun.job.request import read_request
-from hpcrun.schedulers.estimate import Start
+from hpcrun.schedulers.client import Start
 from tests.unit.given import plan, request
 
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()

@@ -17,7 +17,7 @@ from hpcrun.features.history.past_jobs import cause_of, project_of
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.limits import ACCOUNTS, Limit
+from hpcrun.schedulers.queue import ACCOUNTS, Limit
 from tests.unit.given import ports, run, write
 
 NOW = 1_800_000_000.0

@@ -16,7 +16,7 @@ from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.init import FileChange, Setup
 from hpcrun.errors import ProfileError
-from hpcrun.schedulers.detect_text import Association, NodeKind, Partition
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
 from tests.unit.given import cluster
 

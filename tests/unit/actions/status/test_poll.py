@@ -66,7 +66,7 @@ class Site:
             write(folder / "exit", json.dumps({"signal": "", "ended": NOW - 10, **exit_}))
 
     def status(self, now_s: float = NOW) -> RunStatus:
-        scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, _said={"cluster": "alpha"})
+        scheduler = SlurmScheduler({"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"})
         (item,) = get_status([RUN_ID], ports(self.store, scheduler, now_s)).runs
         return item
 

@@ -225,12 +225,11 @@ def parse_assoc(text: str) -> list[Association]:
 
 def parse_qos(text: str) -> list[QosLimits]:
     """Read the answer to :func:`qos_command`."""
-    found = []
-    for name, job, user, all_, wall, flags in rows_of(text, len(_QOS_FIELDS), "|"):
-        if name:
-            limits = (_gpu_limit(job), _gpu_limit(user), _gpu_limit(all_))
-            found.append(QosLimits(name, *limits, _seconds(wall), "OverPartQOS" in flags))
-    return found
+    return [
+        QosLimits(name, _gpu_limit(job), _gpu_limit(user), _gpu_limit(all_), _seconds(wall), "OverPartQOS" in flags)
+        for name, job, user, all_, wall, flags in rows_of(text, len(_QOS_FIELDS), "|")
+        if name
+    ]
 
 
 def _gpu_limit(tres: str) -> int | None:
@@ -241,19 +240,19 @@ def _gpu_limit(tres: str) -> int | None:
 
 def parse_gres(text: str) -> Gpus:
     """Read the GPUs of a node's generic resources: ``gpu:a100:4(S:0-1),nvme:1`` → a100 × 4."""
-    found: dict[str | None, int] = {}
+    counts: dict[str | None, int] = {}
     for item in re.sub(r"\([^()]*\)", "", text).split(","):
         name, *rest = item.strip().split(":")
-        rest = [word for word in rest if word != "no_consume"]
+        rest = [part for part in rest if part != "no_consume"]
         count = _number(rest[-1]) if rest else 1
         if name == "gpu" and count and len(rest) <= 2:
             type_ = rest[0] if len(rest) == 2 else None
-            found[type_ or None] = found.get(type_ or None, 0) + count
-    return tuple(found.items())
+            counts[type_ or None] = counts.get(type_ or None, 0) + count
+    return tuple(counts.items())
 
 
 def _words(text: str | None) -> tuple[str, ...]:
-    return tuple(word for word in re.split(r"[,\s]+", text or "") if word and word not in ("(null)", "NONE"))
+    return tuple(name for name in re.split(r"[,\s]+", text or "") if name and name not in ("(null)", "NONE"))
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:
@@ -271,6 +270,6 @@ def _number(text: str | None) -> int | None:
     return int(match[0]) if match else None
 
 
-def said_by(command: Sequence[str]) -> str:
+def command_name(command: Sequence[str]) -> str:
     """Return a command as a comment names it: ``scontrol show node``, without its options."""
-    return " ".join(word for word in command if not word.startswith("-") and "=" not in word)
+    return " ".join(part for part in command if not part.startswith("-") and "=" not in part)

@@ -1,0 +1,320 @@
+"""The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the user's cache.
+
+Thanks to the copy, a submission without a profile asks Slurm nothing more. It is valid while slurm.conf, the files that
+it includes, and gres.conf are the same. Accounts, and changes by ``scontrol update``, are in none of these files, so
+it is valid for a day at most; and a configuration that has changed just now may not yet be the controller's, so it is
+valid only for as long as the configuration has not changed. If it cannot be read or written, Slurm is asked.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcrun.errors import SchedulerError
+from hpcrun.reading import open_regular
+from hpcrun.schedulers import cluster_text as text
+from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
+from hpcrun.schedulers.process import Completed, env_for_answers, run_command, user_name
+from hpcrun.schedulers.slurm import slurm_conf_paths
+from hpcrun.version import __version__
+from hpcrun.writing import replace_file
+
+ANSWER_WITHIN_S = 10.0
+_OF_ASSOC = frozenset({"account", "qos"})
+"""Answers of the same database as the associations: one message for all."""
+GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
+_CONFIG = ["scontrol", "show", "config"]
+_CONFIG_KEYS = frozenset(
+    ["ClusterName", "SLURM_VERSION", "AccountingStorageType", "AccountingStorageEnforce", "PreemptType", "PreemptMode"]
+)
+_PARTITIONS = ["scontrol", "--oneliner", "show", "partition"]
+_NODES = ["scontrol", "--oneliner", "show", "node"]
+_SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=now", "--format=JobID"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The facts that a cluster reports.
+
+    Attributes:
+        sources: fact → the command that reported it: ``nodes``, ``partitions``.
+        kinds: kinds of nodes, by partition.
+        associations: of the user; None if the database did not respond.
+        default_account: of the user, which Slurm charges for a job without one.
+        problems: command → why it reported nothing.
+    """
+
+    user: str
+    groups: tuple[str, ...]
+    config: dict[str, str]
+    kinds: list[NodeKind]
+    partitions: list[Partition]
+    associations: list[Association] | None
+    accounting: bool
+    default_account: str | None = None
+    qos: list[QosLimits] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """sbatch's answer to one form of the GPU directive, with its message.
+
+    Attributes:
+        answered: False after a timeout.
+    """
+
+    form: str
+    accepted: bool
+    message: str
+    answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSite:
+    """The cluster whose commands are on PATH, and this host.
+
+    Attributes:
+        env: the environment its commands run in.
+        within_s: the timeout of each command.
+    """
+
+    env: Mapping[str, str]
+    within_s: float = ANSWER_WITHIN_S
+
+    def ask(self) -> ClusterFacts:
+        """Ask everything at once, so that commands that hang take ten seconds together, not each."""
+        user = user_name()
+        commands = {
+            "sinfo": text.sinfo_command(),
+            "config": _CONFIG,
+            "partitions": _PARTITIONS,
+            "nodes": _NODES,
+            "assoc": text.assoc_command(user),
+            "account": text.default_account_command(user),
+            "qos": text.qos_command(),
+            "sacct": _SACCT,
+        }
+        from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
+
+        with ThreadPoolExecutor(len(commands)) as pool:
+            answers = dict(zip(commands, pool.map(self.run, commands.values()), strict=True))
+        return _facts(user, answers, {name: text.command_name(command) for name, command in commands.items()})
+
+    def try_gpu_forms(self, type_: str | None, partition: str) -> list[Trial]:
+        """Let sbatch check each form of the GPU directive; if it does not respond, skip the rest."""
+        trials = []
+        for form in GPU_FORMS:
+            answer = self.run(text.try_gpus_command(form, type_, partition))
+            trials.append(Trial(form, answer.ok, _last_line(answer.stderr)))
+            if answer.status is None:
+                break
+        return trials
+
+    def run(self, argv: Sequence[str]) -> Completed:
+        """Run one of Slurm's commands without the user's filters."""
+        return run_command(argv, timeout_s=self.within_s, env=env_for_answers(self.env))
+
+
+def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
+    problems = {
+        names[key]: _last_line(answer.stderr) or f"exit status {answer.status}"
+        for key, answer in answers.items()
+        if not answer.ok and key not in _OF_ASSOC
+    }
+    config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
+    kinds, partitions = text.parse_sinfo(answers["sinfo"].stdout)
+    sources = {"nodes": names["sinfo"], "partitions": names["sinfo"]}
+    # scontrol shows more than sinfo: resources reserved for the system, users of a partition, preemption
+    if detailed := text.parse_nodes(answers["nodes"].stdout):
+        kinds, sources["nodes"] = detailed, names["nodes"]
+    preempts = "partition_prio" in config.get("PreemptType", "")
+    if of_scontrol := text.parse_partitions(answers["partitions"].stdout, preempts=preempts):
+        partitions, sources["partitions"] = of_scontrol, names["partitions"]
+    for key, facts in (("sinfo", kinds), ("nodes", detailed), ("partitions", of_scontrol), ("config", config)):
+        if answers[key].ok and not facts:
+            problems[names[key]] = "its output was not understood"
+    associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
+    account = answers["account"].stdout.strip().splitlines() if answers["account"].ok else []
+    return ClusterFacts(
+        user=user,
+        groups=_groups(),
+        config={key: value for key, value in config.items() if key in _CONFIG_KEYS},
+        kinds=kinds,
+        partitions=partitions,
+        associations=associations,
+        accounting=answers["sacct"].ok,
+        qos=text.parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
+        default_account=account[0].strip() or None if account else None,
+        sources=sources,
+        problems=problems,
+    )
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip()
+
+
+def _groups() -> tuple[str, ...]:
+    names = []
+    for gid in os.getgroups():
+        try:
+            names.append(grp.getgrgid(gid).gr_name)
+        except KeyError:  # a directory service that does not know its own group
+            continue
+    return tuple(names)
+
+
+def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
+    """Refuse facts without any node and partition.
+
+    Args:
+        otherwise: what else a person can do.
+
+    Raises:
+        SchedulerError: nothing answered.
+    """
+    if facts.partitions or facts.kinds:
+        return
+    reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
+    raise SchedulerError(
+        f"Slurm does not respond:\n{reasons}" if reasons else "this cluster has no partitions",
+        hint=f"run it on a machine where `sinfo` works{otherwise}",
+    )
+
+
+LONGEST_S = 24 * 3600.0
+SHORTEST_S = 60.0
+WITHOUT_FILE_S = 3600.0
+"""How long facts are valid if there is no slurm.conf to watch: a client may get it from the controller (configless)."""
+_INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.MULTILINE | re.IGNORECASE)
+_MOST_FILES = 50
+_MOST_BYTES = 32 << 20
+"""Bytes of a cluster's facts: one of 10,000 nodes has far fewer, since equal nodes are counted together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStamp:
+    """The present state of Slurm's configuration files.
+
+    Attributes:
+        digest: changes with the contents of the files.
+        changed_s: when the newest one changed, in seconds since the epoch; None if no file can be read.
+    """
+
+    digest: str
+    changed_s: float | None
+
+    def valid_for_s(self, now_s: float) -> float:
+        """Return how long facts of this moment are valid."""
+        if self.changed_s is None:
+            return WITHOUT_FILE_S
+        return min(LONGEST_S, max(SHORTEST_S, now_s - self.changed_s))
+
+
+def read_stamp(env: Mapping[str, str]) -> ConfigStamp:
+    """Return the state of the configuration files; no command runs."""
+    digest, newest = hashlib.sha256(__version__.encode()), None
+    for path in slurm_conf_paths(env):
+        for content, changed_s in _files(path):
+            digest.update(content)
+            newest = max(newest or 0.0, changed_s)
+        if newest is not None:
+            break
+    return ConfigStamp(digest.hexdigest(), newest)
+
+
+def _files(conf: Path) -> Iterator[tuple[bytes, float]]:
+    """Yield the contents and the time of slurm.conf, of the files that it includes, and of gres.conf beside it."""
+    left, done = [conf, conf.with_name("gres.conf")], set[Path]()
+    while left and len(done) < _MOST_FILES:
+        path = left.pop(0)
+        if path in done:
+            continue
+        done.add(path)
+        try:
+            content, changed_s = path.read_bytes(), path.stat().st_mtime
+        except OSError:
+            if path == conf:
+                return
+            continue
+        yield content, changed_s
+        # slurm.conf(5): a name without a folder is beside slurm.conf
+        left += [conf.parent / name.strip("\"'") for name in _INCLUDE.findall(content.decode("utf-8", "replace"))]
+
+
+@dataclass(frozen=True, slots=True)
+class FactsCache:
+    """The file with the facts of one cluster.
+
+    Attributes:
+        folder: its folder, which belongs to the user.
+        cluster: the cluster; None if it has no name.
+    """
+
+    folder: Path
+    cluster: str | None
+
+    @property
+    def path(self) -> Path:
+        """The file: one for each cluster, since a home may be that of several."""
+        return self.folder / f"facts-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}.json"
+
+    def load(self, stamp: ConfigStamp, now_s: float) -> ClusterFacts | None:
+        """Return the facts, None if they are too old, or of another configuration or user, or cannot be read."""
+        try:
+            with open_regular(self.path, links=False) as file:
+                status = os.fstat(file.fileno())
+                if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+                    return None
+                record = json.loads(file.read(_MOST_BYTES))
+            valid = record["digest"] == stamp.digest and 0 <= now_s - record["asked_s"] < record["valid_s"]
+            return _facts_of_record(record["facts"]) if valid else None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+    def save(self, facts: ClusterFacts, stamp: ConfigStamp, now_s: float) -> None:
+        """Keep facts; if something that should have answered did not, only for a minute."""
+        valid_s = SHORTEST_S if _is_partial(facts) else stamp.valid_for_s(now_s)
+        record = {"digest": stamp.digest, "asked_s": now_s, "valid_s": valid_s, "facts": asdict(facts)}
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.path, json.dumps(record).encode(), durable=False)
+
+    def drop(self) -> None:
+        """Forget the facts: Slurm has refused a job that they allow."""
+        with suppress(OSError):
+            self.path.unlink()
+
+
+def _is_partial(facts: ClusterFacts) -> bool:
+    """Whether a command failed that should have worked: without a database, sacctmgr and sacct always fail."""
+    database = "slurmdbd" in facts.config.get("AccountingStorageType", "")
+    return any(database or not command.startswith("sacct") for command in facts.problems)
+
+
+_RECORDS = {"kinds": NodeKind, "partitions": Partition, "qos": QosLimits, "associations": Association}
+
+
+def _facts_of_record(record: dict[str, Any]) -> ClusterFacts:
+    lists = {
+        name: [class_(**{key: _tuples(value) for key, value in item.items()}) for item in record[name]]
+        for name, class_ in _RECORDS.items()
+        if record[name] is not None
+    }
+    return ClusterFacts(**{**record, **lists, "groups": tuple(record["groups"])})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
