@@ -170,15 +170,6 @@ def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
     assert "since Slurm does not respond" in done.stdout
 
 
-def test_a_sinfo_that_hangs_is_one_line(site: Site) -> None:
-    site.say("sinfo", "exec sleep 60")
-    start = time.monotonic()
-    checks = doctor(site, "-P", "a100")
-    assert 10 <= time.monotonic() - start < 18
-    assert (checks["sinfo"]["level"], checks["sinfo"]["seen"]) == ("yellow", "timed out after 10 s")
-    assert checks["nodes"]["level"] == "green"
-
-
 @pytest.mark.parametrize("babble", ["printf 'hello\\n'", "printf '\\377\\000\\033[2J\\n'", "seq 100000", "exit 3"])
 def test_a_format_nobody_knows(site: Site, babble: str) -> None:
     ping = f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac'

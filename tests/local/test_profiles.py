@@ -314,13 +314,8 @@ def test_a_profile_only_another_user_may_read(hpcrun: Hpcrun) -> None:
     [
         ("extends: mine\n", "mine.yaml:1: 'extends' names 'mine', which does not exist"),
         ("extends: other\n", "other.yaml:1: 'extends' is circular: mine → other → mine"),
-        ("extends: lokal\n", "mine.yaml:1: 'extends' names 'lokal', which does not exist"),
         ("qos: a\nqos: b\n", "mine.yaml:2: the key 'qos' appears twice here"),
-        ("gpu:\n\ttype: a100\n", "mine.yaml:2: "),
         ("partition: [a]\n", "mine.yaml:1: partition: must be text, not ['a']"),
-        ("env: !!python/object:os.system {}\n", "mine.yaml:1: the YAML tag"),
-        ("modules: x\n", "mine.yaml:1: modules: must be a list"),
-        ("gpu: {directive: tres}\n", "mine.yaml:1: gpu.directive: must be 'gres', 'gpus-per-node' or 'gpus'"),
     ],
 )
 def test_validate_names_file_line_and_key(hpcrun: Hpcrun, text: str, says: str) -> None:

@@ -154,6 +154,7 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         try:
             script = importlib.import_module(example)
             torch.manual_seed(0)
+            torch.set_num_threads(1)  # the matrices are small: more threads wait for each other
             script.train(script.parse_args(), script.Ranks(0, 1, torch.device("cpu")))
         finally:
             if dist.is_initialized():
@@ -181,7 +182,7 @@ def test_an_example_trains_on_it(
 SMALL = "--batch-size 4 --seq-len 10 --d-model 16 --layers 1"
 
 
-@pytest.mark.parametrize("variant", ["", "--mhc", "--time-aware", "--time-aware --mhc"])
+@pytest.mark.parametrize("variant", ["", "--time-aware --mhc"])
 def test_each_recommender_learns_from_ml_1m_and_its_checkpoint_is_scored_as_it_was(
     variant: str, train: Callable[[str, str], str], ml_1m: Path, tmp_path: Path
 ) -> None:

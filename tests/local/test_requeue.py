@@ -39,13 +39,6 @@ while True:
     print(time.time(), flush=True)
     time.sleep(0.1)
 """
-HANDLER = """
-import signal, sys, os, time
-signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
-print("ready", flush=True)
-while os.environ["HPCRUN_ATTEMPT"] == "0":
-    time.sleep(0.1)
-"""
 
 
 def status(hpcrun: Hpcrun) -> dict[str, Any]:
@@ -104,17 +97,7 @@ def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpc
     assert (attempt(folder, 1) / "rank-0.out").read_text() == "attempt 1, goes on\n"
 
 
-def test_one_that_asks_saves_and_goes_on(hpcrun: Hpcrun) -> None:
-    folder = submit(hpcrun, ASKS)
-    warn(folder, 0)
-    found = ended(hpcrun)
-    assert (found["state"], found["attempt"], found["before"]) == ("COMPLETED", 1, "time limit")
-    assert json.loads((attempt(folder, 0) / "rank-0.exit").read_text())["heard"] is True
-    assert hpcrun("logs", check=True).stdout == "attempt 1, goes on\n"
-    assert "attempt 2/2" in hpcrun("status", check=True).stdout
-
-
-def test_follow_stays_over_it_and_shows_what_both_attempts_say(hpcrun: Hpcrun) -> None:
+def test_one_that_asks_saves_and_goes_on_and_follow_shows_what_both_attempts_say(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(ASKS)
     with ThreadPoolExecutor(1) as follower:
         following = follower.submit(hpcrun, *LOCAL, "--follow", "train.py", timeout=60)
@@ -125,14 +108,11 @@ def test_follow_stays_over_it_and_shows_what_both_attempts_say(hpcrun: Hpcrun) -
     assert done.returncode == 0
     assert done.stdout.index("attempt 0, begins\n") < done.stdout.index("attempt 1, goes on\n")
     assert "COMPLETED" in done.stderr
-
-
-def test_one_with_a_handler_of_its_own_goes_on(hpcrun: Hpcrun) -> None:
-    folder = submit(hpcrun, HANDLER, "--launcher", "torchrun", "--nproc-per-node", "1")
-    warn(folder, 0)
-    assert ended(hpcrun)["state"] == "COMPLETED"
-    assert json.loads((attempt(folder, 0) / "exit").read_text())["again"] is True
-    assert (attempt(folder, 1) / "rank-0.out").read_text() == "ready\n"
+    found = status(hpcrun)
+    assert (found["state"], found["attempt"], found["before"]) == ("COMPLETED", 1, "time limit")
+    assert json.loads((attempt(folder, 0) / "rank-0.exit").read_text())["heard"] is True
+    assert hpcrun("logs", check=True).stdout == "attempt 1, goes on\n"
+    assert "attempt 2/2" in hpcrun("status", check=True).stdout
 
 
 def test_one_that_hears_nothing_is_given_up_and_the_last_attempt_is_the_end(hpcrun: Hpcrun) -> None:
@@ -161,28 +141,6 @@ def test_a_failure_is_the_end_unless_said_otherwise(hpcrun: Hpcrun, options: tup
     found = ended(hpcrun)
     assert (found["state"], found["exit_status"]) == ("FAILED", 3)
     assert len(list(folder.glob("elements/0/attempts/*/start"))) == starts
-
-
-@pytest.mark.parametrize(
-    ("options", "says", "hint"),
-    [
-        (("--warn", "5m", "--time", "5m"), "a signal 300 s before the end", "--time 00:07:00"),
-        (("--sbatch", "requeue"), "hpcrun sets --requeue itself", "use --requeue N"),
-        (("--sbatch", "signal=B:USR1@60"), "hpcrun sets --signal itself", "use --warn"),
-        (("--retry-on-failure",), "--retry-on-failure has no effect without --requeue", "add --requeue N"),
-        (("--exclude-bad-nodes",), "--exclude-bad-nodes has no effect without --requeue", "add --requeue N"),
-        (("--requeue", "-1"), "requeue", None),
-        (("--requeue", "2", "--warn", "soon"), "'soon' is not a time", None),
-    ],
-)
-def test_options_that_cannot_be_are_refused(
-    hpcrun: Hpcrun, options: tuple[str, ...], says: str, hint: str | None
-) -> None:
-    done = hpcrun("submit", "-P", "a100", "--gpus", "1", "--dry-run", *options, "true")
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert hint is None or hint in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 UNDER_SIGNALS = "trap '' USR1; echo ready; sleep 0.$((RANDOM % 3 + 4)); exit 7"

@@ -51,7 +51,7 @@ def test_columns_that_cannot_be(hpcrun: Hpcrun) -> None:
         assert hpcrun("status", *options).returncode == 2
 
 
-def test_a_narrow_terminal_gets_fewer_columns(two_runs: Hpcrun) -> None:
+def test_a_narrow_terminal_gets_fewer_columns_and_no_color_is_obeyed(two_runs: Hpcrun) -> None:
     argv = two_runs.argv("status")
     for columns in (20, 40, 60, 80):
         terminal = pexpect.spawn(
@@ -62,10 +62,7 @@ def test_a_narrow_terminal_gets_fewer_columns(two_runs: Hpcrun) -> None:
         assert all(len(line) <= columns for line in lines), columns
         assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == ["good", "bad"]
 
-
-def test_no_color_is_obeyed(two_runs: Hpcrun) -> None:
-    argv = two_runs.argv("status")
-
+    # NO_COLOR is obeyed
     def seen(**env: str) -> str:
         environ = {**two_runs.environ, "TERM": "xterm", **env}
         return str(pexpect.run(" ".join(argv), env=environ, cwd=str(two_runs.folder), encoding="utf-8"))

@@ -23,20 +23,12 @@ def nothing_left(cluster: Cluster, person: Hpcrun) -> bool:
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["--gpus", "3", "--nodes", "2"], 2, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50"),
-        (["--gpus", "0", "--launcher", "torchrun"], 2, "does not say how many ranks"),
-        (["--gpus-per-node", "8"], 4, "8 GPUs per node, but a node of profile 'a100' has 4"),
         (["--time", "3-00:00:00"], 4, "longer than the 2-00:00:00 that profile 'a100' allows"),
         (["--partition", "gpuu"], 5, "Invalid partition name specified"),
         (["--account", "nobody"], 5, "Invalid account"),
         (["--qos", "nope"], 5, "Invalid qos specification"),
         (["--sbatch", "patition=gpu"], 5, "did you mean 'partition'?"),
         (["--partition", "cpu", "--gpus", "1"], 5, "Requested node configuration is not available"),
-        (["--sbatch", "array=1-9"], 2, "hpcrun sets --array itself"),
-        (["--no-sbatch", "comment"], 2, "it is not set"),
-        (["--gpus", "h100:4"], 2, "not 'h100'"),
-        (["--gups", "4"], 2, "--gpus"),
-        (["-J", "my hetjob"], 2, "could"),
     ],
 )
 def test_refusals(cluster: Cluster, as_researcher: Hpcrun, args: list[str], code: int, says: str) -> None:
@@ -72,23 +64,6 @@ def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -
     assert "HPCRUN_RUNS" in done.stderr
     assert sorted(path.name for path in full_disk.iterdir()) == ["active"]
     assert nothing_left(cluster, as_researcher)
-
-
-def test_without_a_profile_one_of_several_gpu_types_is_to_be_chosen(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    done = as_researcher("submit", "--gpus", "1", "true")
-    assert done.returncode == 2
-    assert "choose a GPU type: --gpus a100:1, --gpus a40:1, --gpus h100:1" in done.stderr
-    assert nothing_left(cluster, as_researcher)
-
-
-def test_failures_are_json_where_json_was_asked_for(as_researcher: Hpcrun) -> None:
-    import json
-
-    done = as_researcher("submit", "--json", "-P", "a100", "-p", "nope", "true")
-    assert done.returncode == 5
-    error = json.loads(done.stdout)["error"]
-    assert error["exit_code"] == 5
-    assert "Invalid partition name" in error["message"]
 
 
 def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, as_researcher: Hpcrun) -> None:

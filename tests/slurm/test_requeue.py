@@ -230,10 +230,10 @@ def said_of(lab: Lab, folder: Path, words: tuple[str, ...]) -> str | None:
     return said if all(word in said for word in words) else None
 
 
-def unwarned(lab: Lab) -> Ended:
+def unwarned(lab: Lab, requeue: int = 1) -> Ended:
     """The time is over in the moment of the warning."""
-    for name in ("unwarned", "unwarned2"):
-        folder = lab.submit(name, *ON_CPU, "plain.py", let_end(lab, name))
+    for name in (f"unwarned{requeue}", f"unwarned{requeue}-again"):
+        folder = lab.submit(name, *ON_CPU, "plain.py", let_end(lab, name), requeue=requeue)
         begun(folder)
         time.sleep(2)  # Slurm takes no end in the second of the start
         try:
@@ -247,6 +247,7 @@ def unwarned(lab: Lab) -> Ended:
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "time limit": time_limit,
     "unwarned": unwarned,
+    "over its time": lambda lab: unwarned(lab, requeue=0),
     "unplugged": unplugged,
     "preempted": preempted,
     "by hand": by_hand,
@@ -426,3 +427,8 @@ def test_a_job_that_was_ended_at_its_limit_with_no_time_to_stop(scenarios: Scena
     assert run.exit(0)["reason"] == "time_limit"
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.status["before"] == "time limit"
+
+
+def test_a_job_over_its_time_is_a_timeout(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["over its time"].result()
+    assert (run.state, run.starts) == ("TIMEOUT", 1), run.account

@@ -88,16 +88,6 @@ def test_who_follows_a_pending_job_is_told_why_it_waits_and_when_it_starts(as_re
     assert b"PENDING" not in follows.before
 
 
-def test_a_job_over_its_time_is_a_timeout(as_researcher: Hpcrun, cluster: Cluster) -> None:
-    as_researcher(*CPU_JOB, "-J", "slow", "--time", "1m", "sleep", "300", check=True)
-    job_id = wait_for_state(as_researcher, "slow", "RUNNING")["job_id"]
-    # an end in the second of the start would be a job without an end
-    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", str(job_id), "-o", "%M") > "0:02", 20, "two seconds of it")
-    # let Slurm believe that the minute is over; it looks for such jobs every thirty seconds, then waits KillWait
-    cluster.slurm("scontrol", "update", f"jobid={job_id}", "EndTime=now")
-    assert wait_for_state(as_researcher, "slow", "TIMEOUT", timeout=120)["final"]
-
-
 @pytest.mark.versions
 def test_jobs_that_slurm_has_forgotten_are_known_from_their_folders(
     cluster: Cluster, as_researcher: Hpcrun, tmp_path: Path

@@ -256,14 +256,6 @@ def test_every_mistake_of_a_profile_and_what_it_extends_is_told_at_once(tmp_path
     assert found == [(base, 1), (base, 2), (broken, 2), (mine, 2), (mine, 3)]  # as one reads
 
 
-def test_a_circle_is_told_with_its_line(tmp_path: Path) -> None:
-    write(tmp_path / "a.yaml", "extends: b\n")
-    path = write(tmp_path / "b.yaml", "# remark\nextends: a\n")
-    with pytest.raises(ProfileError) as refused:
-        load_profile("a", [tmp_path])
-    assert refused.value.message == f"{path}:2: 'extends' is circular: a → b → a"
-
-
 def test_a_file_named_by_a_relative_path_is_the_one_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,11 +53,6 @@ def test_a_new_run_has_a_record_and_a_script_and_is_active(tmp_path: Path) -> No
     assert store.last_status(OLD) is None
 
 
-def test_runs_are_private(tmp_path: Path) -> None:
-    folder = RunStore(tmp_path / "runs").create(run(OLD), "")
-    assert folder.stat().st_mode & 0o077 == 0
-
-
 def test_runs_are_listed_oldest_first_and_nothing_else_is(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(run(NEW), "")
