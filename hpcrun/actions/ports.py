@@ -20,7 +20,7 @@ class Ports:
 
     Attributes:
         schedulers: asked afresh each time.
-        polling: for asking again and again: answers are shared with others who do.
+        polling: for commands that repeat their questions: they share the answers.
         host: this host's name; a local run lives on it.
         now_s: returns the time, in seconds since the epoch.
         on_end: is given the id of each run whose end is learned, once.
@@ -36,5 +36,5 @@ class Ports:
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
     def for_polling(self) -> Ports:
-        """Return the same for one who asks again and again."""
+        """Return the same for a command that repeats its questions."""
         return replace(self, schedulers=self.polling)

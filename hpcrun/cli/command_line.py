@@ -39,7 +39,7 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Mapping[str
     """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
 
     Args:
-        asked: the values of the command, ``script`` and ``args`` among them.
+        values: those of the command, ``script`` and ``args`` among them.
         options: hpcrun's options; see ``option_names``.
 
     Raises:
@@ -132,7 +132,7 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced
     """Find hpcrun's options among a script's arguments.
 
     Args:
-        options: each option with whether a value follows it.
+        options: each option with how many values follow it: 0, 1 or ``MANY``.
     """
     moved: list[str] = []
     names: list[str] = []
@@ -161,7 +161,7 @@ def unknown_options(
 
     Args:
         words: those behind the command's name.
-        options: those that the command has, each with whether a value follows it.
+        options: those that the command has, each with how many values follow it: 0, 1 or ``MANY``.
         script_last: what follows the first word that is no option belongs to the script.
     """
     unknown: list[tuple[str, str | None]] = []
@@ -188,7 +188,7 @@ def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str,
     Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
 
     Args:
-        options: each option with whether a value follows it.
+        options: each option with how many values follow it: 0, 1 or ``MANY``.
     """
     groups: list[tuple[str, ...]] = []
     rest = list(words)

@@ -217,7 +217,7 @@ class Context:
         """Return the scheduler of that name.
 
         Args:
-            polls: for one who asks again and again: answers are shared with others who do.
+            polls: for a command that repeats its questions: it shares the answers with others.
         """
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler

@@ -248,7 +248,7 @@ class Job:
         if now > kill_at:  # srun waits without limit for a node that does not respond
             self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
         elif not self._signalled and self._heartbeats.check():
-            records.say(f"no sign of life from {','.join(self._heartbeats.dead)}: the step is ended")
+            records.say(f"no heartbeat from {','.join(self._heartbeats.dead)}: the step is ended")
             self._kill_at = now
         elif not self._signalled and self._idle and self._idle.check():
             self._end_idle(now, self._idle.message)

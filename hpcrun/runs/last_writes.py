@@ -77,7 +77,7 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
     from the start to the last line.
     """
     times = list(_metric_times(attempt, rank)) or _line_times(attempt, rank)
-    if len(times) > 1:
+    if len(times) >= _FEW_LINES:
         return max(after - before for before, after in itertools.pairwise(times))
     return _mean_pause_s(attempt, rank)
 
@@ -95,19 +95,24 @@ def _line_times(attempt: Attempt, rank: int) -> list[float]:
         with suppress(OSError):
             lines = tail(rank_log(attempt.folder, rank, stream).path, _PACE_LINES).splitlines()
             times = [at_s for line in lines if (at_s := stamps.read(line)) is not None]
-            if len(times) > 1:
+            if len(times) >= _FEW_LINES:
                 return times
     return []
 
 
 def _mean_pause_s(attempt: Attempt, rank: int) -> float | None:
-    """Return the time from the start of an attempt to the last line of a rank, over the number of its last lines."""
+    """Return the time from the start of an attempt to the last line of a rank, over the number of its lines.
+
+    A log may have millions of lines: their number is that of bytes over the mean length of the last lines.
+    """
     for stream in STREAMS:
         path = attempt.folder.rank_log(rank, stream)
         at_s = _written_s(path)
         with suppress(OSError):
-            if at_s and (lines := len(tail(path, _PACE_LINES).splitlines())) >= _FEW_LINES:
-                return max(0.0, at_s - attempt.started_s) / lines
+            last = tail(path, _PACE_LINES)
+            if at_s and (number := len(last.splitlines())) >= _FEW_LINES:
+                share = min(1.0, len(last.encode()) / path.lstat().st_size)
+                return share * max(0.0, at_s - attempt.started_s) / number
     return None
 
 

@@ -1,4 +1,4 @@
-"""The only module that runs commands (submitit runs its own sbatch), and the environment that they get.
+"""Runs commands for all of hpcrun outside a job (submitit runs its own sbatch), and makes their environment.
 
 A job records the changes by its script and hpcrun (launch/environment.py): the original value of a variable in
 ``HPCRUN_CAME_NAME``, the new value in ``HPCRUN_PUT_NAME``. Submissions and Slurm's commands get the original values,

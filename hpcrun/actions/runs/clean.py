@@ -186,7 +186,7 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
 
 
 def _ended_s(item: RunStatus) -> float:
-    """Return when a run ended, or last gave a sign of life, in seconds since the epoch."""
+    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch."""
     return last_sign_s(item.run, item.folder, item.status)
 
 

@@ -20,11 +20,11 @@ it: one that comes so much later is needed to believe it."""
 SUBMITTED_WITHIN_S = 600.0
 """The first answer that leaves out the job of a submission that is as old is believed."""
 ALIVE_WITHIN_S = 120.0
-"""The script gives a sign of life every 30 s; clocks of two hosts may differ a little."""
+"""The script sends a heartbeat every 30 s; clocks of two hosts may differ a little."""
 LOST_AFTER_S = 86400.0
-"""The time since its last sign of life after which a run counts as lost if its end is unknown."""
+"""The time since its last heartbeat after which a run counts as lost if its end is unknown."""
 SURELY_OVER_AFTER_S = 30 * 86400.0
-"""The time since its last sign of life after which a started run is over, even if its cluster cannot be asked."""
+"""The time since its last heartbeat after which a started run is over, even if its cluster cannot be asked."""
 BEFORE_START = "cancelled before it started"
 
 _ENDED_BY = {
@@ -320,7 +320,7 @@ def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
 
 
 def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_s: float) -> bool:
-    """Whether a run's end has been unknown for a day, without a sign of life.
+    """Whether a run's end has been unknown for a day, without a heartbeat.
 
     Args:
         status: UNKNOWN since its ``asked_s`` where this cluster or host does not know the run; of a run elsewhere what
@@ -335,7 +335,7 @@ def is_lost(run: Run, folder: Path, status: LastStatus, *, elsewhere: bool, now_
 
 
 def last_sign_s(run: Run, folder: Path, status: LastStatus) -> float:
-    """Return when a run ended, or last gave a sign of life, in seconds since the epoch: of a sweep its last element."""
+    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch: of a sweep its last element."""
     signs = [
         attempt.exit.ended_s if attempt.exit else max(attempt.alive_s, attempt.started_s + (status.elapsed_s or 0))
         for attempt in last_attempts(folder)

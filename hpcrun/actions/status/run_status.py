@@ -24,9 +24,9 @@ class RunStatus:
         elements: of a sweep, whose ``status`` is that of all of them together.
         element: which one of a sweep this row of a table is for; None for a run as a whole.
         about: what tells this row from others of its run, such as an element's parameters.
-        waits: the runs it waits for; of a run that never started those for whose sake it did not.
+        waits: the runs it waits for; of a run that never started, those because of which it did not.
         elsewhere: it belongs to another cluster or host, which cannot be asked from here.
-        lost: nobody knows its end, and it has given no sign of life for a day.
+        lost: nobody knows its end, and it has sent no heartbeat for a day.
         live: the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id
             known to be this run's: ids are used again.
         silent_s: it runs, and no rank has written for so many seconds, which is long for it; else None.
