@@ -77,7 +77,7 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
     from the start to the last line.
     """
     times = list(_metric_times(attempt, rank)) or _line_times(attempt, rank)
-    if len(times) >= _FEW_LINES:
+    if len(times) > 1:
         return max(after - before for before, after in itertools.pairwise(times))
     return _mean_pause_s(attempt, rank)
 
@@ -95,7 +95,7 @@ def _line_times(attempt: Attempt, rank: int) -> list[float]:
         with suppress(OSError):
             lines = tail(rank_log(attempt.folder, rank, stream).path, _PACE_LINES).splitlines()
             times = [at_s for line in lines if (at_s := stamps.read(line)) is not None]
-            if len(times) >= _FEW_LINES:
+            if len(times) > 1:
                 return times
     return []
 

@@ -75,11 +75,6 @@ def test_the_mean_pace_is_that_of_all_lines_and_not_of_the_last_ones(tmp_path: P
     assert silence(tmp_path) == 720
 
 
-def test_one_pause_is_no_pace(tmp_path: Path) -> None:
-    wrote(tmp_path, 0, f"[{int(NOW_S) - 9000}] epoch 1\n[{int(NOW_S) - 1900}] epoch 2\n", 1900)
-    assert silence(tmp_path) == 1900
-
-
 def test_any_rank_that_writes_counts(tmp_path: Path) -> None:
     wrote(tmp_path, 0, "step\n" * 9, 7200)
     wrote(tmp_path, 3, "step\n" * 9, 30, "err")
