@@ -12,31 +12,41 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.launch.processes import LATE_S
 from tests.harness import REPO
 from tests.launch.given import wait_until
 
 WRAPPER = """
 import os, signal, sys, threading, time
-from hpcrun.launch.processes import hear, start, wait
-hear()
-pid = start(["sh", "-c", sys.argv[1]], os.environ)
-late = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGTERM))
-late.start()
-found = wait([pid], lambda info: print("heard", info.si_signo, flush=True))
-print(found[1])
-late.join()
+from hpcrun.launch.processes import block_signals, start, wait
+block_signals()
+program, late_s = sys.argv[1], float(sys.argv[2])
+pid = start(["sh", "-c", program], os.environ)
+def send_late():
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    time.sleep(late_s)
+    os.kill(os.getpid(), signal.SIGTERM)
+sender = threading.Thread(target=send_late)
+sender.start()
+_, status = wait([pid], lambda info: print("heard", info.si_signo, flush=True))
+print(status)
+sender.join()
 """
 
 
+def run_wrapper(program: str, late_s: float) -> str:
+    """Return what a wrapper prints that is sent SIGTERM some seconds after its program has ended."""
+    command = [sys.executable, "-c", WRAPPER, program, str(late_s)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
 @pytest.mark.parametrize("program", ["kill -TERM $$", "exit 143"], ids=["a program", "a wrapper"])
-def test_a_signal_that_comes_after_the_end_that_it_made_is_heard(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", WRAPPER, program], capture_output=True, text=True, timeout=30)
-    assert done.stdout == "heard 15\n143\n", done.stderr
+def test_a_signal_that_comes_after_the_end_that_it_made_is_received(program: str) -> None:
+    assert run_wrapper(program, LATE_S / 4) == "heard 15\n143\n"
 
 
 def test_after_any_other_end_no_signal_is_waited_for() -> None:
-    done = subprocess.run([sys.executable, "-c", WRAPPER, "exit 3"], capture_output=True, text=True, timeout=30)
-    assert done.stdout == "3\n", done.stderr
+    assert run_wrapper("exit 3", LATE_S * 0.9) == "3\n"
 
 
 def test_a_job_that_is_ended_while_it_loads_its_modules_leaves_a_record(tmp_path: Path) -> None:
