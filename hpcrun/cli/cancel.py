@@ -32,9 +32,9 @@ def cancel(
         RUNS,
     ] = None,
     states: list[str] | None = option(
-        "--state", metavar="STATE", help="Cancel runs in these states: pending,running. With RUN, only among those."
+        "--state STATE", "Cancel runs in these states: pending,running. With RUN, only among those."
     ),
-    yes: bool = flag("--yes", "-y", help="Cancel without a question."),
+    yes: bool = flag("--yes -y", "Cancel without a question."),
 ) -> Outcomes:
     """Cancel runs: terminate running jobs and remove pending ones (scancel)."""
     wanted = parse_states(states or [])

@@ -33,15 +33,13 @@ _ANY_AGE = re.compile("0+[dhms]")
 def clean(
     runs: list[str] | None = argument("RUN", "Job ids, run ids, names. Default: all runs.", complete=run_name),
     older_than: str | None = option(
-        "--older-than",
-        metavar="AGE",
-        help="Runs that ended this long ago: 12h, 30d. Default without other choice: 30d.",
+        "--older-than AGE", "Runs that ended this long ago: 12h, 30d. Default without other choice: 30d."
     ),
-    states: list[str] | None = option("--state", metavar="STATE", help="Runs in these states: failed,completed."),
-    keep: int | None = option("--keep", metavar="N", help="Keep the newest N of the chosen runs."),
-    everything: bool = flag("--all", help="All runs that have ended, however long ago."),
-    checkpoints: bool = flag("--checkpoints", help="Include runs with checkpoints."),
-    yes: bool = flag("--yes", "-y", help="Remove without a question."),
+    states: list[str] | None = option("--state STATE", "Runs in these states: failed,completed."),
+    keep: int | None = option("--keep N", "Keep the newest N of the chosen runs."),
+    everything: bool = flag("--all", "All runs that have ended, however long ago."),
+    checkpoints: bool = flag("--checkpoints", "Include runs with checkpoints."),
+    yes: bool = flag("--yes -y", "Remove without a question."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Remove the folders of runs that have ended.

@@ -32,10 +32,8 @@ def explain(
         " The job may be one that hpcrun did not submit.",
         complete=run_name,
     ),
-    log: list[str] | None = option(
-        "--log", metavar="FILE", help="Explain these log files instead of a run; - reads a pipe."
-    ),
-    stacks: bool = flag("--stacks", help="Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
+    log: list[str] | None = option("--log FILE", "Explain these log files instead of a run; - reads a pipe."),
+    stacks: bool = flag("--stacks", "Show where each rank of a running job is, by py-spy, faulthandler or /proc."),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Explain why a run failed: the cause, the evidence, what to do.

@@ -34,20 +34,16 @@ _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
 
 def init(
-    account: str | None = option("--account", "-A", metavar="NAME", help="Account to charge (sbatch --account)."),
-    gpu_type: str | None = option(
-        "--gpu-type", metavar="TYPE", help="GPU type that --gpus 4 means; none for no default type."
-    ),
-    runs: str | None = option(
-        "--runs", metavar="DIR", help="Folder of the runs, on a file system that all nodes share."
-    ),
-    name: str | None = option("--name", metavar="NAME", help="Name of the profile. Default: the cluster's name."),
+    account: str | None = option("--account -A NAME", "Account to charge (sbatch --account)."),
+    gpu_type: str | None = option("--gpu-type TYPE", "GPU type that --gpus 4 means; none for no default type."),
+    runs: str | None = option("--runs DIR", "Folder of the runs, on a file system that all nodes share."),
+    name: str | None = option("--name NAME", "Name of the profile. Default: the cluster's name."),
     test: bool | None = option(
-        "--test/--no-test", help="Submit a test job of under a minute. Default: ask; without a terminal, no."
+        "--test/--no-test", "Submit a test job of under a minute. Default: ask; without a terminal, no."
     ),
-    yes: bool = flag("--yes", "-y", help="Take the suggested answers; no test job without --test."),
-    force: bool = flag("--force", help="Replace an existing profile by the detected one. The old file is kept."),
-    dry_run: bool = flag("--dry-run", help="Print what would be written, and write nothing."),
+    yes: bool = flag("--yes -y", "Take the suggested answers; no test job without --test."),
+    force: bool = flag("--force", "Replace an existing profile by the detected one. The old file is kept."),
+    dry_run: bool = flag("--dry-run", "Print what would be written, and write nothing."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Set hpcrun up on this cluster: write your profile and make it the default.

@@ -50,21 +50,19 @@ class _LogSource:
 
 def logs(
     run: RunArgument = "last",
-    follow: bool = flag("--follow", "-f", help="Follow the log until the job ends (tail -f)."),
+    follow: bool = flag("--follow -f", "Follow the log until the job ends (tail -f)."),
     rank: str | None = option(
-        "--rank",
-        metavar="RANKS",
-        help="Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first.",
+        "--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first."
     ),
-    all_ranks: bool = flag("--all-ranks", help="Show all ranks, each line with its rank."),
-    node: str | None = option("--node", metavar="NAME", help="Show the ranks of one node."),
-    batch: bool = flag("--batch", help="Show the log of the batch script, with the messages of srun and torchrun."),
-    err: bool = flag("--err", help="Show only stderr."),
-    attempt: int | None = option("--attempt", metavar="N", help="Attempt to show, from 1. Default: the last."),
-    lines: int | None = option("--lines", "-n", metavar="N", help="Show only the last N lines."),
-    grep: str | None = option("--grep", metavar="RE", help="Show only lines that match a regular expression."),
-    since: str | None = option("--since", metavar="TIME", help="Show only lines of the last 10m, 2h ..."),
-    merge: bool = flag("--merge", help="Sort the lines of all ranks by their timestamps."),
+    all_ranks: bool = flag("--all-ranks", "Show all ranks, each line with its rank."),
+    node: str | None = option("--node NAME", "Show the ranks of one node."),
+    batch: bool = flag("--batch", "Show the log of the batch script, with the messages of srun and torchrun."),
+    err: bool = flag("--err", "Show only stderr."),
+    attempt: int | None = option("--attempt N", "Attempt to show, from 1. Default: the last."),
+    lines: int | None = option("--lines -n N", "Show only the last N lines."),
+    grep: str | None = option("--grep RE", "Show only lines that match a regular expression."),
+    since: str | None = option("--since TIME", "Show only lines of the last 10m, 2h ..."),
+    merge: bool = flag("--merge", "Sort the lines of all ranks by their timestamps."),
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
     if sum((rank is not None, all_ranks, batch, node is not None)) > 1:

@@ -52,17 +52,13 @@ def how_to_record() -> str:
 
 def metrics(
     run: RunArgument = "last",
-    names: list[str] | None = option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable."),
-    rank: str | None = option(
-        "--rank", metavar="RANKS", help="Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."
-    ),
-    all_ranks: bool = flag("--all-ranks", help="Show all ranks."),
-    lines: int | None = option(
-        "--lines", "-n", metavar="N", help=f"Show only the last N rows. Default: {SHOWN} in a table."
-    ),
-    plot: bool = flag("--plot", help="Draw the metrics in the terminal."),
-    png: Path | None = option("--png", metavar="FILE", help="Draw the metrics to a PNG file."),
-    as_csv: bool = flag("--csv", help="Print CSV."),
+    names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
+    rank: str | None = option("--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."),
+    all_ranks: bool = flag("--all-ranks", "Show all ranks."),
+    lines: int | None = option("--lines -n N", f"Show only the last N rows. Default: {SHOWN} in a table."),
+    plot: bool = flag("--plot", "Draw the metrics in the terminal."),
+    png: Path | None = option("--png FILE", "Draw the metrics to a PNG file."),
+    as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the metrics of a run, such as its loss.

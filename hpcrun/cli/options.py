@@ -19,32 +19,27 @@ class HelpPanel:
     def __init__(self, title: str | None) -> None:
         self._title = title
 
-    def option(
-        self,
-        *names: str,
-        help: str,
-        metavar: str | None = None,
-        default: Any = None,
-        complete: Any = None,
-    ) -> Any:
+    def option(self, names: str, help: str, *, default: Any = None, complete: Any = None) -> Any:
         """Return the default of a parameter from which typer makes an option with a value; a list may be repeated.
 
         Args:
+            names: its names and the placeholder of its value, as ``--help`` shows them: ``--nodes -N N``.
             complete: the beginning of a value → those that the shell offers.
         """
+        words = names.split()
         return typer.Option(
             default,
-            *names,
-            metavar=metavar,
+            *(word for word in words if word.startswith("-")),
+            metavar=next((word for word in words if not word.startswith("-")), None),
             help=help,
             autocompletion=complete,
             rich_help_panel=self._title,
             show_default=default not in (None, False, ""),
         )
 
-    def flag(self, *names: str, help: str) -> Any:
+    def flag(self, names: str, help: str) -> Any:
         """Return the default of a parameter from which typer makes an option without a value."""
-        return self.option(*names, help=help, default=False)
+        return self.option(names, help, default=False)
 
 
 option, flag = HelpPanel(None).option, HelpPanel(None).flag

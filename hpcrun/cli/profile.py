@@ -56,7 +56,7 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
 
 def show(
     name: NameOrDefault = None,
-    origin: bool = flag("--origin", help="Show the file and line of each value."),
+    origin: bool = flag("--origin", "Show the file and line of each value."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Show the values of a profile, with those it inherits."""
@@ -118,8 +118,8 @@ def env(
 
 
 def detect(
-    write: str | None = option("--write", metavar="NAME", help="Save the profile under this name."),
-    force: bool = flag("--force", help="Replace an existing profile; needs --write."),
+    write: str | None = option("--write NAME", "Save the profile under this name."),
+    force: bool = flag("--force", "Replace an existing profile; needs --write."),
     _json: JsonOption = False,
 ) -> Outcome:
     """Write a profile of this cluster from its Slurm configuration.

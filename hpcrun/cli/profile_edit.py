@@ -46,19 +46,16 @@ _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 def new(
     name: str = argument("NAME", "Name of the new profile.", default=...),
     base: str | None = option(
-        "--from",
-        metavar="PROFILE",
-        help="Profile to extend. Required without a terminal.",
-        complete=complete.profile_name,
+        "--from PROFILE", "Profile to extend. Required without a terminal.", complete=complete.profile_name
     ),
-    description: str | None = option("--description", help="Description in `hpcrun profile list`."),
-    partition: str | None = option("--partition", help="Partition (sbatch --partition)."),
-    account: str | None = option("--account", help="Account to charge (sbatch --account)."),
-    qos: str | None = option("--qos", help="Quality of service (sbatch --qos)."),
-    gpu_type: str | None = option("--gpu-type", help="GPU type, as in sinfo -o %G."),
-    gpus_per_node: str | None = option("--gpus-per-node", help="GPUs of each node."),
-    time: str | None = option("--time", help="Default time limit of a job."),
-    max_time: str | None = option("--max-time", help="Longest time limit of a job."),
+    description: str | None = option("--description", "Description in `hpcrun profile list`."),
+    partition: str | None = option("--partition", "Partition (sbatch --partition)."),
+    account: str | None = option("--account", "Account to charge (sbatch --account)."),
+    qos: str | None = option("--qos", "Quality of service (sbatch --qos)."),
+    gpu_type: str | None = option("--gpu-type", "GPU type, as in sinfo -o %G."),
+    gpus_per_node: str | None = option("--gpus-per-node", "GPUs of each node."),
+    time: str | None = option("--time", "Default time limit of a job."),
+    max_time: str | None = option("--max-time", "Longest time limit of a job."),
 ) -> Outcome:
     """Write a profile of your own that extends another.
 

@@ -15,7 +15,7 @@ from hpcrun.cli.outcome import Outcome, Outcomes, note
 
 def shell(
     run: RunArgument = "last",
-    node: str | None = option("--node", metavar="NAME", help="Node of the job. Default: the first."),
+    node: str | None = option("--node NAME", "Node of the job. Default: the first."),
 ) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 

@@ -52,27 +52,20 @@ def status(
         "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep. Default: the newest.",
         complete=run_name,
     ),
-    everything: bool = flag("--all", "-a", help="Show all runs. Default: the newest and those that have not ended."),
-    states: list[str] | None = option(
-        "--state", metavar="STATE", help="Show only runs in these states: failed,pending."
-    ),
+    everything: bool = flag("--all -a", "Show all runs. Default: the newest and those that have not ended."),
+    states: list[str] | None = option("--state STATE", "Show only runs in these states: failed,pending."),
     verbose: bool = flag(
-        "--verbose", "-v", help="Show details: place in the queue, last line of the log, resources used, folder."
+        "--verbose -v", "Show details: place in the queue, last line of the log, resources used, folder."
     ),
-    gpus: bool = flag(
-        "--gpus", help="Show the load of each GPU of one running job; what it recorded, if it has ended."
-    ),
-    watch: bool = flag("--watch", "-w", help="Refresh until Ctrl-C."),
+    gpus: bool = flag("--gpus", "Show the load of each GPU of one running job; what it recorded, if it has ended."),
+    watch: bool = flag("--watch -w", "Refresh until Ctrl-C."),
     interval: int = option(
-        "--interval",
-        metavar="SECONDS",
-        help=f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
+        "--interval SECONDS",
+        f"Seconds between two refreshes, at least {MIN_INTERVAL_S}; after a minute, at least 30.",
         default=15,
     ),
-    columns: list[str] | None = option(
-        "--columns", metavar="NAMES", help="Columns to show, such as name,job,state,reason."
-    ),
-    as_csv: bool = flag("--csv", help="Print CSV."),
+    columns: list[str] | None = option("--columns NAMES", "Columns to show, such as name,job,state,reason."),
+    as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def submit(
     options: dict[str, Any],
     output_dir: Path | None = SUBMISSION.option(
-        "--output-dir", metavar="DIR", help="Folder for the run. Default: one per run in the runs folder."
+        "--output-dir DIR", "Folder for the run. Default: one per run in the runs folder."
     ),
     after: list[str] | None = AFTER,
     chain: str | None = CHAIN,

@@ -18,9 +18,9 @@ from hpcrun.views.trust import content_lines, question_lines, question_table, tr
 
 def trust(
     folder: Path | None = argument("FOLDER", "Project, or its .hpcrun folder. Default: this project."),
-    list_: bool = flag("--list", "-l", help="List the trusted projects."),
-    revoke: bool = flag("--revoke", help="Stop trusting FOLDER."),
-    never: bool = flag("--never", help="Never use FOLDER, and do not mention it again."),
+    list_: bool = flag("--list -l", "List the trusted projects."),
+    revoke: bool = flag("--revoke", "Stop trusting FOLDER."),
+    never: bool = flag("--never", "Never use FOLDER, and do not mention it again."),
     as_json: JsonOption = False,
 ) -> Outcome | Outcomes:
     """Trust the profiles, templates, rules and configuration of a project.

@@ -32,11 +32,7 @@ _ROOM_LEAST = 30
 
 def doctor(
     profile: str | None = option(
-        "--profile",
-        "-P",
-        metavar="NAME",
-        help="Cluster profile, by name or path. Default: as submit.",
-        complete=profile_name,
+        "--profile -P NAME", "Cluster profile, by name or path. Default: as submit.", complete=profile_name
     ),
     _json: JsonOption = False,
 ) -> Outcome:

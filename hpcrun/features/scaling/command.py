@@ -41,61 +41,44 @@ def study_or_run_name(incomplete: str) -> list[str]:
 class ForecastOptions:
     """One attribute for each option of which ``plan.read_question`` reads the text."""
 
-    samples: str | None = _MEASUREMENT.option("--samples", metavar="N", help="Samples per epoch: 1.2M, 500k.")
-    batch_size: str | None = _MEASUREMENT.option(
-        "--batch-size", metavar="N", help="Global batch of the measured epoch."
-    )
+    samples: str | None = _MEASUREMENT.option("--samples N", "Samples per epoch: 1.2M, 500k.")
+    batch_size: str | None = _MEASUREMENT.option("--batch-size N", "Global batch of the measured epoch.")
     epoch_time: str | None = _MEASUREMENT.option(
-        "--epoch-time", metavar="TIME", help="Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
+        "--epoch-time TIME", "Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
     )
     reference_gpus: str | None = _MEASUREMENT.option(
-        "--reference-gpus",
-        metavar="N[/NODES]",
-        help="GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
+        "--reference-gpus N[/NODES]",
+        "GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
     )
     also: list[str] | None = _MEASUREMENT.option(
-        "--also",
-        metavar="[GPUS:]BATCH=TIME",
-        help="Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
+        "--also [GPUS:]BATCH=TIME",
+        "Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
     )
 
     gpus: str | None = _FORECAST.option(
-        "--gpus",
-        "-G",
-        metavar="[TYPE:]N,...",
-        help="Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
+        "--gpus -G [TYPE:]N,...",
+        "Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
     )
     nodes: str | None = _FORECAST.option(
-        "--nodes",
-        "-N",
-        metavar="N,...",
-        help="Nodes for each number of GPUs, or one number for all. Default: the fewest.",
+        "--nodes -N N,...", "Nodes for each number of GPUs, or one number for all. Default: the fewest."
     )
     mode: str | None = _FORECAST.option(
-        "--mode",
-        metavar="fixed|scaled|both",
-        help="Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.",
+        "--mode fixed|scaled|both", "Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both."
     )
     price_per_gpu_hour: str | None = _FORECAST.option(
-        "--price-per-gpu-hour", metavar="PRICE", help="Price of one GPU-hour. Default: the profile's."
+        "--price-per-gpu-hour PRICE", "Price of one GPU-hour. Default: the profile's."
     )
 
-    lr: str | None = _TRAINING.option("--lr", metavar="RATE", help="Learning rate at the measured global batch.")
+    lr: str | None = _TRAINING.option("--lr RATE", "Learning rate at the measured global batch.")
     optimizer: str | None = _TRAINING.option(
-        "--optimizer", metavar="NAME", help="Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
+        "--optimizer NAME", "Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
     )
     warmup_epochs: str | None = _TRAINING.option(
-        "--warmup-epochs",
-        metavar="N",
-        help="Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.",
+        "--warmup-epochs N", "Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs."
     )
-    epochs: str | None = _TRAINING.option(
-        "--epochs", metavar="N", help="Epochs of the training, for GPU-hours and cost. Default: 1."
-    )
+    epochs: str | None = _TRAINING.option("--epochs N", "Epochs of the training, for GPU-hours and cost. Default: 1.")
     tokens_per_sample: str | None = _TRAINING.option(
-        "--tokens-per-sample",
-        metavar="N",
-        help="Tokens, patches or pixels of a sample that a layer processes together. Default: 1.",
+        "--tokens-per-sample N", "Tokens, patches or pixels of a sample that a layer processes together. Default: 1."
     )
 
 
@@ -103,19 +86,16 @@ class ForecastOptions:
 def forecast(
     options: dict[str, Any],
     source: str | None = _MEASUREMENT.option(
-        "--from",
-        metavar="STUDY|RUN",
-        help="Read the measured epochs from the metrics of a scaling study or a run.",
+        "--from STUDY|RUN",
+        "Read the measured epochs from the metrics of a scaling study or a run.",
         complete=study_or_run_name,
     ),
     profile: str | None = _FORECAST.option(
-        "--profile",
-        "-P",
-        metavar="NAME",
-        help="Cluster profile, by name or path. Default: as submit, or the study's.",
+        "--profile -P NAME",
+        "Cluster profile, by name or path. Default: as submit, or the study's.",
         complete=profile_name,
     ),
-    as_csv: bool = flag("--csv", help="Print CSV."),
+    as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Forecast the time and cost of a training on more GPUs. Nothing runs.
@@ -154,48 +134,34 @@ def scale(
     args: list[str] | None = argument(
         "ARGS", "Arguments of the script; {batch_size}, {lr}, {gpus} become the values of each run."
     ),
-    gpus: str | None = _STUDY.option(
-        "--gpus", "-G", metavar="[TYPE:]1,2,4", help="GPUs of each run, over all its nodes."
-    ),
-    ranks: str | None = _STUDY.option("--ranks", metavar="1,2,4", help="Ranks of each run on CPUs, instead of --gpus."),
+    gpus: str | None = _STUDY.option("--gpus -G [TYPE:]1,2,4", "GPUs of each run, over all its nodes."),
+    ranks: str | None = _STUDY.option("--ranks 1,2,4", "Ranks of each run on CPUs, instead of --gpus."),
     nodes: str | None = _STUDY.option(
-        "--nodes",
-        "-N",
-        metavar="1,1,2",
-        help="Nodes of each run, or one number for all. Default: the fewest that hold the GPUs.",
+        "--nodes -N 1,1,2", "Nodes of each run, or one number for all. Default: the fewest that hold the GPUs."
     ),
     weak: bool = _STUDY.flag(
-        "--weak/--strong", help="Keep the per-GPU batch (weak), or the global batch (strong, the default)."
+        "--weak/--strong", "Keep the per-GPU batch (weak), or the global batch (strong, the default)."
     ),
     batch_size: int | None = _STUDY.option(
-        "--batch-size", metavar="N", help="Value of {batch_size}: the global batch, or with --weak the per-GPU batch."
+        "--batch-size N", "Value of {batch_size}: the global batch, or with --weak the per-GPU batch."
     ),
-    lr: str | None = _STUDY.option(
-        "--lr", metavar="RATE", help="Value of {lr} for that batch; it is scaled with the global batch."
-    ),
-    repeat: int = _STUDY.option("--repeat", metavar="N", help="Runs of each size.", default=1),
-    warmup: int = _STUDY.option(
-        "--warmup", metavar="N", help="First epochs to leave out of the measurement.", default=1
-    ),
-    dataset: str = _STUDY.option(
-        "--dataset", metavar="NAME", help="Value of {dataset}, shown in the report.", default=""
-    ),
+    lr: str | None = _STUDY.option("--lr RATE", "Value of {lr} for that batch; it is scaled with the global batch."),
+    repeat: int = _STUDY.option("--repeat N", "Runs of each size.", default=1),
+    warmup: int = _STUDY.option("--warmup N", "First epochs to leave out of the measurement.", default=1),
+    dataset: str = _STUDY.option("--dataset NAME", "Value of {dataset}, shown in the report.", default=""),
     chain: bool | None = _STUDY.option(
         "--chain/--parallel",
-        help="Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
+        "Run one after the other, or all at once. Default: --parallel with Slurm, --chain without.",
     ),
     resume: str | None = SUBMISSION.option(
-        "--resume", metavar="STUDY", help="Submit the missing runs of a study.", complete=study_name
+        "--resume STUDY", "Submit the missing runs of a study.", complete=study_name
     ),
     shown: str | None = SUBMISSION.option(
-        "--show",
-        metavar="STUDY",
-        help="Show the runs of a study; with --wait, after the last has ended.",
-        complete=study_name,
+        "--show STUDY", "Show the runs of a study; with --wait, after the last has ended.", complete=study_name
     ),
-    listing: bool = SUBMISSION.flag("--list", help="List the studies."),
-    dry_run: bool = SUBMISSION.flag("--dry-run", help="Show all runs and one script; submit nothing."),
-    wait: bool = SUBMISSION.flag("--wait", help="Wait until all runs end. Exit status 0 if all completed, else 7."),
+    listing: bool = SUBMISSION.flag("--list", "List the studies."),
+    dry_run: bool = SUBMISSION.flag("--dry-run", "Show all runs and one script; submit nothing."),
+    wait: bool = SUBMISSION.flag("--wait", "Wait until all runs end. Exit status 0 if all completed, else 7."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Measure how a training scales: run it on several numbers of GPUs.
@@ -234,21 +200,19 @@ def report(
         "STUDY", "Study ids, names, or 'last'. Default: list the studies.", complete=study_name
     ),
     from_csv: list[Path] | None = option(
-        "--from-csv", metavar="FILE", help="Read the runs from a table (columns: docs/report.md). Repeatable."
+        "--from-csv FILE", "Read the runs from a table (columns: docs/report.md). Repeatable."
     ),
     weak: bool | None = option(
-        "--weak/--strong", help="Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
+        "--weak/--strong", "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
     ),
-    warmup: int | None = option("--warmup", metavar="N", help="First epochs to leave out. Default: the study's, or 1."),
+    warmup: int | None = option("--warmup N", "First epochs to leave out. Default: the study's, or 1."),
     min_efficiency: str | None = option(
-        "--min-efficiency",
-        metavar="PERCENT",
-        help="Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
+        "--min-efficiency PERCENT", "Target efficiency: what added GPUs must reach to be worth requesting. Default: 65."
     ),
     out: Path | None = option(
-        "--out", "-o", metavar="DIR", help="Folder to write. Default: report-NAME-XXXX, with the end of the study's id."
+        "--out -o DIR", "Folder to write. Default: report-NAME-XXXX, with the end of the study's id."
     ),
-    force: bool = flag("--force", help="Write to a folder with other files; they are kept."),
+    force: bool = flag("--force", "Write to a folder with other files; they are kept."),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Report how a training scales, and how many GPUs to request.

@@ -22,22 +22,19 @@ def sweep(
         "RUN", "Job id, run id, name, or 'last', the default. Several RUNs are one table.", complete=run_name
     ),
     order: str | None = option(
-        "--sort",
-        metavar="METRIC[:min|max]",
-        help="Metric that decides which element is best, and whether small or large is better. Default: the loss "
-        "or accuracy of the validation, else the first metric.",
+        "--sort METRIC[:min|max]",
+        "Metric that decides which element is best, and whether small or large is better. Default: the loss or "
+        "accuracy of the validation, else the first metric.",
     ),
     best: str | None = option(
-        "--best",
-        metavar="METRIC[:min|max]",
-        help="Print only the command of the best element, as a job of its own.",
+        "--best METRIC[:min|max]", "Print only the command of the best element, as a job of its own."
     ),
-    best_step: bool = flag("--best-step", help="Compare the best value of each element. Default: its last value."),
-    names: list[str] | None = option("--metric", "-m", metavar="NAME", help="Show only this metric. Repeatable."),
-    lines: int | None = option("--lines", "-n", metavar="N", help="Show only the best N elements."),
-    plot: bool = flag("--plot", help="Draw the curves of the elements in the terminal."),
-    png: Path | None = option("--png", metavar="FILE", help="Draw curves and parameters to a PNG file."),
-    as_csv: bool = flag("--csv", help="Print CSV."),
+    best_step: bool = flag("--best-step", "Compare the best value of each element. Default: its last value."),
+    names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
+    lines: int | None = option("--lines -n N", "Show only the best N elements."),
+    plot: bool = flag("--plot", "Draw the curves of the elements in the terminal."),
+    png: Path | None = option("--png FILE", "Draw curves and parameters to a PNG file."),
+    as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show parameters and metrics of a sweep's elements, best first.

@@ -28,13 +28,11 @@ _LAST_PORT = 65535
 
 def open_(
     runs: RunsArgument = None,
-    url_only: bool = flag("--url", help="Print only the address of the page, and open no browser."),
-    tensorboard: bool = flag("--tensorboard", help="Start TensorBoard over the runs, until Ctrl-C."),
-    port: int | None = option("--port", metavar="N", help="Port of TensorBoard. Default: 6006, or a free one."),
-    logdir: list[Path] | None = option(
-        "--logdir", metavar="DIR", help="Search DIR in place of the runs' working folders. Repeatable."
-    ),
-    upload: bool = flag("--upload", help="Upload the offline wandb runs of runs that have ended (wandb sync)."),
+    url_only: bool = flag("--url", "Print only the address of the page, and open no browser."),
+    tensorboard: bool = flag("--tensorboard", "Start TensorBoard over the runs, until Ctrl-C."),
+    port: int | None = option("--port N", "Port of TensorBoard. Default: 6006, or a free one."),
+    logdir: list[Path] | None = option("--logdir DIR", "Search DIR in place of the runs' working folders. Repeatable."),
+    upload: bool = flag("--upload", "Upload the offline wandb runs of runs that have ended (wandb sync)."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Open the page of a run in wandb, MLflow or another tracker.

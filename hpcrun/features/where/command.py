@@ -25,10 +25,8 @@ _NO_MATTER = (
 def where(
     options: dict[str, Any],
     profiles: list[str] | None = option(
-        "--profile",
-        "-P",
-        metavar="NAME",
-        help="Profile to compare. Repeatable. Default: yours, and the detected cluster.",
+        "--profile -P NAME",
+        "Profile to compare. Repeatable. Default: yours, and the detected cluster.",
         complete=profile_name,
     ),
     _json: JsonOption = False,
