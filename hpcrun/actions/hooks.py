@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hpcrun.actions.jobs.caller import Surroundings
+    from hpcrun.actions.ports import Surroundings
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.record import Run
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.errors import UsageError
+from hpcrun.profiles.config import Config
+from hpcrun.profiles.folder import Source
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
+
+if TYPE_CHECKING:
+    from hpcrun.actions.profiles.detected import DetectedProfile
+    from hpcrun.runs.failed_nodes import FailedNode
 
 Schedulers = Callable[[str], Scheduler]
 """Scheduler name → adapter."""
@@ -38,3 +48,125 @@ class Ports:
     def for_polling(self) -> Ports:
         """Return the same for a command that repeats its questions."""
         return replace(self, schedulers=self.polling)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a choice.
+
+    Attributes:
+        flag: what to type to choose it: ``--gpus a100:4``.
+        about: what distinguishes it from the others.
+    """
+
+    value: str
+    flag: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice that only a person can make.
+
+    Attributes:
+        what: the thing to choose: ``GPU type``.
+        key: of the profile that settles it for all jobs.
+        reason: why there is a choice, as the heading of the options.
+        default: the position of the option that is offered.
+    """
+
+    what: str
+    key: str
+    reason: str
+    options: tuple[Option, ...]
+    default: int = 0
+
+    @property
+    def named(self) -> str:
+        """The thing with its article."""
+        return f"{'an' if self.what.startswith('a') else 'a'} {self.what}"
+
+    @property
+    def flags(self) -> str:
+        """What to type instead of an answer: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
+        return f"choose {self.named}: {', '.join(option.flag for option in self.options)}"
+
+
+Choose = Callable[[Choice], str]
+
+
+@dataclass(slots=True)
+class Picker:
+    """Makes choices, or collects those that cannot be made without a person at a terminal."""
+
+    choose: Choose | None
+    unmade: list[Choice] = field(default_factory=list)
+
+    def pick(self, choice: Choice) -> str:
+        """Return the answer to a choice, or what would be offered."""
+        if self.choose is None:
+            self.unmade.append(choice)
+            return choice.options[choice.default].value
+        return self.choose(choice)
+
+    def check(self, profile: str) -> None:
+        """Refuse choices that were not made, all in one message.
+
+        Raises:
+            UsageError: there is one.
+        """
+        if not self.unmade:
+            return
+        values = [f"{made.key}={made.options[made.default].value}" for made in self.unmade]
+        command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
+        raise UsageError(
+            "\n".join(made.flags for made in self.unmade), hint=f"for all your jobs: hpcrun {shlex.join(command)}"
+        )
+
+
+def first_option(choice: Choice) -> str:
+    """Make a choice without asking: take what would be offered."""
+    return choice.options[choice.default].value
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The command line that asked for a job.
+
+    Attributes:
+        words: hpcrun's subcommand and its options, up to SCRIPT.
+        notes: what a person should be told of it.
+    """
+
+    words: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a command needs to know of its caller; ``cli`` and ``api`` alone build it.
+
+    Attributes:
+        profile_folders, template_folders: most important first: project, user, site, shipped.
+        own_python: hpcrun's own interpreter where it has torch, else None.
+        warnings: configuration that is not used, for a caller that is not told of it by the command line.
+        typed: the command line, where there was one.
+        failed_nodes: returns the nodes that failed of late; None where nobody looks for them.
+        cluster: returns the name of the Slurm cluster, which is asked for it.
+        detected: the detected profile; None without Slurm.
+        choose: asks the person at the terminal and returns the value of an option; None without a terminal.
+    """
+
+    env: Mapping[str, str]
+    cwd: Path
+    host: str
+    config: Config
+    profile_folders: tuple[Source, ...]
+    template_folders: tuple[Source, ...]
+    own_python: str | None = None
+    warnings: tuple[str, ...] = ()
+    typed: Typed = field(default_factory=Typed)
+    failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
+    cluster: Callable[[], str | None] | None = None
+    detected: DetectedProfile | None = None
+    choose: Callable[[Choice], str] | None = None

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from pydantic import ValidationError
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from hpcrun import hpcrun_function
-from hpcrun.actions.jobs.callables import function_files, function_request, prepare_functions
-from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
-from hpcrun.api import parameters
+from hpcrun.actions.ports import Surroundings
+from hpcrun.api import executor as parameters
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
-from hpcrun.errors import UsageError
+from hpcrun.errors import UsageError, nearest
+from hpcrun.job.layout import WITHIN
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import job_name_from
+from hpcrun.job.request import JobRequest, learn_secrets
+from hpcrun.job.resources import Machine
+from hpcrun.job.script import render_script
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.profiles.folder import load_templates
+from hpcrun.profiles.load import load_profile
 
 _log = logging.getLogger("hpcrun")
 
@@ -183,3 +194,170 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
             f"{name} and its arguments cannot be pickled: {type(error).__name__}: {error}",
             hint="open files, locks and connections cannot be pickled: create them inside the function",
         ) from error
+
+
+PROGRAM = "hpcrun_function"
+"""The module that every task runs; below the run's folder, in ``programs/runtime/``."""
+
+
+def function_request(fields: Mapping[str, Any], read: Callable[[dict[str, Any]], JobRequest]) -> JobRequest:
+    """Return the request of a job that runs functions, from the fields that were said."""
+    return read({**fields, "script": PROGRAM, "module": True})
+
+
+def prepare_functions(
+    request: JobRequest,
+    profile_name: str,
+    surroundings: Surroundings,
+    machine: Callable[[], Machine],
+    *,
+    elements: int = 1,
+    at_once: int | None = None,
+) -> Prepared:
+    """Decide everything about a job that runs functions, one task each as srun starts them.
+
+    Args:
+        elements: how many; on Slurm several are an array.
+        at_once: how many of them may run at a time, None for any number.
+
+    Raises:
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
+    """
+    local = load_profile(profile_name, surroundings.profile_folders).profile.scheduler == "local"
+    if local and request.nproc_per_node not in (None, 1):
+        raise UsageError(
+            f"tasks_per_node={request.nproc_per_node}: profile {profile_name!r} starts one task on each node",
+            hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
+        )
+    # said outright, since without a number torch's ranks are one per GPU
+    fields = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
+    prepared = prepare(request.model_copy(update=fields), profile_name, surroundings, machine)
+    if elements == 1 or local:
+        return prepared
+    plan = with_array(prepared.plan, elements, at_once)
+    return replace(prepared, plan=plan, script=render_script(plan, load_templates(surroundings.template_folders)))
+
+
+def with_array(plan: Plan, elements: int, at_once: int | None) -> Plan:
+    """Return the plan as an array of elements that are numbered from 0."""
+    indices = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
+    return replace(plan, directives=(*plan.directives, ("array", indices)))
+
+
+def function_files(calls: Sequence[bytes]) -> dict[str, str | bytes]:
+    """Return what the run's folder holds for pickled calls, one per element: path → content."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for index, call in enumerate(calls):
+            file.writestr(str(index), call)
+    return {str(WITHIN.calls): archive.getvalue()}
+
+
+_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
+           "cancel_idle": "cancel_idle_s"}  # fmt: skip
+"""Parameter → field of the request, where a person writes it otherwise."""
+
+
+_SPELLED = {field: name for name, field in _FIELDS.items()}
+
+
+# what runs is the function, with this very Python, and one process for each task
+_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
+
+
+_OWN = ("profile", "array_parallelism", "stderr_to_stdout")
+
+
+# hpcrun submit reads these as text, with a unit or without
+_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
+
+
+_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify"}
+
+
+def names() -> list[str]:
+    """Return the parameters there are."""
+    return sorted(
+        {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED} | {*_OWN}
+    )
+
+
+def check_names(values: Mapping[str, Any]) -> None:
+    """Refuse a parameter that there is not.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    for name in values:
+        if name not in names():
+            close = nearest(name, names())
+            raise UsageError(
+                f"Executor has no parameter {name!r}",
+                hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(names())}",
+            )
+
+
+def fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as fields of the request, without the parameters that are the Executor's own."""
+    request = {
+        _FIELDS.get(name, name): value for name, value in values.items() if name not in _OWN and value is not None
+    }
+    return {field: _as_typed(field, value) for field, value in request.items()}
+
+
+def array_parallelism(values: Mapping[str, Any]) -> int | None:
+    """Return how many elements of an array may run at a time, None for any number.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    value = values.get("array_parallelism")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
+
+
+def stderr_to_stdout(values: Mapping[str, Any]) -> bool:
+    """Return whether the tasks write stderr into the log of stdout.
+
+    Raises:
+        UsageError: the value is neither True nor False.
+    """
+    value = values.get("stderr_to_stdout")
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
+
+
+def read_function_request(fields: dict[str, Any]) -> JobRequest:
+    """Build the request.
+
+    Raises:
+        UsageError: a value cannot be read; the message names the parameter.
+    """
+    try:
+        return JobRequest(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        detail = first["msg"].removeprefix("Value error, ")
+        is_text = field not in ("env", "notify")  # these may be secrets
+        given = repr(fields.get(field)) if is_text else "..."
+        learn_secrets(fields)
+        raise UsageError(
+            HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
+            hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
+        ) from None
+
+
+def _as_typed(field: str, value: Any) -> Any:
+    """Return a value as it would be typed: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
+    if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
+        return f"{value}m" if field == "walltime_s" else str(value)
+    if field == "env" and isinstance(value, Mapping):
+        return [f"{name}={content}" for name, content in value.items()]
+    if field in ("sbatch", "srun") and isinstance(value, Mapping):
+        return [key if content in (None, True) else f"{key}={content}" for key, content in value.items()]
+    if field in _LISTS and isinstance(value, str):
+        return [value]
+    return value

@@ -150,7 +150,7 @@ class _ParameterNames(Set[str]):
         Raises:
             NameError: it is none, as AutoExecutor says it; with the nearest name.
         """
-        from hpcrun.api import parameters
+        from hpcrun.api import executor as parameters
         from hpcrun.errors import UsageError
 
         try:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from typer.models import OptionInfo
 
-from hpcrun.actions.jobs.caller import Typed
+from hpcrun.actions.ports import Typed
 from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import takes_no_value

@@ -14,7 +14,7 @@ from hpcrun.errors import InterruptedByUser
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.choice import Choice
+    from hpcrun.actions.ports import Choice
 
 
 def can_ask() -> bool:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.caller import Surroundings, Typed
+from hpcrun.actions.ports import Surroundings, Typed
 from hpcrun.cli.output import hold, tell
 from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
@@ -23,8 +23,7 @@ from hpcrun.profiles.folder import Folder, shipped
 from hpcrun.profiles.trusted_folders import Layer, TrustStore, own_layer, project_layer
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
-    from hpcrun.actions.jobs.choice import Choice
-    from hpcrun.actions.ports import Ports
+    from hpcrun.actions.ports import Choice, Ports
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter

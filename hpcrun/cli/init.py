@@ -22,11 +22,10 @@ from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.profiles.config import FILE_NAME
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.choice import Choice
     from hpcrun.actions.jobs.prepare import Prepared
-    from hpcrun.actions.jobs.trial_job import TrialJob
+    from hpcrun.actions.ports import Choice
     from hpcrun.actions.profiles.detect_yaml import Choices
-    from hpcrun.actions.profiles.init import Setup
+    from hpcrun.actions.profiles.init import Setup, TrialJob
     from hpcrun.job.profile import Profile
     from hpcrun.schedulers.cluster_facts import ClusterFacts
 
@@ -223,8 +222,7 @@ def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
 def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
     """Run doctor's checks, offer the test job, and say what to type next."""
     from hpcrun.actions.hooks import hooks_of
-    from hpcrun.actions.jobs.trial_job import prepare_trial, trial_size
-    from hpcrun.actions.profiles.init import next_commands
+    from hpcrun.actions.profiles.init import next_commands, prepare_trial, trial_size
     from hpcrun.profiles.load import load_profile
     from hpcrun.views.init import next_lines, setup_json
 

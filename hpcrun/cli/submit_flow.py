@@ -14,7 +14,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
 
 if TYPE_CHECKING:
-    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
 
@@ -109,7 +109,7 @@ def _waiting(prepared: Prepared, after: list[str] | None, chain: str | None) -> 
     """
     if not after and chain is None:
         return []
-    from hpcrun.actions.jobs.lineage import check_can_wait
+    from hpcrun.actions.jobs.after_and_chain import check_can_wait
 
     rows = []
     if after:
@@ -147,8 +147,8 @@ def submit_job(
     if dry_run:
         yield dry_run_outcome(prepared, parts, more)
         return []
-    from hpcrun.actions.jobs.lineage import Lineage
-    from hpcrun.actions.jobs.submit_many import JobSeries, submit_all
+    from hpcrun.actions.jobs.new_run import Lineage
+    from hpcrun.actions.jobs.submit import JobSeries, submit_all
     from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
 
     lineage = yield from with_after(lineage or Lineage(), after, context)

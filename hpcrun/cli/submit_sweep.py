@@ -27,7 +27,7 @@ NAMED_AT_MOST = 10
 
 def parts_of(prepared: Prepared, context: Context) -> list[Prepared]:
     """Return a sweep as the arrays that the cluster takes it in; as one where there is no such cluster here."""
-    from hpcrun.actions.jobs.submit_many import sweep_parts
+    from hpcrun.actions.jobs.submit import sweep_parts
 
     scheduler = context.scheduler(prepared.plan.scheduler)
     if scheduler.unavailable():

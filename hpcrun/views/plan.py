@@ -19,7 +19,7 @@ from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import count, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
-    from hpcrun.actions.jobs.lineage import Lineage
+    from hpcrun.actions.jobs.new_run import Lineage
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
 

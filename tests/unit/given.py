@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.ports import Ports
+from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.lineage import ChainLink, Earlier, Lineage, check_can_wait
+from hpcrun.actions.jobs.new_run import ChainLink, Earlier, Lineage
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.jobs.submit import SubmitResult
-from hpcrun.actions.jobs.submit_many import JobSeries
-from hpcrun.actions.ports import Ports
+from hpcrun.actions.jobs.submit import JobSeries, SubmitResult
+from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.actions.runs.find import FoundRun, find_run
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import get_status
-from hpcrun.errors import NotFoundError, PlanError
+from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job import state
 from hpcrun.job.after import After, Chain, Dependency, dependency_option, fulfils, link_name
+from hpcrun.job.plan import Plan
 from hpcrun.job.script import render_script
 from hpcrun.profiles.folder import load_templates
 
@@ -128,3 +127,19 @@ def _after(done: Sequence[SubmitResult], chain: Chain) -> tuple[Dependency, ...]
     """
     before = done if chain.condition == "fail" else done[-1:]
     return tuple(Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
+
+
+def check_can_wait(plan: Plan, option: str) -> None:
+    """Refuse to let a job wait that cannot.
+
+    Raises:
+        PlanError: this machine starts jobs at once.
+        UsageError: --sbatch sets a dependency of its own, which would be overridden.
+    """
+    if plan.scheduler != "slurm":
+        raise PlanError(
+            f"{option} needs Slurm: a job of profile {plan.profile!r} starts at once",
+            hint="--follow or --wait waits until a job ends; --requeue N requeues it",
+        )
+    if plan.directive("dependency"):
+        raise UsageError(f"{option} and the directive 'dependency' cannot be combined", hint="use --after alone")

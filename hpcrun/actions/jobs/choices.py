@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.choice import Choice, Option, Picker, first_option
+from hpcrun.actions.ports import Choice, Option, Picker, first_option
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
@@ -19,7 +19,7 @@ from hpcrun.job.shape import decide_shape, for_gpu_type, naming_gpu_type, types_
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them
-    from hpcrun.actions.jobs.caller import Surroundings
+    from hpcrun.actions.ports import Surroundings
     from hpcrun.actions.profiles.detected import DetectedProfile
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.lineage import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.actions.ports import Ports
+from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.job.after import Dependency
 from hpcrun.job.layout import WITHIN, RunFolder
 from hpcrun.job.notify import Notify
 from hpcrun.job.parameters import index_ranges
@@ -23,6 +22,7 @@ from hpcrun.job.script import LAUNCH
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
 from hpcrun.runs.record import Run
+from hpcrun.runs.snapshot import share_checkpoints, share_code
 from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submit_claim import claim_text
 
@@ -146,7 +146,7 @@ def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
     import json
     import sys
 
-    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see callables.py
+    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see prepare_functions
     elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
     sender = {"python": sys.executable, "package": str(sender_folder()), "elements": elements, "events": notify.events}
     return {str(WITHIN.messages("sender")): json.dumps(sender) + "\n"}
@@ -201,3 +201,69 @@ def _plan_record(plan: Plan) -> dict[str, Any]:
             "max_parallel": sweep.max_parallel,
         }
     return record
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A run from which another has something."""
+
+    run_id: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """The place of a run in a chain.
+
+    Attributes:
+        number: 1 for the first.
+        first: run id of the first; None in the first itself.
+    """
+
+    number: int
+    links: int
+    first: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What a new run has to do with earlier ones; nothing, unless it says otherwise.
+
+    Attributes:
+        after: the runs it waits for.
+        checkpoints: the run in whose folder of checkpoints it goes on.
+        code: the run whose snapshot of the code it uses.
+        resubmitted_from: the run whose request it repeats.
+    """
+
+    after: tuple[Dependency, ...] = ()
+    link: ChainLink | None = None
+    checkpoints: Earlier | None = None
+    code: Earlier | None = None
+    resubmitted_from: str | None = None
+
+    def record(self, run_id: str) -> dict[str, Any]:
+        """Return the fields of the run's record that say so."""
+        link = self.link
+        return {
+            "after": [asdict(item) for item in self.after],
+            "chain": link and {"link": link.number, "links": link.links, "first": link.first or run_id},
+            "resubmitted_from": self.resubmitted_from,
+            "checkpoints_of": self.checkpoints.run_id if self.checkpoints else None,
+            "code_of": self.code.run_id if self.code else None,
+        }
+
+    def fill(self, folder: Path, elements: Sequence[int] = (0,)) -> None:
+        """Link the new run's folder to what it has from earlier ones.
+
+        Args:
+            elements: those of the run; each goes on from the checkpoints of its own.
+
+        Raises:
+            OSError: it could not be done.
+        """
+        if self.checkpoints:
+            for element in elements:
+                share_checkpoints(folder, self.checkpoints.folder, element)
+        if self.code:
+            share_code(folder, self.code.folder)

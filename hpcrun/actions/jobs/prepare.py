@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.actions.jobs.bad_nodes import leave_out
-from hpcrun.actions.jobs.batch_job import find_batch_script, python_of_job, request_of_script
-from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.program import check_program, find_python, missing_torch_note, with_container, with_launcher
+from hpcrun.actions.jobs.program import check_program, find_batch_script, with_container, with_launcher
+from hpcrun.actions.jobs.python import find_python, missing_torch_note
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_job_env
-from hpcrun.errors import UsageError
+from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.launch_plan import image_of, option_words
 from hpcrun.job.notes import plan_notes
@@ -34,7 +35,10 @@ from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.process import clean_env
 
 if TYPE_CHECKING:  # few jobs run a batch script
+    from hpcrun.actions.ports import Surroundings
     from hpcrun.job.batch_script import BatchScript
+    from hpcrun.job.profile import Profile
+    from hpcrun.job.request import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,3 +280,50 @@ def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRe
     return request.model_copy(
         update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The nodes that a submission leaves out because they failed, and what a person is told of it."""
+
+    nodes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def leave_out(request: JobRequest, profile: Profile, surroundings: Surroundings) -> LeftOut:
+    """Return which nodes a job with --exclude-bad-nodes leaves out; none where it names its nodes itself."""
+    wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
+    if not wanted or surroundings.failed_nodes is None:
+        return LeftOut()
+    known = surroundings.failed_nodes()
+    if not known:
+        return LeftOut()
+    cluster: str | None = None
+    with suppress(HpcrunError):
+        cluster = surroundings.cluster() if surroundings.cluster else None
+    nodes = tuple(dict.fromkeys(one.node for one in known if cluster is not None and one.cluster == cluster))
+    text = ", ".join(nodes)
+    notes = (f"excludes {text}, which failed in the last 24 hours (see hpcrun nodes); undo: hpcrun nodes forget",)
+    return LeftOut(nodes, notes) if nodes else LeftOut()
+
+
+def request_of_script(request: JobRequest, script: BatchScript, surroundings: Surroundings) -> JobRequest:
+    """Return the request with the folder and the task ids of the script.
+
+    Raises:
+        UsageError: the folder does not exist, or the request has a sweep beside the script's array.
+    """
+    from hpcrun.job.batch_plan import with_array
+
+    if script.options.workdir and not request.workdir:
+        folder = str(surroundings.cwd / script.options.workdir)
+        if not os.path.isdir(folder):
+            raise UsageError(f"{script.name}: --chdir={script.options.workdir}: there is no such folder")
+        request = request.model_copy(update={"workdir": folder})
+    return with_array(request, script)
+
+
+def python_of_job(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
+    """Return the Python for hpcrun's own programs in the job; the script finds its Python itself."""
+    python = find_python(request, profile, surroundings)
+    return replace(python, kind="for hpcrun's programs; the script has its own", prefix=None, of_project=False)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.jobs.lineage import Earlier, Lineage
+from hpcrun.actions.jobs.new_run import Earlier, Lineage
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.elements import failed_elements
 from hpcrun.actions.status.run_status import RunStatus

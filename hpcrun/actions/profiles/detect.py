@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, check_loads, profile_text
 from hpcrun.actions.profiles.detected import DETECTED

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from hpcrun.actions.jobs.choice import Choice, Option
+from hpcrun.actions.jobs.prepare import Prepared, prepare
+from hpcrun.actions.ports import Choice, Option, Surroundings
 from hpcrun.actions.profiles.detect import Detected, new_profile_path
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices
@@ -17,6 +19,8 @@ from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile
+from hpcrun.job.request import read_request
+from hpcrun.job.resources import Machine
 from hpcrun.profiles.config import check_config
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import locked, replace_text
@@ -318,3 +322,68 @@ def runs_problem(folder: Path) -> str | None:
     if not there.is_dir():
         return f"{there} is not a folder"
     return None if os.access(there, os.W_OK | os.X_OK) else f"you cannot write to {there}"
+
+
+TRIAL_TIME = "5m"
+"""The time limit of the test job: it takes a few seconds, most of them for the import of torch."""
+
+
+_PROGRAM = "hpcrun_hello"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialJob:
+    """The size of the test job: two nodes where there are two, since it is the network that fails most often."""
+
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Return the size as a person reads it."""
+        gpus = (
+            " ".join(filter(None, (str(self.gpus_per_node), self.gpu_type, "GPU"))) if self.gpus_per_node else "no GPU"
+        )
+        plural = "s" if self.gpus_per_node > 1 else ""
+        return f"{self.nodes} node{'s' if self.nodes > 1 else ''} × {gpus}{plural}"
+
+
+def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
+    """Return the size of the test job.
+
+    Args:
+        gpu_type: the type to test; None for the first.
+    """
+    if detected is None:
+        return TrialJob(2, 0)
+    offers = detected.offers
+    if not offers:
+        return TrialJob(1, 0)
+    offer = next((offer for offer in offers if offer.type == gpu_type), offers[0])
+    nodes = 2 if offer.nodes > 1 and offer.partition.max_nodes != 1 else 1
+    several = len(offers) > 1 or detected.profile.gpu.type is None
+    return TrialJob(nodes, 1 if nodes > 1 else min(2, offer.per_node), offer.type if several else None)
+
+
+def prepare_trial(
+    job: TrialJob, name: str, surroundings: Surroundings, machine: Callable[[], Machine], *, has_torch: bool
+) -> Prepared:
+    """Prepare the test job.
+
+    Args:
+        name: the profile.
+        has_torch: whether the job's Python has torch; without it, torchrun cannot start the ranks.
+
+    Raises:
+        UsageError, ProfileError, PlanError: the profile does not allow it.
+    """
+    request: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
+    request["walltime_s"] = TRIAL_TIME
+    if job.gpus_per_node:
+        request["gpus_per_node"] = f"{job.gpu_type}:{job.gpus_per_node}" if job.gpu_type else str(job.gpus_per_node)
+    else:
+        request["gpus"] = "0"
+    if not has_torch:
+        request["launcher"] = "srun"
+    return prepare(read_request(request), name, surroundings, machine)

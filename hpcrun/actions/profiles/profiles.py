@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import card_part
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_profile_env

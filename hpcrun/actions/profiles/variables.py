@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
 from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.bad_nodes import failures_of
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.elements import combine
 from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
@@ -22,6 +22,11 @@ from hpcrun.runs.elements import ElementRecords, save_statuses
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import Scheduler
+
+if TYPE_CHECKING:
+    from hpcrun.runs.attempt import Attempt
+    from hpcrun.runs.failed_nodes import FailedNode
+    from hpcrun.runs.record import Run
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -236,3 +241,21 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
 def _elsewhere(run: Run) -> LastStatus:
     where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
     return LastStatus(state.UNKNOWN, run.created_s, reason=f"ask on {where}")
+
+
+def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
+    """Yield the nodes that failed by what the attempts of a run say, the newest attempt first.
+
+    An attempt that left no word although another has started was on a node that died with its script.
+    """
+    if run.scheduler != "slurm":
+        return
+    from hpcrun.runs.attempt import NODE_FAILURE
+    from hpcrun.runs.failed_nodes import FailedNode
+
+    for place, attempt in enumerate(attempts):
+        if attempt.exit is None and place:
+            yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id)
+        elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
+            for node in attempt.exit.nodes:
+                yield FailedNode(node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id)

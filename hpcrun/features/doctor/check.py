@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import best_partition, why_closed
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.background import BackgroundCall
-from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.prepare import choose_profile
-from hpcrun.actions.jobs.program import find_python
+from hpcrun.actions.jobs.python import find_python
+from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import SchedulerError
 from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, Target, not_checked, targets_of
 from hpcrun.features.doctor.profile import (

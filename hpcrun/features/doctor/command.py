@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Hooks, SetupChecks
-from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.lean_imports import import_pydantic

@@ -32,7 +32,7 @@ def import_(
     over its launch, else 4.
     """
     import_pydantic()
-    from hpcrun.actions.jobs.batch_job import read_script
+    from hpcrun.actions.jobs.program import read_script
     from hpcrun.job.batch_script import changed_lines
 
     batch = read_script(make_context().cwd / script, tuple(args or ()))

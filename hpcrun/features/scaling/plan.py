@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcrun.actions.jobs.caller import Surroundings
 from hpcrun.actions.jobs.choices import settle_gpu_type
+from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import one_status
 from hpcrun.cli.context import Context

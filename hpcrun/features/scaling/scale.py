@@ -9,16 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.jobs.caller import Surroundings
+from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.lineage import Earlier, Lineage, check_can_wait
-from hpcrun.actions.jobs.new_run import new_run_id, profile_file, request_record
+from hpcrun.actions.jobs.new_run import Earlier, Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared, with_defaults
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
-from hpcrun.actions.jobs.submit import SubmitResult, check_available
-from hpcrun.actions.jobs.submit_many import JobSeries, submit_many
-from hpcrun.actions.ports import Ports
+from hpcrun.actions.jobs.submit import JobSeries, SubmitResult, check_available, submit_many
+from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.actions.runs.find import run_name
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context

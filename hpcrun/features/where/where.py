@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcrun.actions.jobs.caller import Surroundings
-from hpcrun.actions.jobs.choice import first_option
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.ports import Surroundings, first_option
 from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan

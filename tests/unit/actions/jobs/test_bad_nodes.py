@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.bad_nodes import failures_of, leave_out
+from hpcrun.actions.jobs.prepare import leave_out
+from hpcrun.actions.status.status import failures_of
 from hpcrun.errors import SchedulerError
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord

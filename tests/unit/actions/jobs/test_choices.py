@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.choice import Choice, first_option
 from hpcrun.actions.jobs.choices import Settled, settle, settle_gpu_type
+from hpcrun.actions.ports import Choice, first_option
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request import GpuCount

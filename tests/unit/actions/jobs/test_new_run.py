@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.lineage import ChainLink, Lineage
-from hpcrun.actions.jobs.new_run import NewRun, new_run
+from hpcrun.actions.jobs.new_run import ChainLink, Lineage, NewRun, new_run
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunExistsError, RunStore

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.jobs.after_and_chain import chain_links
-from hpcrun.actions.jobs.lineage import Lineage
+from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.jobs.prepare import prepare
-from hpcrun.actions.jobs.submit import SubmitResult
-from hpcrun.actions.jobs.submit_many import submit_all, submit_many
+from hpcrun.actions.jobs.submit import SubmitResult, submit_all, submit_many
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SchedulerError, SubmissionUncertainError
 from hpcrun.job.after import Dependency, parse_chain
 from hpcrun.job.resources import Machine

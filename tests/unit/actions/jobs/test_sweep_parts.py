@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submit_many import sweep_parts
+from hpcrun.actions.jobs.submit import sweep_parts
 from hpcrun.errors import PlanError
 from hpcrun.job.resources import Machine
 from hpcrun.schedulers.slurm import SlurmScheduler

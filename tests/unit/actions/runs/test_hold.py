@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.actions.runs.cancel import HoldResult, hold_runs
 from hpcrun.actions.runs.find import FoundElement
-from hpcrun.actions.runs.hold import HoldResult, hold_runs
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.store import RunStore
