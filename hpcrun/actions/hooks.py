@@ -67,7 +67,7 @@ class Hooks:
 
 HOOKS = {
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
-    "notify": "hpcrun.features.notify.hooks:NotifyHooks",
+    "notify": "hpcrun.features.notify.messages:NotifyHooks",
     "trackers": "hpcrun.features.trackers.hooks:TrackerHooks",
 }
 """Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""

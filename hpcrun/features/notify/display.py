@@ -1,24 +1,34 @@
-"""The text of the messages about a run, and what became of them, for a person."""
+"""The text of the messages about a run, from its records and its status; and what became of them, for a person."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status.resolve import ended_state
-from hpcrun.features.notify.messages import CLAIMED, FAILED, SENT, UNKNOWN, UNREACHABLE, UNSURE, Delivery
-from hpcrun.features.notify.send import Message, Sent
+from hpcrun.actions.status.details import last_metrics
+from hpcrun.actions.status.elements import failed_elements
+from hpcrun.actions.status.resolve import ended_state, ended_text
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.explain.first_line import explained_status
+from hpcrun.features.notify.messages import FAILED, SENT, UNREACHABLE, UNSURE, Delivery
+from hpcrun.features.notify.send import Message
 from hpcrun.job import state
-from hpcrun.job.notify import FINISHED, FIRST_STEP, IDLE, STARTED, WAITING, event_kind
+from hpcrun.job.notify import ATTEMPT, FINISHED, FIRST_FAILURE, FIRST_STEP, IDLE, STARTED, WAITING, event_kind
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.units import format_span
-from hpcrun.runs.attempt import RESTART
+from hpcrun.reading import read_object
+from hpcrun.runs.attempt import RESTART, Attempt, attempts
+from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.metrics import LogMetrics
 from hpcrun.views.text import harmless, without_colours
 
-if TYPE_CHECKING:  # hpcrun status has no text of a message
-    from hpcrun.features.notify.due import MessageFacts
+if TYPE_CHECKING:
+    from hpcrun.explain.diagnosis.rules import Rule
 
+_LOG_END = 200
 _LONGEST_LINE, _MOST_METRICS = 400, 12
 _MARKUP = re.compile(r"(?<![\w*])@(?=\w)|<(?=[!@#]|[A-Za-z][\w+.-]*:)|\](?=\()")
 """What a chat takes for a mention or a link with another text: ``@everyone``, ``<http://host|ok>``, ``[ok](...)``."""
@@ -32,64 +42,73 @@ _ENDS = {
     "OUT_OF_MEMORY": "ran out of memory",
 }
 _QUEUED_LONG_S = 60
+_STATES = {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no response", FAILED: "refused"}
 
 
-def message_of(facts: MessageFacts) -> Message:
-    """Return the message about an event: one line as title, and some lines."""
-    item, event = facts.item, facts.event
+def message_of(
+    event: str,
+    item: RunStatus,
+    now_s: float,
+    rules: Callable[[], Sequence[Rule]],
+    patterns: Callable[[], Mapping[str, Any]],
+    *,
+    shows_cause: bool = True,
+) -> Message:
+    """Return the message about an event: one line as title, and some lines.
+
+    Args:
+        rules: of explain; read only if the message needs a cause.
+        patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
+        shows_cause: whether it may have a line of a log.
+    """
     name = item.run.name
+    begun = [] if item.elements else list(attempts(item.folder, 0))  # the newest first
+    attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None)
+    queue_s = 0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
+    cause = _cause(event, item, attempt, rules, is_newest=attempt in begun[:1]) if shows_cause else ""
     if event == STARTED:
-        queued = f" after {format_span(facts.queue_s)} in the queue" if facts.queue_s >= _QUEUED_LONG_S else ""
-        return _message(f"{name} started{queued}", [], facts)
+        queued = f" after {format_span(queue_s)} in the queue" if queue_s >= _QUEUED_LONG_S else ""
+        return _message(f"{name} started{queued}", [], item)
     if event == FIRST_STEP:
-        metrics = _metrics(facts.metrics)
-        return _message(f"{name}: first step" if metrics else f"{name}: first output", [metrics], facts)
+        metrics = _metrics(item, attempt, patterns())
+        return _message(f"{name}: first step" if metrics else f"{name}: first output", [metrics], item)
     if event == WAITING:
         reason = f"reason: {item.status.reason}" if item.status.reason else ""
-        return _message(f"{name} has been pending for {format_span(facts.queue_s)}", [reason], facts, "warning")
+        return _message(f"{name} has been pending for {format_span(max(0.0, queue_s))}", [reason], item, "warning")
     if event.startswith(f"{IDLE}-"):
-        return _message(f"{name}: its GPUs are idle", [_idle(facts.idle)], facts, "warning")
-    if event != FINISHED and facts.attempt is not None and not item.status.final:
-        how = facts.attempt.exit.how if facts.attempt.exit else ""
-        then = (
-            "restarted in the same allocation" if how == RESTART else "requeued" if how else "the next attempt follows"
-        )
-        ended = _ENDS.get(ended_state(facts.attempt), "ended")
-        title = f"{name}: attempt {facts.attempt.number + 1} {ended}, {then}"
-        return _message(title, [facts.cause], facts, "warning")
-    if event != FINISHED:
-        return _message(f"{name} failed, the first element of its sweep", [facts.cause], facts, "warning")
-    return _end(facts)
+        return _message(f"{name}: its GPUs are idle", [_idle(attempt)], item, "warning")
+    if event == FIRST_FAILURE:
+        row = element_of(item, failed_elements(item.elements)[0])
+        return _message(f"{row.run.name} failed, the first element of its sweep", [cause], row, "warning")
+    if event == FINISHED or attempt is None:
+        metrics = "" if item.elements else _metrics(item, attempt, patterns())
+        return _end(item, cause, metrics)
+    how = attempt.exit.how if attempt.exit else ""
+    then = "restarted in the same allocation" if how == RESTART else "requeued" if how else "the next attempt follows"
+    title = f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
+    return _message(title, [cause], item, "warning")
 
 
-def _end(facts: MessageFacts) -> Message:
-    status, run = facts.item.status, facts.item.run
+def _end(item: RunStatus, cause: str, metrics: str) -> Message:
+    status, run = item.status, item.run
     how = _ENDS.get(status.state, f"ended as {status.state}")
     after = f" after {format_span(status.ran_s)}" if status.ran_s is not None else ""
-    counts = status.reason if facts.item.elements else None
+    counts = status.reason if item.elements else None
     is_good = status.state == state.COMPLETED
     if counts and not is_good:
-        done = sum(each.status.state == state.COMPLETED for each in facts.item.elements)
-        how, after = f"ended: {done} of {len(facts.item.elements)} elements completed", ""
-    said = facts.cause or (status.reason if not is_good and not counts else "") or ""
+        done = sum(each.status.state == state.COMPLETED for each in item.elements)
+        how, after = f"ended: {done} of {len(item.elements)} elements completed", ""
+    why = cause or (status.reason if not is_good and not counts else "") or ""
     hint = "" if is_good or status.state == state.CANCELLED else f"hpcrun explain {run.job_id or run.run_id}"
-    lines = [counts or "", said, _metrics(facts.metrics), hint]
-    return _message(f"{run.name} {how}{after}", lines, facts, "success" if is_good else "failure")
+    lines = [counts or "", why, metrics, hint]
+    return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
 
 
-def _message(title: str, lines: Iterable[str], facts: MessageFacts, kind: Any = "info") -> Message:
-    item = facts.item
+def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "info") -> Message:
     where = f" on {item.status.hosts}" if item.status.hosts else ""
     cluster = f", cluster {item.run.cluster}" if item.run.cluster else f", {item.run.host}"
     last = f"job {item.run.job_id or '-'}{where}{cluster}, run {item.run.run_id}"
     return Message(clean_line(title), "\n".join(clean_line(line) for line in [*lines, last] if line), kind)
-
-
-def test_message(host: str) -> Message:
-    """Return the message of ``hpcrun notify --test``."""
-    return Message(
-        clean_line(f"Test message from hpcrun on {host}"), "Messages about your runs will arrive here.", "info"
-    )
 
 
 def clean_line(text: str) -> str:
@@ -100,15 +119,53 @@ def clean_line(text: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
-def _metrics(metrics: Mapping[str, Any]) -> str:
+def _cause(
+    event: str, item: RunStatus, attempt: Attempt | None, rules: Callable[[], Sequence[Rule]], *, is_newest: bool
+) -> str:
+    """Return the first line of ``hpcrun explain``, or why an attempt ended; empty if nothing is known."""
+    if event == FIRST_FAILURE:
+        item = element_of(item, failed_elements(item.elements)[0])
+    elif item.elements:
+        failed = [each for each in item.elements if each.index in failed_elements(item.elements)]
+        first = min(failed, key=lambda each: each.status.state == state.CANCELLED, default=None)
+        if not item.status.final or first is None or first.status.state == state.CANCELLED:
+            return ""
+        cause = explained_status(element_row(item, first), rules()).cause
+        return f"{item.run.name}/{first.index}: {cause or first.status.state}"
+    elif event.startswith(f"{ATTEMPT}-") and attempt is not None:
+        why = ended_text(attempt)
+        if not is_newest or attempt.exit is None or attempt.exit.reason not in ("", "failure"):
+            nodes = ", ".join(attempt.exit.nodes) if attempt.exit else ""
+            return f"{why} ({nodes})" if nodes else why
+        ended = replace(item.status, state=state.FAILED, final=True, reason=None, exit_status=attempt.exit.status)
+        return explained_status(replace(item, status=ended), rules()).cause or why
+    elif event != FINISHED or item.status.state in (state.COMPLETED, state.CANCELLED):
+        return ""
+    return explained_status(item, rules()).cause or ""
+
+
+def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
+    """Return the last metrics that rank 0 recorded, and those at the end of its log."""
+    metrics = {name: value for name, value in last_metrics(item.folder).items() if name != "time"}
+    missing = {name: pattern for name, pattern in patterns.items() if name not in metrics}
+    if missing and attempt is not None:
+        finder, logged = LogMetrics(missing), {}
+        for stream in ("out", "err"):
+            with suppress(OSError):
+                for line in tail(rank_log(attempt.folder, 0, stream).path, _LOG_END).splitlines():
+                    logged.update(finder.read(line)[1])
+        metrics = {**logged, **metrics}
     shown = [
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in metrics.items()
     ]
     return " ".join(shown[:_MOST_METRICS]) + (" ..." if len(shown) > _MOST_METRICS else "")
 
 
-def _idle(record: Mapping[str, Any]) -> str:
-    """Return the text of the record of idle GPUs: since when they are idle, and when the job ends."""
+def _idle(attempt: Attempt | None) -> str:
+    """Return since when the GPUs are idle, and when the job ends, by the record that launch/idle_watch.py wrote."""
+    record: Mapping[str, Any] = {}
+    with suppress(OSError, ValueError):
+        record = read_object(attempt.folder.idle) if attempt else {}
     times = [record.get(name) for name in ("since", "warned", "ends")]
     since_s, warned_s, ends_s = (float(time) if isinstance(time, int | float) else None for time in times)
     if since_s is None or warned_s is None:
@@ -117,57 +174,9 @@ def _idle(record: Mapping[str, Any]) -> str:
     return f"all of its GPUs have been idle for {format_span(warned_s - since_s)}{end}"
 
 
-def sent_lines(results: Sequence[tuple[str, Sent]]) -> list[str]:
+def sent_lines(results: Sequence[Delivery]) -> list[str]:
     """Return what became of messages, a line each: event, result, destination."""
-    rows = [(event_kind(event), _state_text(result.state), clean_line(f"{result.to}{_why(result.reason)}"))
-            for event, result in results]  # fmt: skip
+    rows = [(event_kind(each.event), _STATES.get(each.state, "not sent"),
+             clean_line(each.to + (f": {each.reason}" if each.reason else ""))) for each in results]  # fmt: skip
     wide, wider = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     return [f"{event:<{wide}}  {state:<{wider}}  {text}" for event, state, text in rows]
-
-
-def _why(reason: str) -> str:
-    return f": {reason}" if reason else ""
-
-
-def _state_text(word: str) -> str:
-    return {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no response", FAILED: "refused"}.get(word, "not sent")
-
-
-_OUTCOMES = {
-    SENT: "sent to",
-    CLAIMED: "sent to",
-    FAILED: "NOT accepted by",
-    UNREACHABLE: "NOT sent to",
-    UNKNOWN: "NOT sent to",
-    UNSURE: "may not have arrived at",
-}
-
-
-def delivery_rows(deliveries: Sequence[Delivery]) -> list[tuple[str, str]]:
-    """Return rows for the details of a run: what became of its messages, those that arrived first."""
-    events: dict[tuple[str, str, str], list[str]] = {}
-    for each in deliveries:
-        is_good = each.state in (SENT, CLAIMED)
-        reason = "cannot connect" if each.state == UNREACHABLE else "" if is_good else each.reason
-        to = each.to or ("" if is_good else "its destination")
-        if to:
-            events.setdefault((_OUTCOMES[each.state], to, reason), []).append(event_kind(each.event))
-    rows = sorted(events.items(), key=lambda row: list(_OUTCOMES.values()).index(row[0][0]))
-    return [("messages", f"{_counted(kinds)} {how} {to}{_why(reason)}") for (how, to, reason), kinds in rows]
-
-
-def _counted(kinds: Sequence[str]) -> str:
-    """Return ``started, failed (2), finished``."""
-    return ", ".join(
-        kind if kinds.count(kind) == 1 else f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds)
-    )
-
-
-def deliveries_json(deliveries: Sequence[Delivery]) -> list[dict[str, Any]]:
-    """Return what became of the messages about a run, as ``hpcrun notify --json`` does."""
-    return [outcome_json(each.event, each) for each in deliveries]
-
-
-def outcome_json(event: str, outcome: Sent | Delivery) -> dict[str, Any]:
-    """Return what became of the message about an event to one destination."""
-    return {"event": event_kind(event), "to": outcome.to, "state": outcome.state, "reason": outcome.reason}

@@ -1,4 +1,6 @@
-"""The messages about a run: which of them were sent where. A message is sent at most once to each destination.
+"""The messages about a run: which of them were sent where, and the hooks by which the core learns of them.
+
+A message is sent at most once to each destination.
 
 The job sends them, and each command of hpcrun that asks for the run's status sends what the job could not. Both first
 make a file for the event and the destination (O_EXCL), and the one that makes it sends the message. If this process is
@@ -12,15 +14,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.hooks import Hooks
 from hpcrun.job.layout import RunFolder
+from hpcrun.job.notify import event_kind
 from hpcrun.reading import Kind, one_of, read_fields, read_object, text, time_s
 from hpcrun.runs.attempt import names_in
 from hpcrun.writing import replace_file
+
+if TYPE_CHECKING:
+    from hpcrun.actions.status.run_status import RunStatus
 
 SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
 UNREACHABLE, UNKNOWN = "unreachable", "unknown"
@@ -43,15 +51,17 @@ class Delivery:
         to: the destination, without secrets.
         state: ``sent``, ``failed``, ``claimed`` while it is sent, ``unsure`` if nobody knows whether it arrived;
             ``unreachable`` or ``unknown`` if it was not sent, and still may be.
-        time_s: when, in seconds since the epoch.
-        reason: why it failed.
     """
 
     event: str
     to: str
     state: str
-    time_s: float
     reason: str = ""
+    time_s: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as ``hpcrun notify --json`` and ``hpcrun status --json`` print it."""
+        return {"event": event_kind(self.event), "to": self.to, "state": self.state, "reason": self.reason}
 
 
 class MessageClaim:
@@ -108,21 +118,78 @@ def unclaimed(run_folder: Path, event: str, destinations: Collection[str]) -> li
 def deliveries(run_folder: Path, now_s: float) -> list[Delivery]:
     """Return what became of the messages about a run, the oldest first."""
     folder = RunFolder(run_folder).messages()
-    found, names = [], set(names_in(folder))
+    results, names = [], set(names_in(folder))
     for name in names:
         was_claimed = name.removesuffix(_UNSENT) != name and name.removesuffix(_UNSENT) in names
         if not was_claimed and (match := _NAME.fullmatch(name)):
             with suppress(OSError):
-                found.append(_delivery(folder / name, match["event"], now_s))
-    return sorted(found, key=lambda each: each.time_s)
+                results.append(_delivery(folder / name, match["event"], now_s))
+    return sorted(results, key=lambda each: each.time_s)
 
 
 def _delivery(path: Path, event: str, now_s: float) -> Delivery:
     try:
-        said, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
-        delivery = Delivery(event, said["to"], said["state"], said["time"], said["reason"])
+        record, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
+        delivery = Delivery(event, record["to"], record["state"], record["reason"], record["time"])
     except ValueError:  # its sender was killed before it wrote
-        delivery = Delivery(event, "", CLAIMED, path.stat().st_mtime)
+        delivery = Delivery(event, "", CLAIMED, time_s=path.stat().st_mtime)
     if delivery.state == CLAIMED and now_s - delivery.time_s > UNSURE_AFTER_S:
-        return Delivery(event, delivery.to, UNSURE, delivery.time_s)
+        return replace(delivery, state=UNSURE, reason="")
     return delivery
+
+
+_OUTCOMES = {
+    SENT: "sent to",
+    CLAIMED: "sent to",
+    FAILED: "NOT accepted by",
+    UNREACHABLE: "NOT sent to",
+    UNKNOWN: "NOT sent to",
+    UNSURE: "may not have arrived at",
+}
+
+
+def delivery_rows(deliveries: Sequence[Delivery]) -> list[tuple[str, str]]:
+    """Return rows for the details of a run: what became of its messages, those that arrived first."""
+    events: dict[tuple[str, str, str], list[str]] = {}
+    for each in deliveries:
+        is_good = each.state in (SENT, CLAIMED)
+        reason = "cannot connect" if each.state == UNREACHABLE else "" if is_good else each.reason
+        to = each.to or ("" if is_good else "its destination")
+        if to:
+            events.setdefault((_OUTCOMES[each.state], to, reason), []).append(event_kind(each.event))
+    rows = sorted(events.items(), key=lambda row: list(_OUTCOMES.values()).index(row[0][0]))
+    return [
+        ("messages", f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}")
+        for (how, to, reason), kinds in rows
+    ]
+
+
+def _counted(kinds: Sequence[str]) -> str:
+    """Return ``started, failed (2), finished``."""
+    return ", ".join(
+        kind if kinds.count(kind) == 1 else f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds)
+    )
+
+
+class NotifyHooks(Hooks):
+    """The hooks of messages."""
+
+    def check_destination(self, to: str, env: Mapping[str, str]) -> None:
+        """Refuse a destination that apprise does not know."""
+        from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
+
+        servers_of(to, env)
+
+    def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
+        """Send the messages that jobs could not send themselves."""
+        from hpcrun.features.notify.due import send_late
+
+        send_late(items, runs, now_s)
+
+    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
+        """Return what became of a run's messages."""
+        return delivery_rows(deliveries(item.folder, time.time()))
+
+    def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
+        """Return what became of a run's messages."""
+        return [each.as_json() for each in deliveries(item.folder, time.time())]

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpcrun.errors import UsageError
-from hpcrun.features.notify.messages import FAILED, SENT, UNKNOWN, UNREACHABLE, UNSURE, MessageClaim, record_unsent
+from hpcrun.features.notify.messages import (
+    FAILED,
+    SENT,
+    UNKNOWN,
+    UNREACHABLE,
+    UNSURE,
+    Delivery,
+    MessageClaim,
+    record_unsent,
+)
 from hpcrun.job.notify import file_of, filled_in, variables_in
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.ownership import read_open
@@ -39,30 +48,16 @@ class Message:
     kind: Kind = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What became of a message to one destination.
-
-    Attributes:
-        state: of ``messages.py``; ``unreachable`` if no connection was made from here; ``unknown`` if the destination
-            has no value here, or apprise does not know it.
-    """
-
-    to: str
-    state: str
-    reason: str = ""
-
-
 def send_message(
     message: Message, destinations: Sequence[str], env: Mapping[str, str], *, run_folder: Path | None, event: str
-) -> list[Sent]:
+) -> list[Delivery]:
     """Send a message to each destination that has not got it, to all of them at the same time.
 
     Args:
         run_folder: the run's folder, where each message is claimed first; None for a test, which is always sent.
     """
     _count_connections()
-    results: dict[str, Sent | None] = {}
+    results: dict[str, Delivery | None] = {}
     threads = [
         threading.Thread(target=_send_one, args=(message, to, env, run_folder, event, results), daemon=True)
         for to in destinations
@@ -72,8 +67,8 @@ def send_message(
     until = time.monotonic() + ALL_S
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    late = {to: Sent(to, UNSURE, f"no response within {ALL_S:g} s") for to in destinations}
-    return [sent for sent in {**late, **results}.values() if sent is not None]
+    late = {to: Delivery(event, to, UNSURE, f"no response within {ALL_S:g} s") for to in destinations}
+    return [result for result in {**late, **results}.values() if result is not None]
 
 
 def _send_one(
@@ -82,13 +77,13 @@ def _send_one(
     env: Mapping[str, str],
     run_folder: Path | None,
     event: str,
-    results: dict[str, Sent | None],
+    results: dict[str, Delivery | None],
 ) -> None:
     try:
         servers = servers_of(to, env)
     except UsageError as error:
         reason = error.message.removeprefix(f"{to}: ")
-        results[to] = Sent(to, UNKNOWN, reason)
+        results[to] = Delivery(event, to, UNKNOWN, reason)
         if run_folder is not None:
             record_unsent(run_folder, event, to, UNKNOWN, reason)
         return
@@ -105,12 +100,12 @@ def _send_one(
     HIDER.learn(env, variables_in(to))
     reason = " ".join(HIDER.hide(log.text).split())[:200]
     if all(arrived):
-        result = Sent(to, SENT)
+        result = Delivery(event, to, SENT)
     elif _connections.refused and not _connections.made and not any(arrived):
-        result = Sent(to, UNREACHABLE, reason or "no connection")
+        result = Delivery(event, to, UNREACHABLE, reason or "no connection")
     else:
         # apprise says "A Connection error occurred" also if a service has the message and does not answer
-        result = Sent(to, UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused")
+        result = Delivery(event, to, UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused")
     results[to] = result
     if claim is not None and run_folder is not None and result.state == UNREACHABLE:
         record_unsent(run_folder, event, to, UNREACHABLE, result.reason)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.notify.display import delivery_rows
 from hpcrun.features.notify.messages import (
     CLAIMED,
     FAILED,
@@ -19,6 +18,7 @@ from hpcrun.features.notify.messages import (
     UNSURE_AFTER_S,
     MessageClaim,
     deliveries,
+    delivery_rows,
     record_unsent,
     unclaimed,
 )

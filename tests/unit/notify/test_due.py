@@ -11,8 +11,7 @@ import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.notify.display import clean_line, message_of, sent_lines
-from hpcrun.features.notify.due import due_events, facts_of, notify_of, status_in_job
-from hpcrun.features.notify.late import send_late
+from hpcrun.features.notify.due import due_events, notify_of, send_late, status_in_job
 from hpcrun.features.notify.messages import SENT, MessageClaim
 from hpcrun.features.notify.send import Message
 from hpcrun.job.layout import RunFolder
@@ -36,12 +35,12 @@ def record(folder: Path, *, element: int = 0, number: int = 0, exit_: dict[str, 
     return attempt
 
 
-def in_job(folder: Path, **said: Any) -> RunStatus:
-    return status_in_job(run(created_s=NOW_S - 8000, **said), folder, NOW_S)
+def in_job(folder: Path, **fields: Any) -> RunStatus:
+    return status_in_job(run(created_s=NOW_S - 8000, **fields), folder, NOW_S)
 
 
-def message(folder: Path, event: str, **said: Any) -> Message:
-    return message_of(facts_of(event, in_job(folder, **said), NOW_S, tuple, dict))
+def message(folder: Path, event: str, **fields: Any) -> Message:
+    return message_of(event, in_job(folder, **fields), NOW_S, tuple, dict)
 
 
 def test_a_run_tells_of_its_start_its_first_step_and_its_end(tmp_path: Path) -> None:
@@ -103,8 +102,7 @@ def test_a_job_that_waits_for_long_is_told_while_it_waits(tmp_path: Path) -> Non
     assert due_events(pending, ALL, NOW_S) == ["waiting"]
     assert due_events(pending, ALL, NOW_S - 2) == []
     assert due_events(pending, Notify(("$A",), EVENTS, 7200), NOW_S) == []
-    facts = facts_of("waiting", pending, NOW_S + 3600, tuple, dict)
-    assert message_of(facts).title == "train has been pending for 2 h"
+    assert message_of("waiting", pending, NOW_S + 3600, tuple, dict).title == "train has been pending for 2 h"
 
 
 def test_idle_gpus_are_told_once_for_each_attempt(tmp_path: Path) -> None:
@@ -140,6 +138,17 @@ def test_a_sweep_has_one_message_for_its_first_failure_and_one_for_its_end(tmp_p
         ("hf_abcdefghijklmnopqrstuv postgres://u:hush@h/", "*** postgres://u:***@h/"),
         ("@everyone <!channel> <@U1> me@example.org", "@ everyone < !channel> < @ U1> me@example.org"),
         ("x" * 999, "x" * 399 + "…"),
+        ("see <http://evil.example|the run>", "see < http://evil.example|the run>"),
+        ("see <mailto:a@b.org|ok>", "see < mailto:a@b.org|ok>"),
+        ("[click](http://evil.example)", "[click] (http://evil.example)"),
+        ("![x](http://evil.example/i.png)", "![x] (http://evil.example/i.png)"),
+        ("[click]\u200b(http://evil.example)", "[click] (http://evil.example)"),
+        ("<\x1b[0mhttp://evil.example|ok>", "< http://evil.example|ok>"),
+        ("ValueError in <module>: 1 < 2, x[0] (a)", "ValueError in <module>: 1 < 2, x[0] (a)"),
+        ("KeyError: 'a' at https://docs.example/x", "KeyError: 'a' at https://docs.example/x"),
+        ("ghp_abcdefghij\u200bklmnopqrstuvwxyz", "***"),
+        ("ghp_abcdefghij\x1b[31mklmnopqrstuvwxyz", "***"),
+        ("ghp_abcdefghij\u2060\u00adklmnopqrstuvwxyz", "***"),
     ],
 )
 def test_a_line_from_a_log_can_neither_control_nor_mention_nor_tell_a_secret(text: str, line: str) -> None:
@@ -159,7 +168,7 @@ def test_the_job_itself_comes_first_and_a_command_tries_once_in_two_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("hpcrun.features.notify.late.leave_running", lambda argv, **_: started.append(list(argv)))
+    monkeypatch.setattr("hpcrun.features.notify.due.leave_running", lambda argv, **_: started.append(list(argv)))
     notify = {"to": ["$A", "$B"], "events": list(EVENTS), "waiting_s": 60}
     RunFolder(tmp_path).messages().mkdir()
     record(tmp_path)
