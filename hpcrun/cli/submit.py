@@ -136,10 +136,14 @@ def wait_for_run(result: SubmitResult, context: Context, *, follow: bool) -> Out
         item = waiter.wait()
     ended = {"state": item.status.state, "exit_status": item.status.exit_status}
     failure = None
-    if item.status.state != COMPLETED:
+    if item.never_starts:
+        failure = JobFailedError(
+            f"job {run.job_id} never starts, and is still pending", hint=f"hpcrun cancel {run.job_id}"
+        )
+    elif item.status.state != COMPLETED:
         failure = JobFailedError(f"job {run.job_id} ended as {item.status.state}", hint=f"hpcrun explain {run.job_id}")
     return Outcome(
-        lambda: [_how_it_ended(item), *_what_to_ask_for(item)],
+        lambda: [] if item.never_starts else [_how_it_ended(item), *_what_to_ask_for(item)],
         lambda: {**submitted_json(result), **ended},
         notes=_why_it_failed(item, context.rules),
         failure=failure,
@@ -150,7 +154,7 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
     from hpcrun.explain.first_line import ending
 
-    if item.status.state == COMPLETED:
+    if item.status.state == COMPLETED or item.never_starts:
         return
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])

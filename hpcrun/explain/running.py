@@ -273,14 +273,12 @@ def _last_metrics(running: Running, rank: int) -> list[tuple[str, Value]]:
                 return [(name, value) for name, value in said.items() if isinstance(value, float | int | str)]
     finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
     for stream in STREAMS if running.patterns else ():
+        last: list[tuple[str, Value]] = []
         with suppress(OSError):
-            for line in reversed(tail(rank_log(folder, rank, stream).path, _LAST_LINES).splitlines()):
+            for line in tail(rank_log(folder, rank, stream).path, _LAST_LINES).splitlines():
                 step, values = finder.read(fold(line))
                 if values:
-                    return [*([(STEP, step)] if _have_steps(running.patterns) else []), *values.items()]
+                    last = [*([] if step is None else [(STEP, step)]), *values.items()]
+        if last:
+            return last
     return []
-
-
-def _have_steps(patterns: Mapping[str, str]) -> bool:
-    """Whether patterns find the step in a line: else steps are counted, from the first line on."""
-    return STEP in patterns or any(f"(?P<{STEP}>" in text for text in patterns.values())

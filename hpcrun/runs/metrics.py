@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from hpcrun.job.layout import AttemptFolder, parse_ranks
@@ -79,12 +80,14 @@ def _checked(kind: Kind, value: Any) -> float | None:
 class LogMetrics:
     """Finds metrics in the logs of one rank, attempt after attempt: by patterns, or ``usual`` ones.
 
-    A line without a step belongs to the next step of its metric: the first is 1, and the count continues over attempts.
+    A line without a step belongs to the last step that the log states before it. If its metric already has a value
+    there, as in ``final loss 2.74`` after the loop, the line has no step.
     """
 
     patterns: Mapping[str, Pattern]
     usual: bool = False
-    _counts: dict[str, int] = field(default_factory=dict)
+    _step: float | None = None
+    _at_step: set[str] = field(default_factory=set)
 
     def rows(self, attempt: Attempt, rank: int) -> Iterator[MetricsRow]:
         """Yield the metrics of one attempt, stdout before stderr."""
@@ -99,8 +102,8 @@ class LogMetrics:
             except OSError:
                 continue
 
-    def read(self, line: str) -> tuple[float, dict[str, Value]]:
-        """Return the step and the numbers in a line."""
+    def read(self, line: str) -> tuple[float | None, dict[str, Value]]:
+        """Return the step, None if it is unknown, and the numbers in a line."""
         step, numbers = usual_numbers(line) if self.usual else (None, {})
         values: dict[str, Value] = {**numbers}
         for name, pattern in self.patterns.items():
@@ -112,11 +115,26 @@ class LogMetrics:
                 step = value if math.isfinite(value) else step
             else:
                 values[name] = value
-            if said := match.named.get(STEP):
-                step = finite_number(said)
-        for name in values:
-            self._counts[name] = self._counts.get(name, 0) + 1
-        return (step if step is not None else max((self._counts[name] for name in values), default=0)), values
+            if text := match.named.get(STEP):
+                step = finite_number(text)
+        if step is not None and step != self._step:
+            self._step, self._at_step = step, set()
+        elif step is None and self._at_step.isdisjoint(values):
+            step = self._step
+        self._at_step.update(values)
+        return step, values
+
+
+def count_steps(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
+    """Return the rows of a log; if it states no step, each has the count of its metric, from 1."""
+    if any(row.step is not None for row in rows):
+        return list(rows)
+    counts: Counter[str] = Counter()
+    counted = []
+    for row in rows:
+        counts.update(row.values.keys())
+        counted.append(replace(row, step=max(counts[name] for name in row.values)))
+    return counted
 
 
 def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:

@@ -231,11 +231,11 @@ def _exception_first(cause: str) -> str:
 def never_starts_lines(item: RunStatus) -> list[str]:
     """Return what to tell of a pending job that Slurm never starts as it is; empty if there is nothing."""
     status, job_id = item.status, item.run.job_id or item.run.run_id
-    known = explain_reason(status.reason) if status.reason and status.state == state.PENDING else None
-    if known is None or not known.is_final:
+    never = item.never_starts
+    if never is None:
         return []
     return [
-        f"hpcrun: job {job_id} is pending: {known.short} ({status.reason}). {known.advice}",
+        f"hpcrun: job {job_id} is pending: {never.short} ({status.reason}). {never.advice}",
         f"hint: hpcrun cancel {job_id}",
     ]
 
@@ -245,7 +245,7 @@ def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
     status, job_id = item.status, item.run.job_id or item.run.run_id
     start = start_text(status.start_s, now_s) if status.start_s else ""
     why = ", ".join(filter(None, (why_text(item, now_s), start)))
-    return never_starts_lines(item) or [f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")]
+    return never_starts_lines(item)[:1] or [f"hpcrun: job {job_id} is {status.state}" + (f": {why}" if why else "")]
 
 
 def _reason_text(status: LastStatus) -> str | None:

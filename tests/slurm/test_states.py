@@ -47,19 +47,29 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(as_researcher: Hpcrun) -> N
     assert "has already ended" in as_researcher("cancel", "held", check=True).stderr
 
 
-def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun) -> None:
-    # partition cpu has one node; Slurm 24.11 and newer refuse the job at once
-    two = ("submit", "-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "-J", "wide")
-    argv = [*as_researcher.become, *as_researcher.argv(*two, "--wait", "true")]
+def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun, cluster: Cluster) -> None:
+    argv = [*as_researcher.become, *as_researcher.argv(*CPU_JOB, "-J", "wide", "--sbatch", "hold", "--wait", "true")]
     waits = pexpect.spawn(argv[0], argv[1:], env=cast("Any", as_researcher.environ), cwd=str(as_researcher.folder))
-    waits.expect(r"is pending: requests more nodes than the partition allows \(PartitionNodeLimit\)", timeout=60)
-    waits.expect(r"It will never start: use fewer --nodes", timeout=10)
-    waits.expect(r"hint: hpcrun cancel \d+", timeout=10)
-    shown = as_researcher("status", "wide", check=True)
-    assert "never starts: requests more nodes than the partition allows" in shown.stdout
-    assert "hint: hpcrun cancel" in shown.stderr
+    waits.expect("JobHeldUser", timeout=60)
+    cluster.slurm("scontrol", "update", "partitionname=cpu", "maxtime=1")
+    try:
+        cluster.slurm("scontrol", "release", statuses(as_researcher)["wide"]["job_id"])
+        waits.expect(r"is pending: requests more time than the partition allows \(PartitionTimeLimit\)", timeout=60)
+        waits.expect(r"It will never start: use a shorter --time", timeout=10)
+        waits.expect(r"never starts, and is still pending\r\nhint: hpcrun cancel \d+", timeout=10)
+        waits.expect(pexpect.EOF, timeout=10)
+        shown = as_researcher("status", "wide", check=True)
+        assert "never starts: requests more time than the partition allows" in shown.stdout
+        assert "hint: hpcrun cancel" in shown.stderr
+    finally:
+        cluster.slurm("scontrol", "update", "partitionname=cpu", "maxtime=4-0")
+    waits.close()
+    assert waits.exitstatus == 7
     as_researcher("cancel", "wide", check=True)
-    waits.expect(pexpect.EOF, timeout=60)
+    two = ("-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "true")
+    refused = as_researcher("submit", *two)
+    assert refused.returncode == 4
+    assert "2 nodes are more than the 1 that partition cpu gives a job\nhint: use --partition gpu" in refused.stderr
 
 
 @pytest.mark.versions

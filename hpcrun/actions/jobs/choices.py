@@ -7,7 +7,6 @@ options with the exact flags.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,6 +57,7 @@ def settle(
         return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
         DetectedValues,
+        check_nodes,
         check_qos_limits,
         closed_partition_note,
         detected_note,
@@ -71,6 +71,7 @@ def settle(
     request = with_account(request, profile, values, picker)
     request = with_qos(request, profile, values, picker)
     picker.check(loaded.profile.name)
+    check_nodes(request, profile, values.facts)
     check_qos_limits(request, profile, values.facts)
     closed = closed_partition_note(request, profile, values.facts)
     notes = [detected_note(request, profile, values.facts)] if loaded.path == detected.path else []
@@ -79,15 +80,19 @@ def settle(
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
     """Send a job without GPUs to the partition that it takes on a detected cluster, if a person's file names none."""
-    from hpcrun.actions.jobs.cluster_choices import DetectedValues, with_partition
+    from hpcrun.actions.jobs.cluster_choices import DetectedValues, check_nodes, with_partition
 
-    # Slurm does not respond: the profile's partition. What is wrong with the shape is said where the plan is made.
-    with suppress(SchedulerError, PlanError):
-        if request.partition or decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
+    try:
+        if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
             return Settled(request, loaded)
         values = DetectedValues(detected.facts, detected.path)
+    except (SchedulerError, PlanError):
+        # Slurm does not respond: the profile's partition. What is wrong with the shape is said where the plan is made.
+        return Settled(request, loaded)
+    if request.partition is None:
         _, profile = with_partition(request, loaded, values, Picker(first_option))
-        return Settled(request, replace(loaded, profile=profile))
+        loaded = replace(loaded, profile=profile)
+    check_nodes(request, loaded.profile, values.facts)
     return Settled(request, loaded)
 
 

@@ -236,6 +236,26 @@ def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts)
             )
 
 
+def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
+    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it.
+
+    Raises:
+        PlanError: the hint names the partitions that have as many.
+    """
+    name, nodes = _partition_of(request, profile), decide_shape(request, for_gpu_type(profile, request)).nodes
+    sizes = {
+        part.name: min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)
+        for part in facts.partitions
+    }
+    if name not in sizes or nodes <= sizes[name]:
+        return
+    larger = [f"--partition {other} (up to {size})" for other, size in sizes.items() if nodes <= size]
+    raise PlanError(
+        f"{nodes} nodes are more than the {sizes[name]} that partition {name} gives a job",
+        hint=f"use {' or '.join(larger)}" if larger else f"use --nodes {sizes[name]}",
+    )
+
+
 def _limits_of(request: JobRequest, typed: Profile, facts: ClusterFacts) -> list[QosLimits]:
     """Return the limits of a job: those of the partition's own QOS, and what these leave open of the job's QOS."""
     known = {limits.name: limits for limits in facts.qos}

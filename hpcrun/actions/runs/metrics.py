@@ -10,7 +10,7 @@ from hpcrun.errors import HpcrunError, NotFoundError, nearest
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folder import Source
 from hpcrun.runs.attempt import Attempt, attempts, ranks
-from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
+from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps, join, metric_ranks, noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ def read_metrics(
     bad, rows = Unreadable(), []
     for rank in chosen:
         notes = [row for attempt in begun for row in noted(attempt, rank, bad)]
-        said = {name for row in notes for name in row.values}
-        missing = {name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in said}
+        recorded = {name for row in notes for name in row.values}
+        missing = {name: compile_pattern(text) for name, text in (patterns or {}).items() if name not in recorded}
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
-        found = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
-        rows += join([*found, *notes])
+        logged = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
+        rows += join([*count_steps(logged), *notes])
     names = sorted(dict.fromkeys(name for row in rows for name in row.values), key=_is_place)
     return Metrics(tuple(names), tuple(rows), bad.lines)
 

@@ -45,6 +45,13 @@ class RunStatus:
     live: bool = False
     silent_s: float | None = None
 
+    @property
+    def never_starts(self) -> state.Reason | None:
+        """Why the pending job never starts as it is, None if it may."""
+        reason = self.status.reason if self.status.state == state.PENDING else None
+        known = state.explain_reason(reason) if reason else None
+        return known if known and known.is_final else None
+
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
     """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""

@@ -57,7 +57,7 @@ class Waiter:
         return next((element_row(item, known) for known in item.elements if known.index == self.element), item)
 
     def over(self) -> Callable[[], bool]:
-        """Return a question that can be asked often: is the run over?
+        """Return a question that can be asked often: is the run over, or pending for a reason that never passes?
 
         The script's own exit record is enough; the scheduler is asked now and then, for a job that was killed
         before it could write one.
@@ -85,12 +85,12 @@ class Waiter:
             item = self._waited_for(self.look())
             if not item.status.final:
                 self.tell(item)
-            return item.status.final
+            return item.status.final or item.never_starts is not None
 
         return is_over
 
     def wait(self) -> RunStatus:
-        """Wait until the run is over and the scheduler says how."""
+        """Wait until the run is over and the scheduler says how, or until it says that the job never starts."""
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
@@ -98,7 +98,10 @@ class Waiter:
         if any(attempt.exit.status for attempt in attempts if attempt and attempt.exit):
             time.sleep(SETTLES_S)  # Slurm's word counts, and the next squeue is called ten seconds after this one
         deadline = time.monotonic() + SETTLES_WITHIN_S
-        while not self._waited_for(item := self.look()).status.final and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            waited_for = self._waited_for(item := self.look())
+            if waited_for.status.final or waited_for.never_starts:
+                break
             time.sleep(LOOK_EVERY_S)
         return item
 

@@ -10,7 +10,7 @@ import pytest
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.patterns import Pattern, compile_pattern, usual_numbers
 from hpcrun.runs.attempt import Attempt
-from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, join, metric_ranks, noted
+from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps, join, metric_ranks, noted
 from tests.harness import REPO
 
 
@@ -52,15 +52,28 @@ def test_metrics_of_a_log_are_numbered_over_all_attempts(tmp_path: Path) -> None
     finder = LogMetrics(patterns(loss=r"loss (?P<value>[0-9.e+-]+)", epoch_time=r"took ([0-9.,]+) s"))
     (tmp_path / "rank-0.out").write_text("loss 0.5\ntook 1,234.5 s\n10:00:00 loss 4e-1 took 2 s\nloss ...\n")
     (tmp_path / "rank-0.err").write_text("\rloss 0.9\rloss 0.3\n")
-    first = list(finder.rows(attempt(tmp_path), 0))
-    assert [(item.step, dict(item.values)) for item in first] == [
+    rows = count_steps([row for number in (0, 1) for row in finder.rows(attempt(tmp_path, number), 0)])
+    assert [(item.step, dict(item.values)) for item in rows[:4]] == [
         (1, {"loss": 0.5}),
         (1, {"epoch_time": 1234.5}),
         (2, {"loss": 0.4, "epoch_time": 2.0}),
         (3, {"loss": 0.3}),
     ]
-    again = list(finder.rows(attempt(tmp_path, 1), 0))
-    assert [item.step for item in again] == [4, 3, 5, 6]
+    assert [item.step for item in rows[4:]] == [4, 3, 5, 6]
+
+
+def test_a_line_without_a_step_belongs_to_the_last_step_or_to_none(tmp_path: Path) -> None:
+    finder = LogMetrics({}, usual=True)
+    (tmp_path / "rank-0.out").write_text(
+        "initial loss 3.1\nstep 0 loss 3.0\nstep 10 loss 2.8\nval_loss 2.9\nfinal loss 2.74\n"
+    )
+    rows = join(count_steps(list(finder.rows(attempt(tmp_path), 0))))
+    assert [(row.step, dict(row.values)) for row in rows] == [
+        (None, {"loss": 3.1}),
+        (0, {"loss": 3.0}),
+        (10, {"loss": 2.8, "val_loss": 2.9}),
+        (None, {"loss": 2.74}),
+    ]
 
 
 def test_a_line_may_name_its_step() -> None:
