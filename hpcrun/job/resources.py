@@ -338,6 +338,6 @@ def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:
         f"a signal {requeue.warn_s} s before the end (--warn) does not fit into a time limit of "
         f"{format_time(walltime_s)}: "
         f"Slurm may send it {EARLY_S} s early",
-        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more, "
-        "or for a later warning with --warn",
+        hint=f"ask for --time {format_time(-(-(requeue.warn_s + EARLY_S + 1) // 60) * 60)} or more"
+        + (f", or for a later warning: --warn {later}s" if (later := (walltime_s - EARLY_S) // 2) > 0 else ""),
     )

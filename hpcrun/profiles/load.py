@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
             f"there is no profile {name!r}",
             hint=f"did you mean {close!r}?"
             if close
-            else "hpcrun profile list shows all; hpcrun init writes your cluster's",
+            else f"hpcrun profile list shows all; hpcrun profile new {shlex.quote(name)} makes it",
         )
     return names[name]
 

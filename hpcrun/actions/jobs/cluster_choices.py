@@ -240,7 +240,7 @@ def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> N
     """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it.
 
     Raises:
-        PlanError: the hint names the partitions that have as many.
+        PlanError: the hint names the best partition that has as many.
     """
     name, nodes = _partition_of(request, profile), decide_shape(request, for_gpu_type(profile, request)).nodes
     sizes = {
@@ -249,10 +249,11 @@ def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> N
     }
     if name not in sizes or nodes <= sizes[name]:
         return
-    larger = [f"--partition {other} (up to {size})" for other, size in sizes.items() if nodes <= size]
+    larger = [part for part in facts.partitions if nodes <= sizes[part.name]]
+    best = min(larger, key=lambda part: rank(part, facts, request.account or profile.account), default=None)
     raise PlanError(
         f"{nodes} nodes are more than the {sizes[name]} that partition {name} gives a job",
-        hint=f"use {' or '.join(larger)}" if larger else f"use --nodes {sizes[name]}",
+        hint=f"use --partition {best.name}: up to {sizes[best.name]}" if best else f"use --nodes {sizes[name]}",
     )
 
 

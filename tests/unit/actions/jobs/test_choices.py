@@ -212,7 +212,7 @@ def test_more_nodes_than_the_partition_has_are_refused_with_one_that_has_them(tm
     asked = {"gpus": "0", "nodes": 2, **({} if own else {"partition": "cpu"})}
     with pytest.raises(PlanError, match="2 nodes are more than the 1 that partition cpu gives a job") as refused:
         settled(tmp_path, found, own=own, profile="mine" if own else "detected", **asked)
-    assert refused.value.hint == "use --partition gpu (up to 2)"
+    assert refused.value.hint == "use --partition gpu: up to 2"
     with pytest.raises(PlanError) as refused:
         settled(tmp_path, found, own=own, profile="mine" if own else "detected", **{**asked, "nodes": 3})
     assert refused.value.hint == "use --nodes 1"
