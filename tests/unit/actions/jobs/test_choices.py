@@ -209,7 +209,7 @@ def test_they_keep_none_idle_with_a_shipped_profile_and_stay_where_a_person_send
 def test_more_nodes_than_the_partition_has_are_refused_with_one_that_has_them(tmp_path: Path, own: str | None) -> None:
     kinds = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("cpu", 1, 48, 128000, ())]
     found = facts(GPU, Partition("cpu"), kinds=kinds)
-    asked = {"gpus": "0", "nodes": 2, **({} if own else {"partition": "cpu"})}
+    asked: dict[str, Any] = {"gpus": "0", "nodes": 2, **({} if own else {"partition": "cpu"})}
     with pytest.raises(PlanError, match="2 nodes are more than the 1 that partition cpu gives a job") as refused:
         settled(tmp_path, found, own=own, profile="mine" if own else "detected", **asked)
     assert refused.value.hint == "use --partition gpu: up to 2"
