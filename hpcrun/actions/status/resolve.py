@@ -35,9 +35,9 @@ _ENDED_BY = {
     IDLE: (state.CANCELLED, ""),
     "requeued": (state.UNKNOWN, "requeued by Slurm or an administrator"),
     "terminated": (state.UNKNOWN, "ended by SIGTERM"),
-    "failure": (state.FAILED, "failed"),
+    "failure": (state.FAILED, ""),
 }
-"""The script's word for why an attempt ended → the state that it is then, and how a person says it."""
+"""The script's word for why an attempt ended → the state that it is then, and what a person says besides."""
 
 
 def judge(
@@ -168,8 +168,6 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
             word, reason = mapped, text
         if word == state.CANCELLED and mapped == state.NODE_FAIL:  # launch/guard.py has ended it, whose script was lost
             word, reason = mapped, text
-        if exit_.reason == "failure" and not exit_.message:
-            text = ""  # the state says so
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
         reason = reason or info.reason
     if word in (state.COMPLETED, state.CANCELLED) and reason == info.reason and not _never_starts(reason):
@@ -204,9 +202,7 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
     reason = exit_.message or None
     mapped, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
     if mapped != state.UNKNOWN:
-        word = mapped
-        if mapped != state.FAILED:
-            reason = ", ".join(filter(None, (text, exit_.message)))
+        word, reason = mapped, ", ".join(filter(None, (text, exit_.message))) or None
     elif not exit_.signal:
         word = state.COMPLETED if exit_.status == 0 else state.FAILED
     elif cancelled:

@@ -283,7 +283,7 @@ def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -
         ("time_limit", "TIMEOUT", "time limit, not requeued"),
         ("preemption", "PREEMPTED", "preempted, not requeued"),
         ("node_failure", "NODE_FAIL", "a node failed, not requeued"),
-        ("failure", "FAILED", "failed, not requeued"),
+        ("failure", "FAILED", "not requeued"),
     ],
 )
 def test_at_the_last_attempt_the_scripts_reason_is_the_state(
