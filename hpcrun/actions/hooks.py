@@ -68,7 +68,7 @@ class Hooks:
 HOOKS = {
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
     "notify": "hpcrun.features.notify.messages:NotifyHooks",
-    "trackers": "hpcrun.features.trackers.hooks:TrackerHooks",
+    "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }
 """Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""
 

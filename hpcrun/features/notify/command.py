@@ -46,7 +46,7 @@ def notify(
         "Runs, or with --test the destinations. Default: the last run; the configured destinations.",
         complete=run_name,
     ),
-    test: bool = flag("--test", help="Send a test message from this machine."),
+    test: bool = flag("--test", "Send a test message from this machine."),
     of: Annotated[Path | None, typer.Option("--of", hidden=True, help="Folder of the run: for its own job.")] = None,
     event: Annotated[str | None, typer.Option("--event", hidden=True, help="Event that has just come.")] = None,
     known: Annotated[bool, typer.Option("--known", hidden=True, help="Ask no scheduler.")] = False,

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shlex
+import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+from urllib.parse import urlsplit
 
+from hpcrun.actions.runs.find import FoundElement, find_element
 from hpcrun.cli.complete import RunsArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import NotFoundError, PlanError, UsageError
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.find import FoundElement
-    from hpcrun.features.trackers.open_and_sync import SyncResult
-    from hpcrun.features.trackers.tensorboard import LinkedRuns
+from hpcrun.features.trackers.tensorboard import EventFiles, LinkedRuns, TensorBoard, chosen_runs, free_port
+from hpcrun.features.trackers.tracker_files import TrackerRun, env_of, is_local, page_url, tracker_runs
+from hpcrun.features.trackers.upload import SyncResult, python_with, sync_wandb
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.elements import all_elements
+from hpcrun.schedulers.process import open_in_browser, user_name
+from hpcrun.views.text import count, visible
 
 SEARCH_EVERY_S = 60.0
 """How often new event files are looked for: of attempts and elements that start later."""
 _LAST_PORT = 65535
+_SHOWN = 20
 
 
 def open_(
@@ -40,8 +49,6 @@ def open_(
     Without a display it prints the address. What trackers wrote on disk is shown with the command that displays it.
     TensorBoard shows the event files that the runs began to write, each run under its name.
     """
-    from hpcrun.actions.runs.find import find_element
-
     if url_only + tensorboard + upload > 1:
         raise UsageError("--url, --tensorboard and --upload cannot be combined", hint="choose one")
     if not tensorboard and (port is not None or logdir):
@@ -51,26 +58,64 @@ def open_(
     if missing := [str(folder) for folder in logdir or () if not folder.is_dir()]:
         raise UsageError(f"--logdir {missing[0]}: there is no such folder")
     context = make_context()
-    named = [find_element(word, context.store) for word in runs or ["last"]]
+    typed = runs or ["last"]
+    named = [find_element(name, context.store) for name in typed]
     yield note(each.note for each in named)
     if upload:
         yield from _upload(named, context, as_json=as_json)
     elif tensorboard:
         yield from _serve(named, context, port, logdir or [])
     elif len(named) > 1:
-        raise UsageError(f"open shows the page of one run; unexpected: {(runs or [])[1]!r}",
+        raise UsageError(f"open shows the page of one run; unexpected: {typed[1]!r}",
                          hint="several runs beside each other: --tensorboard")  # fmt: skip
     else:
-        yield from _page(named[0], (runs or ["last"])[0], context, url_only=url_only, as_json=as_json)
+        yield from _page(named[0], typed[0], context, url_only=url_only, as_json=as_json)
+
+
+# --- a page -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What the trackers of a run or an element have: their runs, and the event files for TensorBoard.
+
+    Attributes:
+        server: the MLflow server of the job, where no page of a run of it is known.
+        page: the page to open: of the newest attempt and the lowest rank, else the server's.
+    """
+
+    runs: Sequence[TrackerRun]
+    event_files: Sequence[Path]
+    server: str | None
+    page: str | None
+
+
+def tracked(named: FoundElement, context: Context) -> Tracked:
+    """Return what the trackers of a run or an element have.
+
+    Raises:
+        NotFoundError: the run is a sweep and no element was named, or it has not started.
+    """
+    run, folder, each = named.run, context.store.folder(named.run.run_id), all_elements(named.run).parameters
+    if named.element is None and len(each) > 1:
+        raise NotFoundError(
+            f"{run.name} is a sweep of {len(each)} elements, each with its own pages",
+            hint=f"name one: hpcrun open {run.job_id or run.run_id}/{min(each)}",
+        )
+    index = min(each) if named.element is None else named.element
+    if last_attempt(folder, index) is None:
+        raise NotFoundError(f"{run.name} has not started yet", hint="hpcrun status shows when it starts")
+    runs = tracker_runs(run, folder, index)
+    uri = dict(env_of(run)).get("MLFLOW_TRACKING_URI")
+    has_page = any(each.url for each in runs if each.tracker == "MLflow")
+    server = page_url(uri) if uri and not has_page else None
+    page = next((each.url for each in runs if each.url), server)
+    return Tracked(runs, [file.path for file in EventFiles().of(run, folder, index)], server, page)
 
 
 def _page(named: FoundElement, typed: str, context: Context, *, url_only: bool, as_json: bool) -> Outcomes:
-    from hpcrun.features.trackers.display import display_hints, tracked_json, tracked_lines
-    from hpcrun.features.trackers.open_and_sync import show_page, tracked, tunnel_to
-
-    result = tracked(named.run, context.store.folder(named.run.run_id), named.element)
-    hints = display_hints(result, typed)
-    page = result.page
+    result = tracked(named, context)
+    page, hints = result.page, display_hints(result, typed)
     if page is None and not hints:
         raise NotFoundError(
             f"run {named.run.name} has no wandb or MLflow page",
@@ -79,75 +124,160 @@ def _page(named: FoundElement, typed: str, context: Context, *, url_only: bool, 
     if url_only:
         if page is None:
             raise NotFoundError(f"{named.run.name} has no page, only files on disk", hint=hints[0])
-        yield Outcome(lambda: [stdout([page])], lambda: tracked_json(result))
+        yield Outcome(lambda: [stdout([page])], lambda: _tracked_json(result, named))
         return
     shown = [stdout(tracked_lines(result)), stderr(f"hint: {hint}" for hint in hints)]
-    yield Outcome(lambda: shown, lambda: tracked_json(result))
-    if page and not as_json:
-        opened = show_page(page, context.env)
-        if not opened and (tunnel := tunnel_to(page, context.host)):
-            yield note(["on your own computer, first run this and leave it open:", f"  {tunnel}"])
+    yield Outcome(lambda: shown, lambda: _tracked_json(result, named))
+    if page and not as_json and not _show_page(page, context.env) and is_local(page):
+        yield _tunnel(urlsplit(page).port or (443 if page.startswith("https") else 80), context)
+
+
+def tracked_lines(result: Tracked) -> list[str]:
+    """Return the trackers' runs, a line each: the page, or what is on disk."""
+    rows = [(each.tracker, each.place, _owner(each)) for each in result.runs[:_SHOWN]]
+    rows += [("MLflow", result.server, "the server of the job")] if result.server else []
+    if result.event_files:
+        folders = sorted({str(path.parent) for path in result.event_files})
+        more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        rows.append(("TensorBoard", f"{count(len(result.event_files), 'event file')} in {folders[0]}{more}", ""))
+    wide = max((len(name) for name, _, _ in rows), default=0)
+    lines = [f"{name:{wide}}  {visible(place)}" + (f"  ({owner})" if owner else "") for name, place, owner in rows]
+    left = len(result.runs) - _SHOWN
+    return [*lines, f"and {left} more: --json has all"] if left > 0 else lines
+
+
+def _owner(each: TrackerRun) -> str:
+    parts = [f"rank {each.rank}"] if each.rank else []
+    return ", ".join([*parts, *([f"attempt {each.attempt + 1}"] if each.attempt else [])])
+
+
+def display_hints(result: Tracked, typed: str) -> list[str]:
+    """Return the commands that show or upload what trackers wrote on disk only, of the run as it was typed."""
+    run = shlex.quote(typed)
+    hints = []
+    if any(each.offline and not each.synced for each in result.runs):
+        hints.append(f"when the job has ended, upload the offline wandb runs: hpcrun open --upload {run}")
+    if result.event_files:
+        hints.append(f"hpcrun open --tensorboard {run} shows the event files")
+    places = dict.fromkeys((each.tracker, str(each.folder)) for each in result.runs if each.folder and not each.url)
+    for tracker, place in places:
+        if tracker == "MLflow" and not result.server:
+            store = f"sqlite:///{place}" if place.endswith(".db") else place
+            hints.append(f"mlflow ui --host 127.0.0.1 --backend-store-uri {shlex.quote(store)}")
+        elif tracker == "Aim":
+            hints.append(f"aim up --host 127.0.0.1 --repo {shlex.quote(place)}")
+    return [visible(hint) for hint in hints]
+
+
+def _tracked_json(result: Tracked, named: FoundElement) -> dict[str, Any]:
+    names = ("tracker", "id", "url", "folder", "rank", "attempt", "offline", "synced")
+    runs = [{name: getattr(each, name) for name in names} for each in result.runs]
+    return {
+        "kind": "trackers",
+        "run_id": named.run.run_id,
+        "element": named.element,
+        "page": result.page,
+        "runs": [{**each, "folder": each["folder"] and str(each["folder"])} for each in runs],
+        "event_files": [str(path) for path in result.event_files],
+    }
+
+
+def _show_page(url: str, env: Mapping[str, str]) -> bool:
+    """Open a page in a browser if there is a display; return whether it was opened."""
+    has_display = sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+    return has_display and open_in_browser(url)
+
+
+def _tunnel(port: int, context: Context) -> Outcome:
+    """Print the ssh command that forwards a port of this machine's own address.
+
+    Not of ``localhost``: as that is often ``[::1]`` first, where another user may listen on the same port.
+    """
+    command = f"ssh -N -L {port}:127.0.0.1:{port} {user_name()}@{context.host}"
+    return note(["on your own computer, first run this and leave it open:", f"  {command}"])
+
+
+# --- the upload of offline runs, and TensorBoard ------------------------------------------------------------------
 
 
 def _upload(named: Sequence[FoundElement], context: Context, *, as_json: bool) -> Outcomes:
     """Call `wandb sync` of the run's own Python, with the user's own login of wandb."""
-    from hpcrun.features.trackers.display import sync_json, sync_lines
-    from hpcrun.features.trackers.open_and_sync import sync_wandb
-
     results: list[SyncResult] = []
     for each in named:
         results.append(result := sync_wandb(each.run, context.store, each.element, context.env))
         if not as_json:
-            yield printed(sync_lines(result))
-    failures = [result.failure for result in results if result.failure]
-    failure = PlanError(failures[0], hint=_hint(failures[0])) if failures else None
-    yield Outcome(document=lambda: {"kind": "sync", "runs": [sync_json(result) for result in results]}, failure=failure)
+            yield printed(_sync_lines(result))
+    problem = next((result.failure for result in results if result.failure), None)
+    hint = "again: hpcrun open --upload"
+    hint = f"log in with `wandb login`, then {hint}" if problem and "API key" in problem else hint
+    documents = [
+        {
+            "run_id": result.run.run_id,
+            "uploaded": [str(path) for path in result.uploaded],
+            "uploaded_before": [str(path) for path in result.before],
+            "running_elements": list(result.running),
+            "pages": list(result.pages),
+            "failure": result.failure,
+        }
+        for result in results
+    ]
+    failure = PlanError(problem, hint=hint) if problem else None
+    yield Outcome(document=lambda: {"kind": "sync", "runs": documents}, failure=failure)
 
 
-def _hint(failure: str) -> str:
-    again = "again: hpcrun open --upload"
-    return f"log in with `wandb login`, then {again}" if "API key" in failure else again
+def _sync_lines(result: SyncResult) -> list[str]:
+    """Return what became of a run's offline wandb runs."""
+    lines = [f"uploaded  {visible(str(path))}" for path in result.uploaded]
+    lines += [f"page      {page}" for page in result.pages]
+    if result.before:
+        lines.append(f"{count(len(result.before), 'wandb run')} of {result.run.name} uploaded before")
+    if result.running:
+        which = count(len(result.running), "element") if len(result.running) > 1 else "it"
+        lines.append(f"{result.run.name}: left out what {which} wrote, since the job has not ended")
+    if not lines and result.failure is None:
+        lines.append(f"{result.run.name} has no offline wandb runs")
+    return lines
 
 
 def _serve(named: Sequence[FoundElement], context: Context, port: int | None, logdir: Sequence[Path]) -> Outcomes:
-    from hpcrun.features.trackers.display import found_lines
-    from hpcrun.features.trackers.open_and_sync import show_page, tunnel
-    from hpcrun.features.trackers.tensorboard import LinkedRuns, chosen_runs, free_port, plan_tensorboard
-
     chosen = [one for each in named for one in chosen_runs(each.run, each.element)]
     with tempfile.TemporaryDirectory(prefix="hpcrun-tensorboard-", ignore_cleanup_errors=True) as folder:
         links = LinkedRuns(Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir])
         links.update()
-        if not links.found:
-            raise _nothing(links)
+        if not links.counts:
+            places = ", ".join(sorted(visible(str(path)) for path in links.searched)[:6])
+            raise NotFoundError(
+                f"no event files of TensorBoard that were begun while these runs ran, in {places}",
+                hint="if the program writes them elsewhere, name the folder: --logdir DIR",
+            )
         if (free := free_port(port)) is None:
             raise PlanError(f"port {port} is in use on {context.host}", hint="leave --port out to get a free one")
-        server = plan_tensorboard(chosen, free, context.env)
-        yield printed([*found_lines(links.found, links.cut_short), server.url])
-        if not show_page(server.url, context.env):
-            yield note(["on your own computer, first run this and leave it open:", f"  {tunnel(free, context.host)}"])
+        python = python_with("tensorboard", chosen[0].run, context.env)
+        server = TensorBoard(python, free, secrets.token_urlsafe(12))
+        yield printed([*_linked_lines(links), server.url])
+        if not _show_page(server.url, context.env):
+            yield _tunnel(free, context)
         yield note(["Ctrl-C ends TensorBoard; jobs are not affected"])
         ended = threading.Event()
         threading.Thread(target=_keep_searching, args=(links, ended), daemon=True).start()
         try:
             status = server.run(links.links, context.env)
         except OSError as error:
-            raise PlanError(f"cannot start {server.python}: {os.strerror(error.errno or 0)}") from None
+            raise PlanError(f"cannot start {python}: {os.strerror(error.errno or 0)}") from None
         finally:
             ended.set()
     yield Outcome(status=0 if status in (0, -2) else abs(status))
 
 
+def _linked_lines(links: LinkedRuns) -> list[str]:
+    """Return what TensorBoard shows: the runs with their event files, and folders that were not searched to the end."""
+    names = sorted(links.counts)
+    lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]
+    lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    too_large = "is too large to search all of it: --logdir DIR names a folder"
+    return [*lines, *(f"{visible(str(path))} {too_large}" for path in links.cut_short)]
+
+
 def _keep_searching(links: LinkedRuns, ended: threading.Event) -> None:
     while not ended.wait(SEARCH_EVERY_S):
         links.update()
-
-
-def _nothing(links: LinkedRuns) -> NotFoundError:
-    from hpcrun.views.text import visible
-
-    places = ", ".join(sorted(visible(str(path)) for path in links.searched)[:6])
-    return NotFoundError(
-        f"no event files of TensorBoard that were begun while these runs ran, in {places}",
-        hint="if the program writes them elsewhere, name the folder: --logdir DIR",
-    )

@@ -1,26 +1,37 @@
-"""tensorboard: the event files of the chosen runs, each run under a name of its own, and TensorBoard over them."""
+"""TensorBoard over the event files of the chosen runs, each run under a name of its own.
+
+TensorBoard reads no variable of the environment: a program chooses the folder. The name of an event file has the time
+at which it was begun, and the host: ``events.out.tfevents.1700000000.node7.4711.0``. A run's files are those that its
+nodes began to write while it ran.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import secrets
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
-from hpcrun.features.trackers.event_files import EventFile, event_files, search
-from hpcrun.features.trackers.open_and_sync import NOT_FROM_HERE, python_with
+from hpcrun.features.trackers.tracker_files import working_folder
+from hpcrun.features.trackers.upload import NOT_FROM_HERE
+from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder
 from hpcrun.job.parameters import Parameters, parameters_text
+from hpcrun.runs.attempt import Attempt, attempts, hosts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import run_on_terminal
 
+MOST_ENTRIES, DEEPEST, LONGEST_S = 50_000, 8, 10.0
+"""Where a search ends: entries of folders, levels below the first folder, seconds."""
+_NOT_SEARCHED = {".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", ".aim", "conda-meta"}
+_EVENTS = re.compile(r"events\.out\.tfevents\.(?P<began>\d{10})\.(?P<host>[^/]{1,255})", re.ASCII)
+_SLACK_S = 2.0
 PORT = 6006
 """TensorBoard's own default, taken if it is free: a tunnel of yesterday then still fits."""
 SEVERAL = "several-runs"
@@ -34,6 +45,93 @@ _START = (
     f"sys.argv[1:] = json.loads(os.environ.pop({_ARGUMENTS!r})); "
     "runpy.run_module('tensorboard.main', run_name='__main__', alter_sys=True)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """An event file; ``root`` is the folder that was searched."""
+
+    path: Path
+    root: Path
+    began_s: float
+    host: str
+
+
+@dataclass(slots=True)
+class EventFiles:
+    """The event files of some elements, by path, and the folders that were searched for them.
+
+    Attributes:
+        others: folders to search in place of the runs' working folders.
+        cut_short: the folders that are too large to search all of them.
+    """
+
+    others: Sequence[Path] = ()
+    searched: set[Path] = field(default_factory=set)
+    cut_short: set[Path] = field(default_factory=set)
+    _known: dict[Path, list[EventFile]] = field(default_factory=dict)
+
+    def of(self, run: Run, folder: Path, element: int) -> list[EventFile]:
+        """Return those of an element, in its own folder and in its working folder, which is searched only once."""
+        begun = list(attempts(folder, element))
+        inside = RunFolder(folder).element(element).path
+        files: dict[Path, EventFile] = {}
+        for place in (inside, *(self.others or (working_folder(run, folder),))):
+            self.searched.add(place)
+            # what lies in an element's own folder is of no other run
+            files |= (
+                {file.path: file for file in self._in(place) if place == inside or is_of(file, begun)} if begun else {}
+            )
+        return sorted(files.values(), key=lambda file: file.path)
+
+    def _in(self, place: Path) -> list[EventFile]:
+        if place not in self._known:
+            self._known[place], is_whole = search(place)
+            self.cut_short |= set() if is_whole else {place}
+        return self._known[place]
+
+
+def is_of(file: EventFile, begun: Iterable[Attempt]) -> bool:
+    """Whether a file was begun during one of the attempts, on one of its nodes."""
+    now_s = time.time()
+    for attempt in begun:
+        end_s = attempt.exit.ended_s if attempt.exit else now_s
+        if attempt.started_s - _SLACK_S <= file.began_s <= end_s + _SLACK_S:
+            nodes = {attempt.host, *hosts(attempt.folder)}  # with and without a domain
+            return file.host.partition(".")[0] in {node.partition(".")[0] for node in nodes if node}
+    return False
+
+
+def search(root: Path) -> tuple[list[EventFile], bool]:
+    """Return the event files below a folder, and whether all of the folder was searched. Links are not followed."""
+    files: list[EventFile] = []
+    left, until = MOST_ENTRIES, time.monotonic() + LONGEST_S
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop(0)
+        for entry in _entries(folder):
+            left -= 1
+            if left < 0 or time.monotonic() > until:
+                return files, False
+            if match := _EVENTS.fullmatch(entry.name):
+                if entry.is_file(follow_symlinks=False):
+                    files.append(EventFile(Path(entry.path), root, float(match["began"]), match["host"]))
+            elif depth < DEEPEST and _is_searched(entry):
+                waiting.append((Path(entry.path), depth + 1))
+    return files, True
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from entries
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    if entry.name in _NOT_SEARCHED or not entry.is_dir(follow_symlinks=False):
+        return False
+    if RUN_ID.fullmatch(entry.name) and os.path.lexists(os.path.join(entry.path, WITHIN.record)):
+        return False  # the folder of a run: a run's own element is searched by itself
+    return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +150,7 @@ class LinkedRuns:
     Attributes:
         links: the folder.
         others: folders to search in place of the runs' working folders.
-        found: name of a run → the number of its event files.
+        counts: name of a run → the number of its event files.
         known: the event files that have a link.
         searched, cut_short: the folders that were searched, and those too large to search all of them.
     """
@@ -61,35 +159,29 @@ class LinkedRuns:
     runs: Sequence[ChosenRun]
     store: RunStore
     others: Sequence[Path] = ()
-    found: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     known: set[Path] = field(default_factory=set)
     searched: set[Path] = field(default_factory=set)
     cut_short: set[Path] = field(default_factory=set)
 
     def update(self) -> None:
         """Search the runs' folders, and link the event files that are new."""
-        look = cache(search)
-        owners: dict[EventFile, list[str]] = {}
+        files, owners = EventFiles(self.others), dict[EventFile, list[str]]()
         for chosen in self.runs:
-            folder = self.store.folder(chosen.run.run_id)
-            answer = event_files(chosen.run, folder, chosen.element, others=self.others, look=look)
-            self.searched.update(answer.searched)
-            self.cut_short.update(answer.cut_short)
-            for file in answer.files:
+            for file in files.of(chosen.run, self.store.folder(chosen.run.run_id), chosen.element):
                 owners.setdefault(file, []).append(chosen.name)
+        self.searched |= files.searched
+        self.cut_short |= files.cut_short
         for file, names in owners.items():
             if file.path not in self.known:
                 self.known.add(file.path)
                 name = common_name(names)
-                self.found[name] = self.found.get(name, 0) + 1
-                self._link(name, file)
-
-    def _link(self, name: str, file: EventFile) -> None:
-        parent = file.path.parent.relative_to(file.root).parts
-        folder = self.links.joinpath(name, *(_safe(part) for part in parent))
-        folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.symlink(file.path.absolute(), folder / file.path.name)
+                self.counts[name] = self.counts.get(name, 0) + 1
+                parent = file.path.parent.relative_to(file.root).parts
+                folder = self.links.joinpath(name, *(_safe(part) for part in parent))
+                folder.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    os.symlink(file.path.absolute(), folder / file.path.name)
 
 
 def common_name(names: Sequence[str]) -> str:
@@ -169,13 +261,3 @@ class TensorBoard:
         # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users can read
         more = {_ARGUMENTS: json.dumps(self.arguments(links)), "TMPDIR": str(links.parent)}
         return run_on_terminal([self.python, "-c", _START], {**env, **more})
-
-
-def plan_tensorboard(runs: Iterable[ChosenRun], port: int, env: Mapping[str, str]) -> TensorBoard:
-    """Return TensorBoard with a Python that has it, and a new secret.
-
-    Raises:
-        PlanError: no Python here has it.
-    """
-    first = next(iter(runs), None)
-    return TensorBoard(python_with("tensorboard", first.run if first else None, env), port, secrets.token_urlsafe(12))

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote, urlsplit
 
+from hpcrun.actions.hooks import Hooks
 from hpcrun.job.layout import RunFolder
 from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.record import Run
+
+if TYPE_CHECKING:
+    from hpcrun.actions.status.run_status import RunStatus
 
 MOST_RANKS, MOST_ATTEMPTS = 16, 64
 """How many ranks, the first, and how many attempts, the newest, are read."""
@@ -43,9 +47,7 @@ class TrackerRun:
     """A run of a tracker.
 
     Attributes:
-        id: the tracker's id of it, None if it is not known.
-        url: its page, None if it has none or the page is not known.
-        folder: what the tracker wrote on disk: a folder, or a database; None if it is not known.
+        folder: what the tracker wrote on disk: a folder, or a database.
         offline: wandb wrote it to disk only.
         synced: it was offline, and has been uploaded.
     """
@@ -58,6 +60,16 @@ class TrackerRun:
     folder: Path | None = None
     offline: bool = False
     synced: bool = False
+
+    @property
+    def place(self) -> str:
+        """Its page, else what is on disk."""
+        if self.url:
+            return self.url
+        offline = ", offline, uploaded" if self.synced else ", offline" if self.offline else ""
+        # the name of wandb's folder ends with the id, which stands beside it
+        folder = self.folder.parent if self.folder and self.tracker == _WANDB else self.folder
+        return f"run {self.id}{offline} in {folder}" if folder else f"run {self.id}"
 
 
 def page_url(text: str) -> str | None:
@@ -83,13 +95,18 @@ def tracker_runs(run: Run, folder: Path, element: int = 0, *, most_attempts: int
     begun = list(islice(attempts(folder, element), most_attempts))
     if not begun:
         return []
-    found = [each for attempt in begun for each in _of_logs(attempt)]
-    found = _with_synced_pages(found, folder)
-    places = [working_folder(run, folder), RunFolder(folder).element(element).checkpoints]
-    for place in places:
-        found += _of_mlflow(place, run.run_id, element, begun[0])
-        found += _of_aim(place, begun)
-    return found
+    runs = _with_synced_pages([each for attempt in begun for each in _of_logs(attempt)], folder)
+    for place in (working_folder(run, folder), RunFolder(folder).element(element).checkpoints):
+        runs += _of_mlflow(place, run.run_id, element, begun[0])
+        runs += _of_aim(place, begun)
+    return runs
+
+
+def env_of(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the variables of a run's plan; secrets have no value there."""
+    for pair in run.plan.get("env") or ():
+        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
+            yield pair[0], pair[1]
 
 
 def working_folder(run: Run, folder: Path) -> Path:
@@ -122,26 +139,26 @@ def _ends(file: BinaryIO) -> bytes:
 
 def parse_log(text: bytes, attempt: int, rank: int) -> list[TrackerRun]:
     """Return the runs that wandb and MLflow name in a log, each once."""
-    found: list[TrackerRun] = []
+    runs: list[TrackerRun] = []
     for match in _SAYS.finditer(_COLOUR.sub(b"", text)):
         if match["folder"]:
             new = _of_folder(match["folder"], attempt, rank)
-            if new and new.folder not in [each.folder for each in found]:
-                found.append(new)
+            if new and new.folder not in [each.folder for each in runs]:
+                runs.append(new)
             continue
-        said = match["wandb"] or match["mlflow"] or match["synced"]
-        if not (url := page_url(said.decode("ascii"))) or url in [each.url for each in found]:
+        address = match["wandb"] or match["mlflow"] or match["synced"]
+        if not (url := page_url(address.decode("ascii"))) or url in [each.url for each in runs]:
             continue
         tracker = _MLFLOW if match["mlflow"] else _WANDB
-        if tracker == _WANDB and found and found[-1].tracker == _WANDB and found[-1].url is None:
-            found[-1] = replace(found[-1], url=url)
+        if tracker == _WANDB and runs and runs[-1].tracker == _WANDB and runs[-1].url is None:
+            runs[-1] = replace(runs[-1], url=url)
         else:
-            found.append(TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url))
-    return found
+            runs.append(TrackerRun(tracker, attempt, rank, id=url.rpartition("/runs/")[2] or None, url=url))
+    return runs
 
 
-def _of_folder(said: bytes, attempt: int, rank: int) -> TrackerRun | None:
-    path = Path(os.fsdecode(said.rstrip()))
+def _of_folder(name: bytes, attempt: int, rank: int) -> TrackerRun | None:
+    path = Path(os.fsdecode(name.rstrip()))
     match = _WANDB_FOLDER.fullmatch(path.name)
     if match is None or not str(path).isprintable():
         return None
@@ -152,17 +169,17 @@ def _of_folder(said: bytes, attempt: int, rank: int) -> TrackerRun | None:
     return TrackerRun(_WANDB, attempt, rank, match["id"], None, path, offline, synced)
 
 
-def _with_synced_pages(found: list[TrackerRun], folder: Path) -> list[TrackerRun]:
+def _with_synced_pages(runs: list[TrackerRun], folder: Path) -> list[TrackerRun]:
     """Return the runs, with the pages that ``wandb sync`` named for those that were offline."""
-    if not any(each.offline for each in found):
-        return found
+    if not any(each.offline for each in runs):
+        return runs
     try:
         with open_regular(RunFolder(folder).tracker_sync("log"), links=False) as file:
-            said = parse_log(_ends(file), 0, 0)
+            uploaded = parse_log(_ends(file), 0, 0)
     except OSError:
-        return found
-    pages = {each.url.rstrip("/").rpartition("/")[2]: each.url for each in said if each.url}
-    return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in found]
+        return runs
+    pages = {each.url.rstrip("/").rpartition("/")[2]: each.url for each in uploaded if each.url}
+    return [replace(each, url=pages.get(each.id or "")) if each.offline else each for each in runs]
 
 
 # --- from files in the working folder -----------------------------------------------------------------------------
@@ -220,3 +237,18 @@ def _paths(place: Path, pattern: str) -> Iterator[Path]:
         yield from place.glob(pattern)
     except (OSError, ValueError):
         return
+
+
+class TrackerHooks(Hooks):
+    """The hooks of trackers."""
+
+    def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
+        """Upload the offline wandb runs of a run, in the background."""
+        from hpcrun.features.trackers.upload import start_sync
+
+        start_sync(run, folder, env)
+
+    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
+        """Return label and page of the trackers' runs, each page once."""
+        runs = tracker_runs(item.run, item.folder, item.element or 0, most_attempts=1)
+        return list(dict.fromkeys((each.tracker.lower(), each.place) for each in runs))[:4]

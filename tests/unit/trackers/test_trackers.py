@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.trackers import event_files as event_files_module
-from hpcrun.features.trackers.event_files import EventFile, is_of, search
+from hpcrun.features.trackers import tensorboard
+from hpcrun.features.trackers.tensorboard import EventFile, is_of, search
 from hpcrun.features.trackers.tracker_files import _of_aim, _of_mlflow, is_local, page_url, parse_log
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
@@ -150,5 +150,5 @@ def test_a_search_follows_no_links_and_ends(tmp_path: Path, monkeypatch: pytest.
     files, is_whole = search(tmp_path / "root")
     assert sorted(file.path.parent.name for file in files) == ["a", "outside"]
     assert is_whole
-    monkeypatch.setattr(event_files_module, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(tensorboard, "MOST_ENTRIES", 3)
     assert search(tmp_path / "root")[1] is False

@@ -1,4 +1,4 @@
-"""open and sync: the pages of a run's trackers, and uploading its offline wandb runs."""
+"""The upload of a run's offline wandb runs: ``wandb sync`` by the run's own Python."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.errors import NotFoundError, PlanError
-from hpcrun.features.trackers.event_files import EventFiles, event_files
-from hpcrun.features.trackers.tracker_files import TrackerRun, is_local, page_url, tracker_runs
+from hpcrun.errors import PlanError
+from hpcrun.features.trackers.tracker_files import env_of, tracker_runs
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.process import Completed, open_in_browser, run_command, start_and_leave, user_name
+from hpcrun.schedulers.process import Completed, run_command, start_and_leave
 from hpcrun.writing import flocked, for_oneself
 
 SYNC_S = 6 * 3600.0
@@ -40,99 +39,13 @@ _OF_A_JOB = frozenset(["WANDB_MODE", "WANDB_DISABLED", "WANDB_SILENT", "WANDB_QU
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
-    """What the trackers of an element have: their runs, and the event files for TensorBoard.
-
-    Attributes:
-        server: the MLflow server of the job, where no page of a run of it is known.
-    """
-
-    run: Run
-    element: int | None
-    runs: tuple[TrackerRun, ...]
-    events: EventFiles
-    server: str | None = None
-
-    @property
-    def page(self) -> str | None:
-        """The page to open: of the newest attempt and the lowest rank, else the server's."""
-        return next((each.url for each in self.runs if each.url), self.server)
-
-
-def tracked(run: Run, folder: Path, element: int | None) -> Tracked:
-    """Return the trackers' runs of a run or an element.
-
-    Raises:
-        NotFoundError: the run is a sweep and no element was named, or it has not started.
-    """
-    if element is None and len(each := all_elements(run).parameters) > 1:
-        raise NotFoundError(
-            f"{run.name} is a sweep of {len(each)} elements, each with its own pages",
-            hint=f"name one: hpcrun open {run.job_id or run.run_id}/{min(each)}",
-        )
-    index = element if element is not None else min(all_elements(run).parameters)
-    if last_attempt(folder, index) is None:
-        raise NotFoundError(f"{run.name} has not started yet", hint="hpcrun status shows when it starts")
-    runs = tuple(tracker_runs(run, folder, index))
-    has_page = any(each.url for each in runs if each.tracker == "MLflow")
-    return Tracked(run, element, runs, event_files(run, folder, index), None if has_page else _server(run))
-
-
-def _server(run: Run) -> str | None:
-    said = dict(_env_of(run)).get("MLFLOW_TRACKING_URI")
-    return page_url(said) if said else None
-
-
-def _env_of(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the variables of a run's plan; secrets have no value there."""
-    for pair in run.plan.get("env") or ():
-        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
-            yield pair[0], pair[1]
-
-
-# --- showing a page -----------------------------------------------------------------------------------------------
-
-
-def has_display(env: Mapping[str, str]) -> bool:
-    """Whether a browser on this machine can show a window."""
-    return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
-
-
-def show_page(url: str, env: Mapping[str, str]) -> bool:
-    """Open a page in a browser if there is a display; return whether it was opened."""
-    return has_display(env) and open_in_browser(url)
-
-
-def tunnel_to(url: str, host: str) -> str | None:
-    """Return the ssh command for one's own computer that makes a page of this machine visible there."""
-    from urllib.parse import urlsplit
-
-    if not is_local(url):
-        return None
-    port = urlsplit(url).port or (443 if url.startswith("https") else 80)
-    return tunnel(port, host)
-
-
-def tunnel(port: int, host: str) -> str:
-    """Return the ssh command that forwards a port of this machine's own address.
-
-    Not of ``localhost``: as that is often ``[::1]`` first, where another user may listen on the same port.
-    """
-    return f"ssh -N -L {port}:127.0.0.1:{port} {user_name()}@{host}"
-
-
-# --- wandb sync ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
 class SyncResult:
     """What became of the offline wandb runs of a run.
 
     Attributes:
         uploaded, before: folders of those that were uploaded now, and before.
         running: elements that were left out because they have not ended.
-        pages: pages of what was uploaded.
-        failure: what ``wandb sync`` said where it failed.
+        failure: what ``wandb sync`` printed where it failed.
     """
 
     run: Run
@@ -173,8 +86,10 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
             # WANDB_DIR: for its own logs, which it would otherwise put into the current folder
             some = todo[first : first + _MOST_AT_ONCE]
             done = _sync(python, some, run, folder, {**env, "WANDB_DIR": str(folder)})
-            _note(RunFolder(folder).tracker_sync("log"), done)
-            failure = failure or (None if done.ok else _why(done, RunFolder(folder).tracker_sync("log")))
+            log = RunFolder(folder).tracker_sync("log")
+            with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
+                file.write(done.stdout + done.stderr)
+            failure = failure or (None if done.ok else _why(done, log))
         uploaded = tuple(path for path in todo if any(path.glob("run-*.wandb.synced")))
         names = {each.id for each in offline if each.folder in uploaded}
         runs = [each for index in ended for each in tracker_runs(run, folder, index)]
@@ -198,11 +113,11 @@ def _has_ended(folder: Path, element: int) -> bool:
 
 
 def _sync(python: str, paths: Sequence[Path], run: Run, folder: Path, env: Mapping[str, str]) -> Completed:
-    base = {name: value for name, value in _env_of(run) if name == "WANDB_BASE_URL"}
-    own = {name: value for name, value in env.items() if name not in _OF_A_JOB}
+    base = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
+    variables = {name: value for name, value in env.items() if name not in _OF_A_JOB}
     argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, paths)]
     # not in the current folder: wandb takes the server, to which it sends the key, from ./wandb/settings
-    return run_command(argv, timeout_s=SYNC_S, env={**base, **own}, cwd=folder)
+    return run_command(argv, timeout_s=SYNC_S, env={**base, **variables}, cwd=folder)
 
 
 def _why(done: Completed, log: Path) -> str:
@@ -212,29 +127,19 @@ def _why(done: Completed, log: Path) -> str:
     return f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its output: {log}"
 
 
-def _note(log: Path, done: Completed) -> None:
-    with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
-        file.write(done.stdout + done.stderr)
+def start_sync(run: Run, folder: Path, env: Mapping[str, str]) -> None:
+    """Start ``hpcrun open --upload`` for a run in the background; its output goes into the run's folder."""
+    program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
+    start_and_leave(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
 
 
-def start_sync(run: Run, folder: Path, env: Mapping[str, str], hpcrun: Sequence[str]) -> None:
-    """Start ``hpcrun open --upload`` for a run in the background; its output goes into the run's folder.
-
-    Args:
-        hpcrun: the command that runs hpcrun.
-    """
-    start_and_leave(
-        [*hpcrun, "open", "--upload", run.run_id], cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log")
-    )
-
-
-def python_with(module: str, run: Run | None, env: Mapping[str, str]) -> str:
+def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
     """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH.
 
     Raises:
         PlanError: none of them has it.
     """
-    tried = list(dict.fromkeys(_pythons(run.plan if run else {}, env)))
+    tried = list(dict.fromkeys(_pythons(run.plan, env)))
     for python in tried:
         if run_command([python, "-c", _HAS_MODULE, module], timeout_s=_ASKS_S, env=env).ok:
             return python

@@ -71,7 +71,7 @@ def test_elements_are_kept_apart_where_their_files_are(tmp_path: Path) -> None:
     links = LinkedRuns(tmp_path / "links", chosen_runs(of_sweep, None), store)
     links.update()
     links.update()
-    assert links.found == {"lr-0a1b": 1, "lr-0a1b/0-lr=1": 1}
+    assert links.counts == {"lr-0a1b": 1, "lr-0a1b/0-lr=1": 1}
     linked = sorted(str(path.parent.relative_to(links.links)) for path in links.links.rglob("events*"))
     assert linked == ["lr-0a1b/0-lr=1/checkpoints/tb", "lr-0a1b/shared"]
     assert [one.name for one in chosen_runs(of_sweep, 1)] == ["lr-0a1b/1-lr=2"]
