@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 import hpcrun
 from hpcrun.features.doctor import command as doctor
-from hpcrun.features.preflight import display as preflight
+from hpcrun.features.preflight import command as preflight
 from hpcrun.features.where import display as where
 from hpcrun.preflight.checks import CHECKS, LABELS
 from hpcrun.views import gpu

@@ -17,16 +17,24 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.submit import prepare_job
 from hpcrun.cli.submit_flow import dry_run_outcome
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
-from hpcrun.features.preflight.display import preflight_json, preflight_lines, preflight_table
+from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightResult, PreflightWatch
 from hpcrun.job.units import format_age
+from hpcrun.preflight.checks import CHECKS
 from hpcrun.views.text import one_line, text_table
 
 if TYPE_CHECKING:
-    from hpcrun.features.preflight.preflight_wait import PreflightResult, PreflightWatch
+    from rich.table import Table
+
     from hpcrun.runs.failed_nodes import FailedNode, FailedNodes
     from hpcrun.runs.record import Run
 
 FORGET = "forget"
+_COLOURS = {"ok": "green", "slow": "yellow", "FAILED": "red"}
+_HEADINGS = (
+    "NODE", "DNS", "PORT", "CLOCK", "SHM", "GEMM", "INTRA-NODE\nALL-REDUCE", "INTER-NODE\nALL-REDUCE", "ERRORS",
+)  # fmt: skip
+_ROOMY, _SHORT = 120, 10
+"""From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
 
 
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
@@ -41,7 +49,6 @@ def preflight(
     """
     import_pydantic()
     from hpcrun.actions.jobs.submit import submit
-    from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()
@@ -86,6 +93,39 @@ def _verdict(result: PreflightResult) -> Outcome:
         lambda: preflight_json(result),
         failure=failure,
     )
+
+
+def preflight_table(result: PreflightResult, width: int) -> Table:
+    """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
+    from rich.text import Text
+
+    def cell(mark: str, text: str) -> Text:
+        if mark in ("slow", "FAILED") and len(text) > _SHORT and width < _ROOMY:
+            text = ""
+        return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
+
+    rows = ((node["node"], *(cell(**node["checks"][check]) for check in CHECKS)) for node in result.verdict["nodes"])
+    return text_table(_HEADINGS, rows, whole=("NODE",))
+
+
+def preflight_lines(result: PreflightResult) -> list[str]:
+    """Return the verdict as text, with one line for each bad node."""
+    verdict = result.verdict
+    alike: dict[str, list[str]] = {}
+    for item in verdict["slow"]:
+        alike.setdefault(item["why"], []).append(item["node"])
+    slow = [f"slow: {', '.join(nodes)} ({why})" for why, nodes in alike.items()]
+    if verdict["ok"]:
+        return [*map(one_line, slow), "no bad node" if slow else "all nodes are ok"]
+    lines = [f"bad: {item['node']} ({item['why']})" for item in verdict["bad"]]
+    lines += [f"bad: {problem}" for problem in verdict["problems"]]
+    return [one_line(line) for line in (*slow, *lines)]
+
+
+def preflight_json(result: PreflightResult) -> dict[str, Any]:
+    """Return the verdict as a JSON document."""
+    run, kept = result.item.run, {key: value for key, value in result.verdict.items() if key != "schema"}
+    return {"kind": "preflight", "run_id": run.run_id, "job_id": run.job_id, "folder": str(result.item.folder), **kept}
 
 
 def nodes(

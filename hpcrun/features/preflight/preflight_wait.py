@@ -15,7 +15,7 @@ from hpcrun.actions.status.status import one_status
 from hpcrun.errors import JobFailedError, NotFoundError
 from hpcrun.job import state
 from hpcrun.job.state import is_silent
-from hpcrun.preflight.judge import judge, message, read_reports
+from hpcrun.preflight.judge import judge, read_reports
 from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, last_attempt
 
@@ -43,20 +43,10 @@ AWAY_TIMES = 3
 
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """What a preflight found.
-
-    Attributes:
-        item: the run and how it ended.
-        verdict: what ``preflight/judge.py`` has written, or would have.
-    """
+    """The run, how it ended, and the verdict that ``preflight/judge.py`` has written, or would have."""
 
     item: RunStatus
     verdict: dict[str, Any]
-
-    @property
-    def words(self) -> str:
-        """The verdict in one line."""
-        return message(self.verdict).removeprefix("preflight: ")
 
 
 class PreflightWatch:
@@ -156,12 +146,15 @@ class PreflightWatch:
         }
         reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
         status = item.status
-        if not silent and not (status.state == state.NODE_FAIL and reports):
-            raise JobFailedError(
-                f"the preflight job {item.run.job_id} {_how(item, attempt)}",
-                hint=f"hpcrun logs --batch {item.run.job_id}",
-            )
-        return PreflightResult(item, judge(list(states), reports, srun_errors=silent))
+        if silent or (status.state == state.NODE_FAIL and reports):
+            return PreflightResult(item, judge(list(states), reports, srun_errors=silent))
+        how = f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
+        if attempt is not None and attempt.exit is not None and attempt.exit.message:
+            how = f"failed: {attempt.exit.message}"
+        elif not status.final and attempt is None:
+            how = "is running, but its script does not start"
+        job_id = item.run.job_id
+        raise JobFailedError(f"the preflight job {job_id} {how}", hint=f"hpcrun logs --batch {job_id}")
 
 
 def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:
@@ -169,16 +162,6 @@ def _has_judged(item: RunStatus, attempt: Attempt | None) -> bool:
     if attempt is None or attempt.exit is None:
         return item.status.state in (state.COMPLETED, state.FAILED)
     return attempt.exit.status == 0 or attempt.exit.message.startswith("preflight:")
-
-
-def _how(item: RunStatus, attempt: Attempt | None) -> str:
-    """Say what became of a job that judged no node."""
-    status = item.status
-    if attempt is not None and attempt.exit is not None and attempt.exit.message:
-        return f"failed: {attempt.exit.message}"
-    if not status.final and attempt is None:
-        return "is running, but its script does not start"
-    return f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
 
 
 def _verdict(attempt: Attempt | None) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.preflight.display import preflight_json, preflight_lines, preflight_table
+from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
 from hpcrun.features.preflight.preflight_wait import PreflightResult
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
