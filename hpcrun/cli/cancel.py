@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from hpcrun.actions.runs.cancel import cancel_elements, cancel_runs, check_listed
-from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.cancel import Cancelled, cancel_elements, cancel_runs, check_listed
+from hpcrun.actions.runs.find import FoundElement, find_element
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import active_ids, get_status
 from hpcrun.actions.status.waits import left_waiting
 from hpcrun.cli.complete import RUNS
@@ -17,13 +18,8 @@ from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
+from hpcrun.runs.record import Run
 from hpcrun.views.text import count
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.cancel import Cancelled
-    from hpcrun.actions.runs.find import FoundElement
-    from hpcrun.actions.status.run_status import RunStatus
-    from hpcrun.runs.record import Run
 
 
 def cancel(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, plan_clean, remove_runs
-from hpcrun.actions.runs.find import find_run
+from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, CleanPlan, plan_clean, remove_runs
+from hpcrun.actions.runs.find import FoundRun, find_run
+from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
@@ -18,14 +18,9 @@ from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
+from hpcrun.runs.store import RunStore
 from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
 from hpcrun.views.text import count, one_line
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.clean import CleanPlan
-    from hpcrun.actions.runs.find import FoundRun
-    from hpcrun.actions.status.run_status import StatusResult
-    from hpcrun.runs.store import RunStore
 
 _ANY_AGE = re.compile("0+[dhms]")
 

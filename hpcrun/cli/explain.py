@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.allocation import check_running
 from hpcrun.actions.runs.find import LAST, find_element, newest_line
-from hpcrun.actions.status.run_status import element_of
+from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
@@ -20,7 +20,6 @@ from hpcrun.job.quoting import quote_bash
 from hpcrun.job.state import RUNNING
 
 if TYPE_CHECKING:
-    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.explain.ended import Explanation
 

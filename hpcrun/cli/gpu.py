@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+from hpcrun.actions.runs.gpu import GpuResult, RecordedUse, read_gpus, record_instead, recorded_uses
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr, stdout, table
 from hpcrun.job.units import format_span
@@ -19,10 +19,6 @@ from hpcrun.views.gpu import (
     recorded_nodes_table,
     without_lines,
 )
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.gpu import GpuResult, RecordedUse
-    from hpcrun.actions.status.run_status import RunStatus
 
 MOST_ELEMENTS = 20
 """Of a sweep that has ended, as text: each may have several nodes and GPUs."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from hpcrun.actions.runs.cancel import hold_runs
+from hpcrun.actions.runs.cancel import HoldResult, hold_runs
 from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.hold import HoldResult, hold_runs
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.errors import PlanError
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.cancel import HoldResult
 
 
 def hold(runs: Annotated[list[str], RUNS]) -> Outcomes:

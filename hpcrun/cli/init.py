@@ -7,27 +7,31 @@ import shlex
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.actions.jobs.submit import submit
+from hpcrun.actions.ports import Choice
+from hpcrun.actions.profiles import init as action
+from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
+from hpcrun.actions.profiles.detect_types import accounts_of
+from hpcrun.actions.profiles.detect_yaml import Choices
 from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.lean_imports import import_pydantic, import_submitit
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
 from hpcrun.cli.output import JsonOption, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
 from hpcrun.cli.submit import wait_for_run
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
+from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import FILE_NAME
-
-if TYPE_CHECKING:
-    from hpcrun.actions.jobs.prepare import Prepared
-    from hpcrun.actions.ports import Choice
-    from hpcrun.actions.profiles.detect_yaml import Choices
-    from hpcrun.actions.profiles.init import Setup, TrialJob
-    from hpcrun.job.profile import Profile
-    from hpcrun.schedulers.cluster_facts import ClusterFacts
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.schedulers.cluster_facts import ClusterFacts, SlurmSite
+from hpcrun.views.init import cluster_lines, diff_lines, files_lines, next_lines, setup_json, setup_lines
+from hpcrun.views.plan import submitted_json
 
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
@@ -50,9 +54,6 @@ def init(
     Asks for what Slurm does not tell, checks the setup as hpcrun doctor does, and offers a test job.
     A second run changes only what you change.
     """
-    import_pydantic()
-    from hpcrun.views.init import files_lines, setup_json, setup_lines
-
     context = make_context()
     asks = can_ask() and not (yes or as_json)
     with interrupted_as(_NOTHING_WRITTEN):
@@ -69,9 +70,8 @@ def init(
         if not _agreed(setup, asks=asks, agreed=yes or force):
             yield note(["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"])
             return
-    from hpcrun.actions.profiles.init import write_setup
 
-    kept = write_setup(setup, own_place(context))
+    kept = action.write_setup(setup, own_place(context))
     yield printed(setup_lines(setup, kept))
     yield overruled(setup.name)
     yield from _check_and_try(setup, test, asks=asks, as_json=as_json)
@@ -99,22 +99,13 @@ def _refuse_cluster_options(given: Mapping[str, str | None]) -> None:
             )
 
 
-def _without_slurm(runs: str | None, context: Context, *, asks: bool) -> Setup:
-    from hpcrun.actions.profiles.init import Setup, plan_config
-
+def _without_slurm(runs: str | None, context: Context, *, asks: bool) -> action.Setup:
     folder = _runs(runs, context, asks=asks)
-    return Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
+    return action.Setup("local", None, *action.plan_config("local", context.user_folder / FILE_NAME, folder), folder)
 
 
-def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, Setup]:
+def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:
     """Detect the cluster, ask what it leaves open, and return what has to be written."""
-    from hpcrun.actions.profiles import init as action
-    from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
-    from hpcrun.actions.profiles.detect_yaml import Choices
-    from hpcrun.profiles.load import profile_names
-    from hpcrun.schedulers.cluster_facts import SlurmSite
-    from hpcrun.views.init import cluster_lines
-
     site, place = SlurmSite(context.env), own_place(context)
     facts = ask_cluster(site)
     shipped = set(profile_names([context.profile_layers["shipped"]]))
@@ -136,10 +127,6 @@ def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chos
     Raises:
         UsageError: there is no terminal to ask at, and no suggestion; the message has the options to add.
     """
-    from hpcrun.actions.profiles.detect_types import accounts_of
-    from hpcrun.actions.profiles.detect_yaml import Choices
-    from hpcrun.actions.profiles.init import account_choice, gpu_choice, unmade
-
     left: list[Choice] = []
     account, gpu_type = typed.account, typed.gpu_type
     if existing is not None and not chosen.asks:
@@ -149,11 +136,11 @@ def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chos
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
     if account is None:
-        account = _chosen(account_choice(facts, existing), chosen, left)
+        account = _chosen(action.account_choice(facts, existing), chosen, left)
     if gpu_type is None:
-        gpu_type = _chosen(gpu_choice(facts, account, existing), chosen, left)
+        gpu_type = _chosen(action.gpu_choice(facts, account, existing), chosen, left)
     if left:
-        raise unmade(left)
+        raise action.unmade(left)
     return Choices(account, gpu_type)
 
 
@@ -173,8 +160,6 @@ def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
     Raises:
         UsageError: the folder that was typed cannot be used.
     """
-    from hpcrun.actions.profiles.init import runs_problem
-
     current = str(context.store.root)
     asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
     while True:
@@ -182,7 +167,7 @@ def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
             ask("Folder of the runs, which all nodes must see", default=current).strip() if asks else typed or current
         )
         folder = os.path.abspath(context.cwd / Path(answer).expanduser())
-        problem = runs_problem(Path(folder)) if folder != current else None
+        problem = action.runs_problem(Path(folder)) if folder != current else None
         if problem is None and folder != current:
             _say_where_runs_stay(context)
         if problem is None:
@@ -200,14 +185,12 @@ def _say_where_runs_stay(context: Context) -> None:
         tell([f"note: {number} runs stay in {old}; HPCRUN_RUNS={old} hpcrun status shows them"])
 
 
-def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
+def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
     """Show what would change in an existing profile, ask, and return whether the answer was yes.
 
     Raises:
         ProfileError: there is no terminal to ask at.
     """
-    from hpcrun.views.init import diff_lines
-
     change = setup.profile
     if agreed or change is None or change.before is None or not change.changed:
         return True
@@ -219,13 +202,8 @@ def _agreed(setup: Setup, *, asks: bool, agreed: bool) -> bool:
     return confirm(f"Change {change.path}?", interrupted=_NOTHING_WRITTEN.message)
 
 
-def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
+def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
     """Run doctor's checks, offer the test job, and say what to type next."""
-    from hpcrun.actions.hooks import hooks_of
-    from hpcrun.actions.profiles.init import next_commands, prepare_trial, trial_size
-    from hpcrun.profiles.load import load_profile
-    from hpcrun.views.init import next_lines, setup_json
-
     context = make_context(announce=None)  # as it is now
     checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
     document: dict[str, Any] = {**setup_json(setup), "written": True, "doctor": None, "test": None}
@@ -235,21 +213,21 @@ def _check_and_try(setup: Setup, test: bool | None, *, asks: bool, as_json: bool
         checked = f"checked    {slurm}the profile, the runs folder and Python (all checks: hpcrun doctor)"
         yield Outcome(lambda: [stdout([checked]), table(checks.text(width()))], lambda: document)
     profile = load_profile(setup.name, context.surroundings.profile_folders).profile
-    job = trial_size(setup.detected, profile.gpu.type)
+    job = action.trial_size(setup.detected, profile.gpu.type)
     if test is None and checks and checks.failed:
         yield note(["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"])
     elif _wants_test(test, job, asks=asks):
         has_torch = checks is not None and checks.has_torch
-        prepared = prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=has_torch)
+        prepared = action.prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=has_torch)
         ended = yield from _try(prepared, context, follow=not as_json)
         document["test"] = ended.document() if ended.document else None
         yield replace(ended, document=lambda: document)
         if ended.failure:
             return
-    yield printed(next_lines(next_commands(setup, profile.gpu.type)), lambda: document)
+    yield printed(next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
 
 
-def _wants_test(test: bool | None, job: TrialJob, *, asks: bool) -> bool:
+def _wants_test(test: bool | None, job: action.TrialJob, *, asks: bool) -> bool:
     if test is not None or not asks:
         return bool(test)
     return confirm(
@@ -261,11 +239,6 @@ def _wants_test(test: bool | None, job: TrialJob, *, asks: bool) -> bool:
 
 def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:
     """Submit the test job, wait for its end, and return how it ended."""
-    from hpcrun.actions.jobs.submit import submit
-    from hpcrun.views.plan import submitted_json
-
-    if prepared.plan.scheduler == "slurm":
-        import_submitit()
     result = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(result))
     yield note(

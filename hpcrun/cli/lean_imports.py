@@ -1,53 +1,72 @@
-"""Imports libraries without the modules that they import and that hpcrun never uses.
+"""Imports libraries without the modules that they import and that the command line never uses.
 
-While a library is imported, an empty module takes the place of each such module. Later imports get the real module. If
-a version of the library needs other names of it, the library is imported completely, which takes longer.
+While such a library is imported, a nearly empty module takes the place of each of these. Later imports get the real
+module. If a version of the library needs other names of it, the library is imported completely, which takes longer.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+StandIns = Mapping[str, Mapping[str, Any]]
 
-def import_help() -> None:
-    """Import typer's help without rich's Markdown and tracebacks, half of its time: no help of hpcrun's has one."""
-    _import_with(
-        "typer.rich_utils",
-        {name: {name.rpartition(".")[2].title(): type(name, (), {})} for name in ("rich.markdown", "rich.traceback")},
-    )
-
-
-def import_pydantic() -> None:
-    """Import pydantic without plugins, which it looks for in every installed distribution as models are built."""
-    import pydantic  # noqa: F401 - its package alone, which imports no more than the loader needs
-
-    _import_with("pydantic.plugin._loader", {"importlib.metadata": {"entry_points": lambda **_: ()}})
-
-
-def import_submitit() -> None:
-    """Import submitit without asyncio, for awaiting results, and without its search for plugins: half of its time.
-
-    For the command line, which hands out no results; hpcrun.Executor does, and imports it whole.
-    """
-    no_entry_points = {"entry_points": lambda **_: ()}
-    _import_with("submitit", {"asyncio": {"Future": object}, "importlib.metadata": no_entry_points})
+_NO_PLUGINS = {"importlib.metadata": {"entry_points": lambda **_: ()}}
+LEFT_OUT: dict[str, StandIns] = {
+    # rich's Markdown and tracebacks take half of the time, and no help of hpcrun's has one
+    "typer.rich_utils": {name: {name.rpartition(".")[2].title(): type(name, (), {})}
+                         for name in ("rich.markdown", "rich.traceback")},
+    # plugins, which it looks for in every installed distribution as models are built
+    "pydantic.plugin._loader": _NO_PLUGINS,
+    # plugins too, and asyncio for awaiting results, which only hpcrun.Executor hands out: half of the time
+    "submitit": {"asyncio": {"Future": object}, **_NO_PLUGINS},
+}  # fmt: skip
+"""A library → the modules that are left out while it is imported, each with the names that the library takes of it."""
 
 
-def _import_with(module: str, stand_ins: Mapping[str, Mapping[str, Any]]) -> None:
-    real = {name: sys.modules.get(name) for name in stand_ins}
-    for name, its_names in stand_ins.items():
-        sys.modules[name] = ModuleType(name)
-        vars(sys.modules[name]).update(its_names)
-    try:
-        import_module(module)
-    except (ImportError, AttributeError):
-        return
-    finally:
-        for name, before in real.items():
-            del sys.modules[name]
-            if before is not None:
-                sys.modules[name] = before
+def import_lean() -> None:
+    """Import the libraries in ``LEFT_OUT`` from now on in this way, whoever imports them."""
+    sys.meta_path.insert(0, LeanFinder(LEFT_OUT))  # type: ignore[arg-type]  # its two bases are slow to import
+
+
+class LeanFinder:
+    """Finds these libraries as Python does, and lets other modules stand in while they are executed."""
+
+    def __init__(self, left_out: Mapping[str, StandIns]) -> None:
+        self._left_out = left_out
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        """Return how a module is imported; None for all but these libraries."""
+        if name not in self._left_out or not (spec := PathFinder.find_spec(name, path)):
+            return None
+        spec.loader = _LeanLoader(spec.loader, self._left_out[name])  # type: ignore[assignment]
+        return spec
+
+
+class _LeanLoader:
+    def __init__(self, loader: Any, stand_ins: StandIns) -> None:
+        self._loader, self._stand_ins = loader, stand_ins
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader  # type: ignore[union-attr]
+        real = {name: sys.modules.get(name) for name in self._stand_ins}
+        for name, its_names in self._stand_ins.items():
+            sys.modules[name] = ModuleType(name)
+            vars(sys.modules[name]).update(its_names)
+        try:
+            self._loader.exec_module(module)
+            return
+        except (ImportError, AttributeError):
+            pass  # another version: once more, with the real modules
+        finally:
+            for name, before in real.items():
+                del sys.modules[name]
+                if before is not None:
+                    sys.modules[name] = before
+        self._loader.exec_module(module)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hpcrun.actions.runs.logs import finished_logs, follow_logs
+from hpcrun.actions.runs.logs import LogChoice, finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
 from hpcrun.job.patterns import Pattern
@@ -20,7 +20,6 @@ from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines, texts
 from hpcrun.views.log_text import heading, label, terminal_text
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.logs import LogChoice
     from hpcrun.actions.status.wait import Waiter
 
 _ERASE_LINE = "\r\x1b[K"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
 from hpcrun.actions.status.elements import interesting_element
-from hpcrun.actions.status.run_status import element_of
+from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
@@ -22,17 +22,13 @@ from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.layout import WITHIN
-from hpcrun.job.patterns import PatternError, compile_pattern
+from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.store import DamagedRunError
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.logs import LogChoice
-    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
-    from hpcrun.cli.log_output import Lines
-    from hpcrun.job.patterns import Pattern
 
 _ANY_RANK = 10_000_000
 

@@ -16,6 +16,7 @@ from typer.main import get_command
 from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, help_of
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
+from hpcrun.cli.lean_imports import import_lean
 from hpcrun.cli.outcome import Outcome, printed
 from hpcrun.cli.output import finish, give_up_stdout, show, want_json
 from hpcrun.cli.typer_command import CliCommand, CliGroup
@@ -120,6 +121,7 @@ def _hpcrun(
 
 def main() -> NoReturn:
     """Run hpcrun: every failure is one clear message and an exit code, never a traceback."""
+    import_lean()
     words = [token for token in sys.argv[1:] if token not in ("-v", "--verbose")]
     typed = [name for name in (" ".join(words[:1]), " ".join(words[:2])) if name in COMMANDS]
     app = build_app(typed) if typed or words[:1] == ["--version"] else list_app()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.logs import parse_ranks
-from hpcrun.actions.runs.metrics import choose_metrics, last_rows, read_elements, read_metrics
+from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.cli.output import JsonOption, width
 from hpcrun.errors import UsageError
-from hpcrun.job.parameters import index_ranges
+from hpcrun.job.parameters import Parameters, index_ranges
 from hpcrun.runs.elements import elements_with_calls
+from hpcrun.runs.record import Run
 from hpcrun.views.metrics import (
     elements_csv,
     elements_json,
@@ -30,11 +29,6 @@ from hpcrun.views.metrics import (
     save_png,
 )
 from hpcrun.views.text import count, one_line
-
-if TYPE_CHECKING:
-    from hpcrun.actions.runs.metrics import Metrics
-    from hpcrun.job.parameters import Parameters
-    from hpcrun.runs.record import Run
 
 SHOWN = 20
 
@@ -69,8 +63,6 @@ def metrics(
         raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
-    import_pydantic()
-
     context = make_context()
     named = find_element(run, context.store, elements_with_calls)
     wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None

@@ -15,6 +15,7 @@ from hpcrun.cli.output import JsonOption, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
+from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.cluster_facts import SlurmSite
 from hpcrun.views import profiles as view
 from hpcrun.views.profiles import (
@@ -32,7 +33,6 @@ from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import ProfileRow, Verdict
-    from hpcrun.profiles.load import LoadedProfile
 
 
 def list_(_json: JsonOption = False) -> Outcome:

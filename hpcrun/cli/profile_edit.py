@@ -6,11 +6,20 @@ import os.path
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hpcrun.actions.jobs.trust import keep_trust
+from hpcrun.actions.profiles.edit import (
+    Changed,
+    Place,
+    edit_profile,
+    new_profile,
+    set_values,
+    unset_values,
+    use_profile,
+)
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
@@ -20,10 +29,10 @@ from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell
 from hpcrun.errors import UsageError
-
-if TYPE_CHECKING:
-    from hpcrun.actions.profiles.edit import Changed, Place
-    from hpcrun.profiles.yaml_file import Mistake
+from hpcrun.profiles.config import FILE_NAME
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.profiles.yaml_edit import USUAL
+from hpcrun.profiles.yaml_file import Mistake
 
 OwnName = Annotated[
     str,
@@ -61,8 +70,6 @@ def new(
 
     Without options it asks for the values, if there is a terminal.
     """
-    from hpcrun.actions.profiles.edit import new_profile
-
     given = {
         "description": description,
         "partition": partition,
@@ -91,9 +98,6 @@ def new(
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
     """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
-    from hpcrun.profiles.load import load_profile, profile_names
-    from hpcrun.profiles.yaml_edit import USUAL
-
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
     base = ask("Which profile is closest to your cluster?", default="detected" if "detected" in names else "local")
@@ -125,8 +129,6 @@ def set_(
 
     Without a copy, one is made that extends the profile.
     """
-    from hpcrun.actions.profiles.edit import set_values
-
     context = make_context()
     if name and _ASSIGNMENT.match(name):
         values, name = [name, *(values or ())], None
@@ -140,8 +142,6 @@ def unset(
     keys: list[str] = argument("KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key),
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
-    from hpcrun.actions.profiles.edit import unset_values
-
     context = make_context()
     return _report(unset_values(name, keys, own_place(context)), context)
 
@@ -152,8 +152,6 @@ def edit(name: NameOrDefault = None) -> Outcomes:
     Without a copy, one is made that extends the profile.
     The file is saved only when it is valid.
     """
-    from hpcrun.actions.profiles.edit import edit_profile
-
     context = make_context()
     argv = find_editor(context.env, "hpcrun profile set NAME KEY=VALUE")
     return _report(
@@ -172,9 +170,6 @@ def use(name: OwnName) -> Outcomes:
 
     It is set in your config.yaml, whose other lines stay.
     """
-    from hpcrun.actions.profiles.edit import use_profile
-    from hpcrun.profiles.config import FILE_NAME
-
     context = make_context()
     yield from _report(use_profile(name, own_place(context), context.user_folder / FILE_NAME), context)
     yield printed([f"default  {name}"])
@@ -183,8 +178,6 @@ def use(name: OwnName) -> Outcomes:
 
 def overruled(name: str) -> Outcome:
     """Say what takes precedence here over the user's default profile, if anything does."""
-    from hpcrun.profiles.config import FILE_NAME
-
     after = make_context(announce=None)
     chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
     if chosen not in (name, os.path.abspath(name)):
@@ -194,8 +187,6 @@ def overruled(name: str) -> Outcome:
 
 
 def own_place(context: Context) -> Place:
-    from hpcrun.actions.profiles.edit import Place
-
     used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
     return Place(context.profile_paths["user"], used, context.host)
 

@@ -15,7 +15,6 @@ from hpcrun.cli.command_line import new_args
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job_options
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcomes, note
 from hpcrun.cli.output import JsonOption
@@ -52,7 +51,6 @@ def resubmit(
     Script, folder, profile and options stay the same.
     An option given here replaces that option of the run.
     """
-    import_pydantic()
     from hpcrun.actions.jobs.resubmit import check_over, failed_of, lineage_of
     from hpcrun.actions.runs.find import find_run
     from hpcrun.cli.submit import prepare_job, wait_for_end

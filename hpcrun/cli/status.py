@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.background import answers_of
 from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import find_element
-from hpcrun.actions.status.run_status import is_in, without_lost
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
 from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
 from hpcrun.actions.status.wait import Changes
@@ -39,7 +39,6 @@ from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.details import Insight
-    from hpcrun.actions.status.run_status import RunStatus, StatusResult
 
 MIN_INTERVAL_S = 10
 PATIENCE_S = 3.0

@@ -11,7 +11,6 @@ from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr
 from hpcrun.cli.output import JsonOption
 from hpcrun.cli.submit_flow import (
@@ -73,7 +72,6 @@ def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str
     Raises:
         UsageError: a value cannot be read, or nothing says which profile.
     """
-    import_pydantic()
     from hpcrun.job.request import read_request
 
     profile = options.pop("profile", None)

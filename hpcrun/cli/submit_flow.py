@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import Context
-from hpcrun.cli.lean_imports import import_submitit
 from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
@@ -161,8 +160,6 @@ def submit_job(
 
         links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
         series, lines, document = links, link_line, chain_json
-    if prepared.plan.scheduler == "slurm":
-        import_submitit()
     done: list[SubmitResult] = []
     for result in submit_all(series, context.ports, context.surroundings, output_dir):
         done.append(result)

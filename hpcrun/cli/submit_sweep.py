@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.status.elements import failed_elements
+from hpcrun.actions.status.elements import ElementStatus, failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, TextPart, stderr
@@ -18,7 +18,6 @@ from hpcrun.views.text import one_line
 if TYPE_CHECKING:
     from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
-    from hpcrun.actions.status.elements import ElementStatus
     from hpcrun.actions.status.run_status import RunStatus
 
 NAMED_AT_MOST = 10

@@ -9,7 +9,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hpcrun.cli.interrupt import exit_at_interrupt, interrupted_as, raise_at_interrupt
-from hpcrun.cli.lean_imports import import_help
 from hpcrun.cli.output import render
 from hpcrun.errors import InterruptedByUser
 
@@ -64,16 +63,11 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
 
 
 class _Cheap:
-    """What typer's commands and groups do in the same way: take text as typed, and import for the help only then."""
+    """What typer's commands and groups do in the same way: take text as typed."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
         return _take_as_typed(super().get_params(ctx))  # type: ignore[misc]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        import_help()
-        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
 class CliCommand(_Cheap, TyperCommand):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.secrets import left_out_text
 from hpcrun.job.units import format_size
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line
-
-if TYPE_CHECKING:  # submit says what it copied, and needs no status and no attempts
-    from hpcrun.actions.status.run_status import RunStatus
 
 _SHOWN = 8
 _INDENT, _ROOM_LEAST = 15, 20

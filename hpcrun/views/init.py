@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.init import FileChange, Setup
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.views.text import one_line
-
-if TYPE_CHECKING:
-    from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 
 def cluster_lines(facts: ClusterFacts) -> list[str]:

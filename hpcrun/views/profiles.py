@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.profiles import Difference, ProfileRow, Verdict
     from hpcrun.actions.profiles.variables import ProfileVariables
     from hpcrun.job.profile import Profile
-    from hpcrun.profiles.load import LoadedProfile
 
 _BESIDE_PATHS = 60
 """The width of the other columns, with names of usual length."""

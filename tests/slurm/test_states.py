@@ -69,7 +69,9 @@ def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun, cl
     two = ("-P", "cpu", "-p", "cpu", "-c", "1", "--launcher", "python", "--nodes", "2", "true")
     refused = as_researcher("submit", *two)
     assert refused.returncode == 4
-    assert "2 nodes are more than the 1 that partition cpu gives a job\nhint: use --partition gpu: up to" in refused.stderr
+    assert (
+        "2 nodes are more than the 1 that partition cpu gives a job\nhint: use --partition gpu: up to" in refused.stderr
+    )
 
 
 @pytest.mark.versions

@@ -11,7 +11,6 @@ from hpcrun.actions.hooks import Hooks, SetupChecks
 from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import option
 from hpcrun.cli.outcome import Outcome, table
 from hpcrun.cli.output import JsonOption, width
@@ -42,7 +41,6 @@ def doctor(
     Exit status 4 if there is an error.
     """
     context = make_context()
-    import_pydantic()
     from hpcrun.features.doctor.check_up import check_up
 
     checkup = check_up(profile, context.surroundings, context.store.root)

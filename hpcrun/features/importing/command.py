@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcome, stdout
 from hpcrun.cli.output import JsonOption
@@ -31,7 +30,6 @@ def import_(
     sbatch. The script is only read, never run. Exit status 0 if hpcrun takes
     over its launch, else 4.
     """
-    import_pydantic()
     from hpcrun.actions.jobs.program import read_script
     from hpcrun.job.batch_script import changed_lines
 

@@ -15,7 +15,6 @@ from hpcrun.actions.runs.metrics import metric_patterns
 from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import argument, flag
 from hpcrun.cli.outcome import Outcome, Outcomes, note, stdout
 from hpcrun.cli.output import JsonOption
@@ -57,7 +56,6 @@ def notify(
     Destinations are URLs of apprise: mail, Slack, Discord, Teams, ntfy, webhooks.
     Configure them with `notify:` in config.yaml or a profile, or submit --notify.
     """
-    import_pydantic()
     context = make_context(announce=None) if of or known else make_context()
     if test:
         yield _test(words or [], context)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import DRY_RUN, takes_job_options
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -47,7 +46,6 @@ def preflight(
 
     Exit status 7 if a node is bad; the message names it.
     """
-    import_pydantic()
     from hpcrun.actions.jobs.submit import submit
     from hpcrun.views.plan import plan_lines, submitted_json
 

@@ -8,7 +8,6 @@ from typing import Any
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import SUBMISSION, takes_job_options
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
 from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout
 from hpcrun.cli.output import JsonOption, width
@@ -106,7 +105,6 @@ def forecast(
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
-    import_pydantic()
     from hpcrun.features.scaling.forecast_display import forecast_csv, forecast_json, forecast_text
     from hpcrun.features.scaling.plan import make_forecast, read_measured, read_question
 
@@ -170,7 +168,6 @@ def scale(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     context = make_context()
-    import_pydantic()
     if listing or shown is not None or resume is not None:
         if not listing and (script is not None or gpus or ranks or (resume and shown)):
             hint = "hpcrun scale run --list"
@@ -219,7 +216,6 @@ def report(
 
     Writes text, tables and figures to a folder, once all runs of the studies have ended.
     """
-    import_pydantic()
     from hpcrun.features.scaling.report_files import check_folder, report_files, report_json, report_text, save_report
     from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points
     from hpcrun.features.scaling.study_report import (

@@ -9,7 +9,6 @@ import typer
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.cli.output import JsonOption
 from hpcrun.errors import PlanError, UsageError
@@ -41,7 +40,6 @@ def share(
     """
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
-    import_pydantic()
     from hpcrun.actions.runs.find import LAST, find_element, newest_line
     from hpcrun.features.share.page import share_page
     from hpcrun.features.share.share import ShareChoice, check_page_file, gather, save_page

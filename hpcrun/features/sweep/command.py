@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.outcome import Outcomes, note
 from hpcrun.cli.output import JsonOption
@@ -48,7 +47,6 @@ def sweep(
         raise UsageError("--best prints one command: --sort, --plot, --png and --csv have no effect")
     if lines is not None and lines < 1:
         raise UsageError(f"--lines {lines}: must be 1 or more")
-    import_pydantic()
     from hpcrun.features.sweep.display import best_outcome, sweep_outcome
     from hpcrun.features.sweep.sweep import read_items, shown_part, sweep_table, sweeps_of
 

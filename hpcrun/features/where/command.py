@@ -7,7 +7,6 @@ from typing import Any
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import takes_job_options
-from hpcrun.cli.lean_imports import import_pydantic
 from hpcrun.cli.options import option
 from hpcrun.cli.outcome import Outcome, stdout, table
 from hpcrun.cli.output import JsonOption, width
@@ -36,7 +35,6 @@ def where(
     The start times are Slurm's estimates (sbatch --test-only).
     They change as other jobs come and go. Nothing is submitted.
     """
-    import_pydantic()
     from hpcrun.features.where.display import misfit_lines, offers_table, submit_line, where_json
     from hpcrun.features.where.where import compare_profiles
 

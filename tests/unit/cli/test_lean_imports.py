@@ -5,57 +5,41 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
-def output_of(code: str) -> list[str]:
-    """Run Python code in a process that has imported nothing yet; returns the words that it prints."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_a_stand_in_is_gone_once_the_module_is_imported() -> None:
-    code = """
-import sys
-from hpcrun.cli.lean_imports import import_help, import_pydantic
-import_help()
-import_pydantic()
-import importlib.metadata, rich.markdown, typer.rich_utils
-print(importlib.metadata.version("typer") != "", rich.markdown.Markdown is not typer.rich_utils.Markdown)
-"""
-    assert output_of(code) == ["True", "True"]
+LEAN = "import sys; from hpcrun.cli.lean_imports import *; import_lean()\n"
 
 
-def test_a_module_that_was_imported_before_stays_as_it_was() -> None:
-    code = """
-import importlib.metadata, sys
-before = importlib.metadata
-from hpcrun.cli.lean_imports import import_pydantic
-import_pydantic()
-import pydantic.plugin._loader as loader
-print(sys.modules["importlib.metadata"] is before, list(loader.get_plugins()))
-"""
-    assert output_of(code) == ["True", "[]"]
-
-
-def test_submitit_is_whole_but_for_what_submitting_does_not_need() -> None:
-    code = """
-import sys
-from hpcrun.cli.lean_imports import import_submitit
-import_submitit()
-print("asyncio" in sys.modules, "importlib.metadata" in sys.modules)
-import asyncio, submitit
-from hpcrun.schedulers.sbatch import ScriptExecutor
-print(asyncio.run(asyncio.sleep(0, "awaited")), issubclass(ScriptExecutor, submitit.SlurmExecutor))
-"""
-    assert output_of(code) == ["False", "False", "awaited", "True"]
-
-
-def test_a_version_that_takes_other_names_is_imported_whole() -> None:
-    code = """
-import sys
-from hpcrun.cli.lean_imports import _import_with
-_import_with("colorsys", {"json": {}})
-_import_with("tokenize", {"token": {"none_of_its_names": 1}})
-print("tokenize" in sys.modules, "token" in sys.modules, "colorsys" in sys.modules)
-import tokenize
-print(tokenize.NAME == 1)
-"""
-    assert output_of(code) == ["False", "False", "True", "True"]
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        pytest.param(
+            "import typer.rich_utils, pydantic.plugin._loader, importlib.metadata, rich.markdown\n"
+            "print(importlib.metadata.version('typer') != '', rich.markdown.Markdown is not typer.rich_utils.Markdown)",
+            "True True",
+            id="a stand-in is gone once the module is imported",
+        ),
+        pytest.param(
+            "import importlib.metadata; before = importlib.metadata; import pydantic.plugin._loader as loader\n"
+            "print(sys.modules['importlib.metadata'] is before, list(loader.get_plugins()))",
+            "True []",
+            id="a module that was imported before stays as it was",
+        ),
+        pytest.param(
+            "import submitit; print('asyncio' in sys.modules, 'importlib.metadata' in sys.modules)\n"
+            "import asyncio; from hpcrun.schedulers.sbatch import ScriptExecutor\n"
+            "print(asyncio.run(asyncio.sleep(0, 'awaited')), issubclass(ScriptExecutor, submitit.SlurmExecutor))",
+            "False False awaited True",
+            id="submitit is whole but for what submitting does not need",
+        ),
+        pytest.param(
+            "sys.meta_path.insert(0, LeanFinder({'colorsys': {'json': {}}, 'tokenize': {'token': {'no_name': 1}}}))\n"
+            "import colorsys, tokenize; print(tokenize.NAME == 1, colorsys.__loader__ is colorsys.__spec__.loader)",
+            "True True",
+            id="a version that takes other names is imported whole",
+        ),
+    ],
+)
+def test_a_library_is_imported_without_modules_that_it_does_not_need(code: str, printed: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LEAN + code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == printed.split()
