@@ -6,7 +6,6 @@ from typing import Annotated
 
 from hpcrun.actions.runs.cancel import HoldResult, hold_runs
 from hpcrun.actions.runs.find import find_element
-from hpcrun.actions.runs.hold import HoldResult, hold_runs
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.context import make_context
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout

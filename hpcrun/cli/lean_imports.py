@@ -29,7 +29,7 @@ LEFT_OUT: dict[str, StandIns] = {
 
 def import_lean() -> None:
     """Import the libraries in ``LEFT_OUT`` from now on in this way, whoever imports them."""
-    sys.meta_path.insert(0, LeanFinder(LEFT_OUT))  # type: ignore[arg-type]  # its two bases are slow to import
+    sys.meta_path.insert(0, LeanFinder(LEFT_OUT))
 
 
 class LeanFinder:
