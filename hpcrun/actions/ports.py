@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.profiles.detected import DETECTED
-from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
-from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a dry run of submit reads no runs
     from hpcrun.actions.profiles.detected import DetectedProfile
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.failed_nodes import FailedNode
+    from hpcrun.runs.store import RunStore
 
 Schedulers = Callable[[str], Scheduler]
 """Scheduler name → adapter."""
