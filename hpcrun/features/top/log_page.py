@@ -15,12 +15,12 @@ from textual.binding import Binding, BindingType
 from hpcrun.actions.runs.logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError
+from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.features.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern
 from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, cut, error_text
 from hpcrun.features.top.sections import PageReader
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
-from hpcrun.runs.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.runs.logs import LogFile, rank_log
 from hpcrun.views.clean import bytes_text
 from hpcrun.views.log_text import terminal_text

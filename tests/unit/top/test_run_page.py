@@ -22,11 +22,11 @@ from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.features.top import log_page, run_page
 from hpcrun.features.top.app import TopApp
 from hpcrun.features.top.log_page import LogPage
+from hpcrun.features.top.log_window import LogView, open_logs
 from hpcrun.features.top.run_page import RunPage
 from hpcrun.features.top.sections import RanksSection
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import attempts
-from hpcrun.runs.log_window import LogView, open_logs
 from hpcrun.runs.logs import LogFile
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.features.top import log_window
+from hpcrun.features.top.log_window import BLOCK, LogView, LogWindow, WindowLine, open_logs, read_stamps
 from hpcrun.job.patterns import compile_pattern
-from hpcrun.runs import log_window
-from hpcrun.runs.log_window import BLOCK, LogView, LogWindow, WindowLine, open_logs, read_stamps
 from hpcrun.runs.logs import LogFile
 
 
