@@ -25,17 +25,12 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A run on which a job depends.
-
-    Attributes:
-        condition: how it must end.
-        over: whether it has already ended in this way.
-    """
+    """A run on which a job depends."""
 
     run_id: str
     job_id: str | None
-    condition: Condition
-    over: bool = False
+    condition: Condition  # how it must end
+    over: bool = False  # whether it has already ended in this way
 
 
 @dataclass(frozen=True, slots=True)

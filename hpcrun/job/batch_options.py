@@ -35,40 +35,25 @@ MOST_TASK_IDS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ScriptOption:
-    """One option of sbatch, as a script gives it.
-
-    Attributes:
-        name: its long name; the word as written if sbatch has no such option.
-        value: None for a flag.
-    """
+    """One option of sbatch, as a script gives it."""
 
     line: int
-    name: str
-    value: str | None
+    name: str  # its long name; the word as written if sbatch has no such option
+    value: str | None  # None for a flag
     is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What the #SBATCH lines of a script become.
+    """What the #SBATCH lines of a script become."""
 
-    Attributes:
-        directives: those that hpcrun gives to sbatch as they are.
-        name: the job's name, None if the script has none.
-        workdir: the folder where it starts.
-        array: task ids and how many run at once.
-        env: variables of ``--export``.
-        remarks: what hpcrun does in another way.
-        problems: why the job cannot be submitted.
-    """
-
-    directives: tuple[tuple[str, str | None], ...]
-    name: str | None
-    workdir: str | None
-    array: tuple[tuple[int, ...], int | None] | None
-    env: tuple[tuple[str, str], ...]
-    remarks: tuple[str, ...]
-    problems: tuple[str, ...]
+    directives: tuple[tuple[str, str | None], ...]  # those that hpcrun gives to sbatch as they are
+    name: str | None  # the job's name, None if the script has none
+    workdir: str | None  # the folder where it starts
+    array: tuple[tuple[int, ...], int | None] | None  # task ids and how many run at once
+    env: tuple[tuple[str, str], ...]  # variables of ``--export``
+    remarks: tuple[str, ...]  # what hpcrun does in another way
+    problems: tuple[str, ...]  # why the job cannot be submitted
 
 
 def read_batch_options(lines: list[str]) -> BatchOptions:
@@ -197,16 +182,11 @@ def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The nodes, tasks and GPUs that directives request, as far as they say it.
-
-    Attributes:
-        tasks: of each node.
-        gpus: of each node.
-    """
+    """The nodes, tasks and GPUs that directives request, as far as they say it."""
 
     nodes: int = 1
-    tasks: int = 1
-    gpus: int = 0
+    tasks: int = 1  # of each node
+    gpus: int = 0  # of each node
     gpu_type: str | None = None
 
 

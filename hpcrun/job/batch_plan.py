@@ -17,26 +17,24 @@ from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.resources import check_warning, decide_cancel_idle, decide_requeue, read_allocation
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
+from hpcrun.job.units import advice_table
 
-_CONTAINER = "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
-_OF_SCRIPT = {
-    **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
-    **dict.fromkeys(("container", "mounts"), _CONTAINER),
-    "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
-    "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
-    "spares": "leave it out: its launch would use the spare nodes, too",
-    "uv": "write `uv run` into its launch",
-}
-"""Options of hpcrun that have no effect on a script, and what to do instead."""
+# Fields of a request that have no effect on a script | what to do instead
+_OF_SCRIPT = advice_table(
+    """
+launcher srun torchrun module | change its launch
+container mounts | start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE
+cpus | use --cpus-per-task N or --cpus-per-gpu N
+nproc_per_node | change its launch, or its line #SBATCH --ntasks-per-node
+spares | leave it out: its launch would use the spare nodes, too
+uv | write `uv run` into its launch
+"""
+)
 _REQUEUE = ("requeue", "no-requeue", "signal")
 
 
 def with_array(request: JobRequest, script: BatchScript) -> JobRequest:
-    """Return the request with the task ids of the script, which its elements keep.
-
-    Raises:
-        UsageError: the request has a sweep of its own.
-    """
+    """Return the request with the task ids of the script, or raise UsageError: it has a sweep of its own."""
     if script.options.array is None:
         return request
     if request.sweep:
@@ -60,13 +58,8 @@ def plan_script(
     """Decide a job that runs a batch script.
 
     The profile says where jobs go and how they are requeued; it adds no directive and no variable to the script.
-
-    Args:
-        python: runs hpcrun's programs in the job, not the script.
-
-    Raises:
-        UsageError: an option has no effect on a script.
-        PlanError: hpcrun cannot give the script's directives to sbatch.
+    ``python`` runs hpcrun's programs in the job, not the script. It raises UsageError for an option without effect on a
+    script, and PlanError if hpcrun cannot give the script's directives to sbatch.
     """
     if script.options.problems:
         raise PlanError("\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}")
@@ -92,8 +85,8 @@ def plan_script(
     if profile.scheduler == "local" and (sizes.nodes > 1 or launcher == "srun"):
         raise PlanError(f"profile {profile.name!r} runs on this machine, without srun and other nodes",
                         hint="choose a Slurm profile with --profile")  # fmt: skip
-    allocation = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
-    check_warning(requeue, allocation.walltime_s)
+    _, memory_mb, walltime_s = read_allocation(directives, replace(shape, gpus_per_node=0), profile)
+    check_warning(requeue, walltime_s)
     bare = profile.model_copy(update={"env": {}, "fabric": type(profile.fabric)(), "secrets": ()})
     env = {
         **dict(script.options.env),
@@ -106,8 +99,8 @@ def plan_script(
         scheduler=profile.scheduler,
         shape=shape,
         cpus_per_node=None,
-        memory_mb=allocation.memory_mb,
-        walltime_s=allocation.walltime_s,
+        memory_mb=memory_mb,
+        walltime_s=walltime_s,
         directives=tuple(directives.items()) if profile.scheduler == "slurm" else (),
         modules=request.load,
         setup=request.setup,
@@ -128,11 +121,7 @@ def plan_script(
 
 
 def _apply_sizes(directives: Directives, request: JobRequest) -> None:
-    """Override the script's sizes as the command line of sbatch does.
-
-    Raises:
-        UsageError: the GPUs do not divide by the nodes.
-    """
+    """Override the script's sizes as the command line of sbatch does."""
     if request.nodes:
         directives["nodes"] = str(request.nodes)
     if gpus := request.gpus or request.gpus_per_node:
@@ -141,12 +130,11 @@ def _apply_sizes(directives: Directives, request: JobRequest) -> None:
         if gpus.count % nodes:
             raise UsageError(f"{gpus.count} GPUs cannot be split over {nodes} nodes",
                              hint=f"use --gpus {-(-gpus.count // nodes) * nodes}, or --nodes 1")  # fmt: skip
-        others = [
-            item for item in (directives.pop("gres", None) or "").split(",") if item and not gpus_in("gres", item)
-        ]
+        resources = (directives.pop("gres", None) or "").split(",")
         for key in ("gpus", "gpus-per-task"):
             directives.pop(key, None)
-        directives |= {"gres": ",".join(others)} if others else {}
+        if others := ",".join(item for item in resources if item and not gpus_in("gres", item)):
+            directives["gres"] = others
         directives["gpus-per-node"] = f"{f'{type_}:' if type_ else ''}{gpus.count // nodes}"
     for mine, other in (("cpus_per_task", "cpus-per-gpu"), ("cpus_per_gpu", "cpus-per-task"), ("segment", "")):
         if (number := getattr(request, mine)) is not None:

@@ -37,30 +37,19 @@ _BRANCHES = frozenset({"if_statement", "elif_clause", "else_clause", "case_item"
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    """A batch script, as hpcrun runs it.
+    """A batch script, as hpcrun runs it."""
 
-    Attributes:
-        name: its file name.
-        interpreter: what runs it, from its first line.
-        text: the script with its changed lines; secrets come from the environment.
-        options: what its #SBATCH lines become.
-        launches: those that hpcrun takes over, of which the script takes one; empty if it takes over none.
-        changed: the numbers of the changed lines.
-        secrets: name → value of the secrets in the script.
-        remarks: what is different from sbatch.
-        missing: why hpcrun does not take over the launch; empty if it does.
-    """
-
-    name: str
-    interpreter: tuple[str, ...]
-    text: str
-    options: BatchOptions
+    name: str  # its file name
+    interpreter: tuple[str, ...]  # what runs it, from its first line
+    text: str  # the script with its changed lines; secrets come from the environment
+    options: BatchOptions  # what its #SBATCH lines become
     sizes: Sizes
+    # those that hpcrun takes over, of which the script takes one; empty if it takes over none
     launches: tuple[LaunchLine, ...] = ()
-    changed: tuple[int, ...] = ()
-    secrets: tuple[tuple[str, str], ...] = ()
-    remarks: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    changed: tuple[int, ...] = ()  # the numbers of the changed lines
+    secrets: tuple[tuple[str, str], ...] = ()  # name → value of the secrets in the script
+    remarks: tuple[str, ...] = ()  # what is different from sbatch
+    missing: tuple[str, ...] = ()  # why hpcrun does not take over the launch; empty if it does
 
     @property
     def is_complete(self) -> bool:

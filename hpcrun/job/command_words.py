@@ -16,21 +16,13 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A program that starts the program after its options.
+    """A program that starts the program after its options."""
 
-    Attributes:
-        subcommands: its subcommands, one of which comes first: ``run``.
-        values: options with a value as the next word.
-        words: the number of its own words before the program: timeout's duration.
-        module: the option before a Python module.
-        stops: options with which it starts no program.
-    """
-
-    subcommands: tuple[str, ...] = ()
-    values: frozenset[str] = frozenset()
-    words: int = 0
-    module: str | None = None
-    stops: frozenset[str] = frozenset()
+    subcommands: tuple[str, ...] = ()  # its subcommands, one of which comes first: ``run``
+    values: frozenset[str] = frozenset()  # options with a value as the next word
+    words: int = 0  # the number of its own words before the program: timeout's duration
+    module: str | None = None  # the option before a Python module
+    stops: frozenset[str] = frozenset()  # options with which it starts no program
 
 
 def _options(words: str) -> frozenset[str]:
@@ -117,13 +109,9 @@ def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bo
 
 @dataclass(frozen=True, slots=True)
 class Interpreted:
-    """What Python or a shell runs: ``-m`` and a module, ``-c`` and a text, or a script, each with its arguments.
+    """What Python or a shell runs: ``-m`` and a module, ``-c`` and a text, or a script, each with its arguments."""
 
-    Attributes:
-        option: ``-m``, ``-c``, or empty for a script.
-    """
-
-    option: str
+    option: str  # ``-m``, ``-c``, or empty for a script
     words: tuple[str, ...]
 
 

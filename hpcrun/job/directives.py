@@ -7,57 +7,49 @@ from __future__ import annotations
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.quoting import quote_directive
+from hpcrun.job.units import advice_table
 
-# Directives that hpcrun sets itself, and what a user writes instead.
-OWNED: dict[str, str] = {
-    "array": "use --sweep NAME=VALUE,VALUE or --sweep-file",
-    "batch": "the batch script runs on the first node",
-    "chdir": "use --workdir",
-    "cpus-per-gpu": "use --cpus-per-gpu",
-    "cpus-per-task": "use --cpus-per-task",
-    "error": "use --output-dir; every rank has its own log there",
-    "exclude": "use --exclude",
-    "export": "use --env NAME=VALUE; other variables are exported",
-    "export-file": "use --env NAME=VALUE; other variables are exported",
-    "gpus": "use --gpus",
-    "gpus-per-node": "use --gpus-per-node",
-    "gpus-per-socket": "use --gpus-per-node",
-    "gpus-per-task": "use --gpus with --launcher srun; per-task binding hides the GPUs of other ranks",
-    "gres": "use --gpus",
-    "het-group": "submit one job for each group",
-    "input": "give the file to the script as an argument",
-    "job-name": "use --name",
-    "nodelist": "use --nodelist",
-    "nodes": "use --nodes",
-    "no-kill": "use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit",
-    "no-requeue": "leave it out: it is set for jobs without --requeue",
-    "ntasks": "use --gpus or --nproc-per-node",
-    "ntasks-per-gpu": "use --gpus or --nproc-per-node",
-    "ntasks-per-node": "use --gpus or --nproc-per-node",
-    "open-mode": "leave it out: hpcrun appends",
-    "output": "use --output-dir",
-    "overcommit": "use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task",
-    "parsable": "use --json",
-    "quiet": "use --json",
-    "requeue": "use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile",
-    "signal": "use --warn",
-    "tres-per-task": "use --gpus and --cpus; per-task binding hides the GPUs of other ranks",
-    "test-only": "use --dry-run",
-    "wait": "use --wait",
-    "wrap": "write the program and its arguments",
-}
+# Directives that hpcrun sets itself | what a user writes instead.
+OWNED: dict[str, str] = advice_table(
+    """
+array | use --sweep NAME=VALUE,VALUE or --sweep-file
+batch | the batch script runs on the first node
+chdir | use --workdir
+cpus-per-gpu | use --cpus-per-gpu
+cpus-per-task | use --cpus-per-task
+error | use --output-dir; every rank has its own log there
+exclude | use --exclude
+export export-file | use --env NAME=VALUE; other variables are exported
+gpus gres | use --gpus
+gpus-per-node gpus-per-socket | use --gpus-per-node
+gpus-per-task | use --gpus with --launcher srun; per-task binding hides the GPUs of other ranks
+het-group | submit one job for each group
+input | give the file to the script as an argument
+job-name | use --name
+nodelist | use --nodelist
+nodes | use --nodes
+no-kill | use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
+no-requeue | leave it out: it is set for jobs without --requeue
+ntasks ntasks-per-gpu ntasks-per-node | use --gpus or --nproc-per-node
+open-mode | leave it out: hpcrun appends
+output | use --output-dir
+overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
+parsable quiet | use --json
+requeue | use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
+signal | use --warn
+tres-per-task | use --gpus and --cpus; per-task binding hides the GPUs of other ranks
+test-only | use --dry-run
+wait | use --wait
+wrap | write the program and its arguments
+"""
+)
 
 # Directives that have an option of hpcrun, and that --sbatch may set, too.
 OPTIONS: dict[str, str] = {
-    "account": "account",
-    "constraint": "constraint",
+    **{name: name for name in "account constraint partition qos reservation segment".split()},
     "mail-type": "mail_type",
     "mail-user": "mail_user",
     "mem": "memory_mb",
-    "partition": "partition",
-    "qos": "qos",
-    "reservation": "reservation",
-    "segment": "segment",
     "time": "walltime_s",
 }
 
@@ -150,11 +142,7 @@ def set_directive(directives: Directives, key: str, value: str | None) -> None:
 
 
 def remove_directive(directives: Directives, key: str) -> None:
-    """Remove one directive by name.
-
-    Raises:
-        UsageError: the script needs it, or it is not set.
-    """
+    """Remove one directive by name, or raise UsageError: the script needs it, or it is not set."""
     name = normalise_key(key)
     if name in ESSENTIAL:
         raise UsageError(f"--no-sbatch {name}: the script needs it")

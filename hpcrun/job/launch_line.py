@@ -60,25 +60,17 @@ class UnclearError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LaunchLine:
-    """What a command starts.
+    """What a command starts."""
 
-    Attributes:
-        starter: who starts the ranks.
-        at: the number of the word in front of which ``hpcrun_launch`` stands.
-        marks: number of a word → the mark in front of it.
-        srun, torchrun: their options by long name, with their values; UNKNOWN stands for what only the job knows.
-        rank: how surely it is a training, 0 for the surest.
-        remarks: what is different.
-    """
-
-    starter: Starter
-    at: int
-    marks: dict[int, str]
-    rank: int
+    starter: Starter  # who starts the ranks
+    at: int  # the number of the word in front of which ``hpcrun_launch`` stands
+    marks: dict[int, str]  # number of a word → the mark in front of it
+    rank: int  # how surely it is a training, 0 for the surest
     by_srun: bool = False
+    # their options by long name, with their values; UNKNOWN stands for what only the job knows
     srun: dict[str, str | None] = field(default_factory=dict)
     torchrun: dict[str, str | None] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what is different
 
 
 def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
@@ -150,11 +142,7 @@ def _texts(words: Sequence[Word]) -> tuple[str, ...]:
 
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
-    """Return what is different from srun's options.
-
-    Raises:
-        UnclearError: with one of them the ranks would not be the job's.
-    """
+    """Return what is different from srun's options."""
     for name, why in _ALONE.items():
         if name in options:
             raise UnclearError(f"srun --{name}: {why}")

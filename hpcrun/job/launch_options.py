@@ -10,51 +10,49 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, normalise_key
 from hpcrun.job.launchers import TORCHRUN_VALUES
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.units import advice_table
 
 Program = Literal["srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]
 """Name → value, None for a flag; names without leading dashes."""
 
-_SIZE = "--gpus, --nodes and --nproc-per-node decide the number of ranks"
-_GPUS = "use --gpus; a step without options has all GPUs of the job"
-_OF_JOB = "the step uses the job's allocation: use hpcrun's option, or --sbatch"
-_LOGS = "every rank has its own log: hpcrun logs shows it"
-_ALONE = "srun would not start the ranks"
-_PER_NODE = "hpcrun sets it on each node"
-# Options that hpcrun sets itself, and what a user writes instead. --wait and --kill-on-bad-exit may be set, for a
-# training that continues with fewer ranks.
+# Options that hpcrun sets itself | what a user writes instead. --wait and --kill-on-bad-exit may be set, for a training
+# that continues with fewer ranks.
 _OWNED: dict[Program, dict[str, str]] = {
-    "srun": {
-        **dict.fromkeys(("nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node"), _SIZE),
-        **dict.fromkeys(("ntasks-per-socket", "ntasks-per-tres", "relative", "overcommit", "het-group"), _SIZE),
-        **dict.fromkeys(("cpus-per-task", "cpus-per-gpu"), "use --cpus-per-task; OMP_NUM_THREADS follows it"),
-        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "tres-per-task"), _GPUS),
-        **dict.fromkeys(("account", "begin", "clusters", "constraint", "deadline", "dependency", "hold"), _OF_JOB),
-        **dict.fromkeys(("jobid", "no-allocate", "partition", "qos", "reservation", "test-only", "time"), _OF_JOB),
-        **dict.fromkeys(("exclude", "nodelist", "nodefile"), "use --exclude or --nodelist: the ranks need every node"),
-        **dict.fromkeys(
-            ("export", "export-file", "preserve-env"), "use --env NAME=VALUE; other variables are exported"
-        ),
-        **dict.fromkeys(("output", "error"), _LOGS),
-        **dict.fromkeys(("help", "usage", "version", "multi-prog", "pty", "bcast"), _ALONE),
-        "chdir": "use --workdir",
-        "input": "give the file to the script as an argument",
-        "signal": "use --warn",
-    },
-    "torchrun": {
-        "nnodes": "use --nodes",
-        "nproc-per-node": "use --gpus or --nproc-per-node",
-        "standalone": "hpcrun sets it for jobs on one node",
-        **dict.fromkeys(("no-python", "run-path"), "hpcrun starts the program of each rank itself"),
-        "module": "use --module",
-        **dict.fromkeys(("node-rank", "local-addr"), _PER_NODE),
-        **dict.fromkeys(("master-addr", "master-port"), "use rdzv-endpoint=HOST:PORT; MASTER_ADDR is the first node"),
-        **dict.fromkeys(("redirects", "tee", "local-ranks-filter"), _LOGS),
-        **dict.fromkeys(("duplicate-stdout-filters", "duplicate-stderr-filters"), _LOGS),
-        "signals-to-handle": "hpcrun forwards signals to the ranks",
-        "virtual-local-rank": "hpcrun identifies the ranks of a node by LOCAL_RANK",
-        "help": "torchrun would not start the ranks",
-    },
+    "srun": advice_table(
+        """
+nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres relative overcommit \
+  het-group | --gpus, --nodes and --nproc-per-node decide the number of ranks
+cpus-per-task cpus-per-gpu | use --cpus-per-task; OMP_NUM_THREADS follows it
+gpus gpus-per-node gpus-per-socket gpus-per-task gres tres-per-task | \
+  use --gpus; a step without options has all GPUs of the job
+account begin clusters constraint deadline dependency hold jobid no-allocate partition qos reservation test-only \
+  time | the step uses the job's allocation: use hpcrun's option, or --sbatch
+exclude nodelist nodefile | use --exclude or --nodelist: the ranks need every node
+export export-file preserve-env | use --env NAME=VALUE; other variables are exported
+output error | every rank has its own log: hpcrun logs shows it
+help usage version multi-prog pty bcast | srun would not start the ranks
+chdir | use --workdir
+input | give the file to the script as an argument
+signal | use --warn
+"""
+    ),
+    "torchrun": advice_table(
+        """
+nnodes | use --nodes
+nproc-per-node | use --gpus or --nproc-per-node
+standalone | hpcrun sets it for jobs on one node
+no-python run-path | hpcrun starts the program of each rank itself
+module | use --module
+node-rank local-addr | hpcrun sets it on each node
+master-addr master-port | use rdzv-endpoint=HOST:PORT; MASTER_ADDR is the first node
+redirects tee local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters | \
+  every rank has its own log: hpcrun logs shows it
+signals-to-handle | hpcrun forwards signals to the ranks
+virtual-local-rank | hpcrun identifies the ranks of a node by LOCAL_RANK
+help | torchrun would not start the ranks
+"""
+    ),
 }
 _KNOWN: dict[Program, tuple[str, ...]] = {
     "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
@@ -144,65 +142,47 @@ def similar_option(program: Program, name: str) -> str | None:
     return nearest(name, list(_KNOWN[program]))
 
 
-_RANKS = "use --gpus, one rank per GPU, or --nproc-per-node"
-_HEAD = "leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT"
-_OF_SCRIPT = "if the script takes it, write it after SCRIPT"
-_ACCELERATE = "write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node"
-_RANK_LOGS = "leave it out: every rank has its options log, and `hpcrun logs RUN` shows it"
-# What the tables of directives and of the launchers' options do not say, or say for --sbatch KEY and --torchrun KEY.
-_INSTEAD: dict[str, str] = {
-    "dependency": "use --after RUN, RUN:any or RUN:fail",
-    "after": "use --after RUN",
-    "chdir": "use --workdir DIR",
-    "clusters": "leave it out: hpcrun submits to the cluster of this machine",
-    "container-image": "use --container IMAGE",
-    "container-mounts": "use --mount SRC:DST",
-    "container-workdir": "use --workdir DIR",
-    "container-name": "use --container IMAGE",
-    "image": "use --container IMAGE",
-    "singularity": "use --container IMAGE",
-    "bind": "use --mount SRC:DST",
-    "volume": "use --mount SRC:DST",
-    "gres": "use --gpus N or TYPE:N",
-    "gpus-per-task": _RANKS,
-    **dict.fromkeys(("gpu-type", "gpus-type", "gpu-model"), "write the type in --gpus: --gpus a100:4"),
-    "nproc": "use --nproc-per-node N",
-    "mem-per-node": "use --mem SIZE",
-    "memory": "use --mem SIZE",
-    "walltime": "use --time TIME",
-    "timelimit": "use --time TIME",
-    "queue": "use --partition NAME",
-    "project": "use --account NAME",
-    "jobname": "use --name NAME",
-    "pty": "submit the job, then `hpcrun shell RUN` opens a shell in it",
-    "interactive": "submit the job, then `hpcrun shell RUN` opens a shell in it",
-    "module-load": "use --load MODULE",
-    "modules": "use --load MODULE",
-    "conda": "activate the environment, or use --python PATH",
-    "venv": "activate the environment, or use --python PATH",
-    # torchrun
-    **dict.fromkeys(("nnodes", "num-nodes", "num-machines"), "use --nodes N"),
-    **dict.fromkeys(
-        ("node-rank", "machine-rank", "local-rank", "local-addr"), "leave it out: hpcrun numbers the nodes"
-    ),
-    **dict.fromkeys(("master-addr", "master-port", "main-process-ip", "main-process-port"), _HEAD),
-    **dict.fromkeys(("main-address", "main-port"), _HEAD),
-    **dict.fromkeys(("log-dir", "redirects", "tee"), _RANK_LOGS),
-    "standalone": "leave it out: hpcrun sets it for jobs on one node",
-    "no-python": "leave it out: a program that is no .py file is run as it is",
-    "use-env": "leave it out: LOCAL_RANK is always set",
-    # accelerate launch (1.14), deepspeed, lightning, mpirun
-    **dict.fromkeys(("num-processes", "ntasks", "np", "num-proc"), _RANKS),
-    **dict.fromkeys(("num-gpus", "devices"), "use --gpus N"),
-    **dict.fromkeys(("gpu-ids", "visible-devices"), "use --gpus N: Slurm chooses the GPUs"),
-    **dict.fromkeys(("multi-gpu", "same-network", "use-mps-device"), "leave it out: --gpus and --nodes decide it"),
-    **dict.fromkeys(("mixed-precision", "config-file", "use-deepspeed", "use-fsdp", "dynamo-backend"), _ACCELERATE),
-    **dict.fromkeys(("deepspeed-config-file", "gradient-accumulation-steps", "main-training-function"), _ACCELERATE),
-    "num-cpu-threads-per-process": "use --cpus-per-task N, or --env OMP_NUM_THREADS=N",
-    "deepspeed": _OF_SCRIPT,
-    "hostfile": "leave it out: Slurm chooses the nodes; --nodelist names them",
-    **dict.fromkeys(("accelerator", "strategy", "precision", "trainer"), _OF_SCRIPT),
-}
+# Options of sbatch, srun, torchrun, accelerate launch (1.14), deepspeed, lightning, mpirun | what hpcrun has instead.
+# The tables above do not have them, or have other words, for --sbatch KEY and --torchrun KEY.
+_INSTEAD = advice_table(
+    """
+dependency | use --after RUN, RUN:any or RUN:fail
+after | use --after RUN
+chdir container-workdir | use --workdir DIR
+clusters | leave it out: hpcrun submits to the cluster of this machine
+container-image container-name image singularity | use --container IMAGE
+container-mounts bind volume | use --mount SRC:DST
+gres | use --gpus N or TYPE:N
+gpus-per-task num-processes ntasks np num-proc | use --gpus, one rank per GPU, or --nproc-per-node
+gpu-type gpus-type gpu-model | write the type in --gpus: --gpus a100:4
+nproc | use --nproc-per-node N
+mem-per-node memory | use --mem SIZE
+walltime timelimit | use --time TIME
+queue | use --partition NAME
+project | use --account NAME
+jobname | use --name NAME
+pty interactive | submit the job, then `hpcrun shell RUN` opens a shell in it
+module-load modules | use --load MODULE
+conda venv | activate the environment, or use --python PATH
+nnodes num-nodes num-machines | use --nodes N
+node-rank machine-rank local-rank local-addr | leave it out: hpcrun numbers the nodes
+master-addr master-port main-process-ip main-process-port main-address main-port | \
+  leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
+log-dir redirects tee | leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
+standalone | leave it out: hpcrun sets it for jobs on one node
+no-python | leave it out: a program that is no .py file is run as it is
+use-env | leave it out: LOCAL_RANK is always set
+num-gpus devices | use --gpus N
+gpu-ids visible-devices | use --gpus N: Slurm chooses the GPUs
+multi-gpu same-network use-mps-device | leave it out: --gpus and --nodes decide it
+mixed-precision config-file use-deepspeed use-fsdp dynamo-backend deepspeed-config-file gradient-accumulation-steps \
+  main-training-function | \
+  write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node
+num-cpu-threads-per-process | use --cpus-per-task N, or --env OMP_NUM_THREADS=N
+deepspeed accelerator strategy precision trainer | if the script takes it, write it after SCRIPT
+hostfile | leave it out: Slurm chooses the nodes; --nodelist names them
+"""
+)
 _NO_VALUE = FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
 # (command, option) → what that command has instead
 _OF_COMMAND = {
@@ -210,7 +190,7 @@ _OF_COMMAND = {
     ("explain", "rank"): "explain finds the rank itself; `hpcrun logs RUN --rank N` shows the output of one",
     ("logs", "tail"): "use -n N",
     ("logs", "stderr"): "use --err",
-    ("status", "user"): "leave it out: status shows your options runs",
+    ("status", "user"): "leave it out: status shows your own runs",
     ("status", "job"): "write the job id without an option: hpcrun status 4711",
     ("status", "jobs"): "write the job id without an option: hpcrun status 4711",
     ("cancel", "name"): "write the name without an option: hpcrun cancel train",

@@ -104,21 +104,13 @@ _REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of the ranks.
+    """The container of the ranks."""
 
-    Attributes:
-        runtime: the program that starts it; pyxis is a plugin of srun.
-        image: an absolute path, or a reference as the runtime takes it.
-        mounts: ``SOURCE:TARGET[:ro]`` for each folder to mount besides those of the job.
-        gpus: whether the GPUs of the node are visible in it.
-        host_python: the Python outside the container, which starts the ranks.
-    """
-
-    runtime: Runtime
-    image: str
-    mounts: tuple[str, ...]
-    gpus: bool
-    host_python: str
+    runtime: Runtime  # the program that starts it; pyxis is a plugin of srun
+    image: str  # an absolute path, or a reference as the runtime takes it
+    mounts: tuple[str, ...]  # ``SOURCE:TARGET[:ro]`` for each folder to mount besides those of the job
+    gpus: bool  # whether the GPUs of the node are visible in it
+    host_python: str  # the Python outside the container, which starts the ranks
 
     @property
     def is_file(self) -> bool:

@@ -30,33 +30,22 @@ _DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """A program that starts ranks or jobs.
+    """A program that starts ranks or jobs."""
 
-    Attributes:
-        name: as a user types it.
-        role: ``ours``: hpcrun does the same itself; ``submits``: submits jobs; ``node``: starts the ranks of one node;
-            ``job``: starts the ranks of all nodes from one of them.
-        subcommands: the first words with which it starts ranks or jobs; empty if it always does.
-        modules: names of the same program after ``python -m``.
-        values: the number of words that follow an option written without ``=``.
-        reads_env: it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT.
-        node_options: the options, in shell syntax, that make it one node of several.
-        torchrun_runs_it: its scripts also run under torchrun.
-        uses_mpi: its ranks are those of one MPI job.
-        on_nodes: the shell command that does the same on several nodes, run once on each.
-    """
-
-    name: str
+    name: str  # as a user types it
+    # ``ours``: hpcrun does the same itself; ``submits``: submits jobs; ``node``: starts the ranks of one node; ``job``:
+    # starts the ranks of all nodes from one of them
     role: Role
-    subcommands: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
+    subcommands: tuple[str, ...] = ()  # the first words with which it starts ranks or jobs; empty if it always does
+    modules: tuple[str, ...] = ()  # names of the same program after ``python -m``
     aliases: tuple[str, ...] = ()
+    # the number of words that follow an option written without ``=``
     values: Mapping[str, int] = field(default_factory=dict)
-    reads_env: bool = False
-    node_options: str = ""
-    torchrun_runs_it: bool = False
-    uses_mpi: bool = False
-    on_nodes: str = ""
+    reads_env: bool = False  # it reads node rank and address from NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT
+    node_options: str = ""  # the options, in shell syntax, that make it one node of several
+    torchrun_runs_it: bool = False  # its scripts also run under torchrun
+    uses_mpi: bool = False  # its ranks are those of one MPI job
+    on_nodes: str = ""  # the shell command that does the same on several nodes, run once on each
 
     @property
     def title(self) -> str:
@@ -66,22 +55,15 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launcher that the program of a job is, or calls.
-
-    Attributes:
-        argv: the launcher's words after its name and subcommand.
-        before: the words before it: ``env A=1``, ``uv run``.
-        place: the place of the call in a script or in the text of ``sh -c``; None if it is the program itself.
-        knows_nodes: the script uses a variable that differs between nodes, or names the first one.
-        title: the words that call it, as written.
-    """
+    """A launcher that the program of a job is, or calls."""
 
     launcher: Launcher
-    argv: tuple[str, ...]
-    title: str
-    before: tuple[str, ...] = ()
+    argv: tuple[str, ...]  # the launcher's words after its name and subcommand
+    title: str  # the words that call it, as written
+    before: tuple[str, ...] = ()  # the words before it: ``env A=1``, ``uv run``
+    # the place of the call in a script or in the text of ``sh -c``; None if it is the program itself
     place: str | None = None
-    knows_nodes: bool = False
+    knows_nodes: bool = False  # the script uses a variable that differs between nodes, or names the first one
 
 
 def _ones(words: str) -> dict[str, int]:

@@ -50,28 +50,17 @@ class AttemptFolder:
         """The run's folder."""
         return self.path.parents[3]
 
-    start = _Below("start")
-    """The start record of the script."""
-    heartbeat = _Below("heartbeat")
-    """The time of the script's last heartbeat."""
-    exit = _Below("exit")
-    """The exit record of the script."""
-    idle = _Below("idle")
-    """The warning that all GPUs are idle, as long as they are."""
-    idle_unknown = _Below("idle-unknown")
-    """The node of which no use of a GPU is known, as long as ``--cancel-idle`` has no effect."""
-    hosts = _Below("hosts")
-    """The nodes in Slurm's order."""
-    imports = _Below("code")
-    """The record of the code that ran, if the run has a snapshot."""
-    stop = _Below("stop")
-    """The folder of the requests to stop, a file for each reason."""
-    preflight = _Below("preflight")
-    """The folder of the preflight's reports, one per node."""
-    verdict = _Below("preflight/verdict.json")
-    """The verdict of the preflight."""
-    flight = _Below("flight")
-    """The folder of the dumps of torch's flight recorder, one per rank."""
+    start = _Below("start")  # the start record of the script
+    heartbeat = _Below("heartbeat")  # the time of the script's last heartbeat
+    exit = _Below("exit")  # the exit record of the script
+    idle = _Below("idle")  # the warning that all GPUs are idle, as long as they are
+    idle_unknown = _Below("idle-unknown")  # the node without samples of its GPUs: ``--cancel-idle`` has no effect
+    hosts = _Below("hosts")  # the nodes in Slurm's order
+    imports = _Below("code")  # the record of the code that ran, if the run has a snapshot
+    stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
+    preflight = _Below("preflight")  # the folder of the preflight's reports, one per node
+    verdict = _Below("preflight/verdict.json")  # the verdict of the preflight
+    flight = _Below("flight")  # the folder of the dumps of torch's flight recorder, one per rank
 
     def rank_log(self, rank: int, stream: str) -> Path:
         """Return the log of a rank's ``out`` or ``err``."""
@@ -106,20 +95,16 @@ class JobFolder:
         """The run's folder."""
         return self.path.parents[1] if self.is_element else self.path
 
-    cancelled = _Below("cancelled")
-    """The mark that the job was cancelled."""
-    supervisor_record = _Below("supervisor.json")
-    """The record of a local job's supervisor."""
+    cancelled = _Below("cancelled")  # the mark that the job was cancelled
+    supervisor_record = _Below("supervisor.json")  # the record of a local job's supervisor
 
 
 @dataclass(frozen=True, slots=True)
 class ElementFolder(JobFolder):
     """The folder of one element of a run."""
 
-    attempts = _Below("attempts")
-    """The folder of the attempts."""
-    checkpoints = _Below(_CHECKPOINTS)
-    """The folder for the script's checkpoints, which all attempts share."""
+    attempts = _Below("attempts")  # the folder of the attempts
+    checkpoints = _Below(_CHECKPOINTS)  # the folder for the script's checkpoints, which all attempts share
 
     def attempt(self, number: int) -> AttemptFolder:
         """Return the folder of an attempt."""
@@ -130,45 +115,33 @@ class ElementFolder(JobFolder):
 class RunFolder(JobFolder):
     """The folder of one run."""
 
-    marker = _Below(".made-by-hpcrun")
-    """The mark that hpcrun made the folder; it is removed when the run is complete."""
-    record = _Below("run.json")
-    """The run's record: request and plan."""
-    script = _Below("script.sh")
-    """The script that was submitted."""
-    batch_log = _Below("batch.log")
-    """The log of the batch script."""
-    batch_logs = _Below("batch")
-    """The folder of a sweep's batch logs."""
+    marker = _Below(".made-by-hpcrun")  # the mark that hpcrun made the folder; it is removed when the run is complete
+    record = _Below("run.json")  # the run's record: request and plan
+    script = _Below("script.sh")  # the script that was submitted
+    batch_log = _Below("batch.log")  # the log of the batch script
+    batch_logs = _Below("batch")  # the folder of a sweep's batch logs
 
     def task_log(self, task: int | str) -> Path:
         """Return the batch log of one task of a sweep's array."""
         return self.batch_logs / f"{task}.log"
 
-    journal = _Below("hpcrun.log")
-    """The log of hpcrun's commands for the run: each command, and how it ended."""
-    status = _Below("status.json")
-    """The last known status."""
+    journal = _Below("hpcrun.log")  # the log of hpcrun's commands for the run: each command, and how it ended
+    status = _Below("status.json")  # the last known status
 
     def tracker_sync(self, kind: str) -> Path:
         """Return the ``log`` of ``wandb sync``, or the ``lock`` of the process that uploads."""
         return self.path / f"wandb-sync.{kind}"
 
-    element_statuses = _Below("elements.json")
-    """The last known status of each element of a sweep."""
-    code = _Below("code")
-    """The snapshot of the code."""
-    code_diff = _Below("code.diff")
-    """The difference between the snapshot of the code and its commit."""
+    element_statuses = _Below("elements.json")  # the last known status of each element of a sweep
+    code = _Below("code")  # the snapshot of the code
+    code_diff = _Below("code.diff")  # the difference between the snapshot of the code and its commit
 
     def programs(self, part: str = "") -> Path:
         """Return the link to the programs that run inside the job, which runs share, or a part of them: ``launch``."""
         return self.path / "programs" / part
 
-    submitit = _Below("submitit")
-    """The folder of submitit's pickles, where the program is a Python function."""
-    calls = _Below("submitit/calls.zip")
-    """The archive of the pickled calls, one per element."""
+    submitit = _Below("submitit")  # the folder of submitit's pickles, where the program is a Python function
+    calls = _Below("submitit/calls.zip")  # the archive of the pickled calls, one per element
 
     def submit_claim(self, now: str = "ready") -> Path:
         """Return the claim to submit it: ``ready``, ``called`` or ``revoked``; see ``schedulers/submit_claim.py``."""
@@ -178,12 +151,9 @@ class RunFolder(JobFolder):
         """Return the folder of the messages about the run, or a file in it: ``sender``, ``log``, ``tried``."""
         return self.path / "messages" / name
 
-    sbatch_stderr = _Below("sbatch.err")
-    """The stderr of sbatch."""
-    supervisor_log = _Below("supervisor.log")
-    """The log of a local job's supervisor."""
-    elements = _Below(_ELEMENTS)
-    """The folder of the elements."""
+    sbatch_stderr = _Below("sbatch.err")  # the stderr of sbatch
+    supervisor_log = _Below("supervisor.log")  # the log of a local job's supervisor
+    elements = _Below(_ELEMENTS)  # the folder of the elements
 
     def element(self, index: int) -> ElementFolder:
         """Return the folder of an element; a run that is not a sweep has element 0."""
@@ -200,12 +170,9 @@ class StudyFolder:
 
     path: Path
 
-    record = _Below("study.json")
-    """The study's record: its request and its runs."""
-    measured = _Below("points.json")
-    """The measurements of the runs that have ended."""
-    lock = _Below("lock")
-    """The lock of the process that submits the study's runs."""
+    record = _Below("study.json")  # the study's record: its request and its runs
+    measured = _Below("points.json")  # the measurements of the runs that have ended
+    lock = _Below("lock")  # the lock of the process that submits the study's runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,22 +201,19 @@ class RunsFolder:
         """Return the folder of a copy of the programs that is being made or deleted."""
         return self.programs(f".{version}.{number:08x}")
 
-    active = _Below(_ACTIVE)
-    """The folder of the markers of runs that have not ended."""
+    active = _Below(_ACTIVE)  # the folder of the markers of runs that have not ended
 
     def active_marker(self, run_id: str) -> Path:
         """Return the marker of a run that has not ended."""
         return self.active / run_id
 
-    jobs = _Below(_JOBS)
-    """The folder of the index from job ids to runs."""
+    jobs = _Below(_JOBS)  # the folder of the index from job ids to runs
 
     def job_entry(self, job_id: str, run_id: str) -> Path:
         """Return the entry of a run in the index of job ids."""
         return self.jobs / f"{job_id}.{run_id}"
 
-    studies = _Below(_STUDIES)
-    """The folder of the scaling studies."""
+    studies = _Below(_STUDIES)  # the folder of the scaling studies
 
     def study(self, study_id: str) -> StudyFolder:
         """Return the folder of a study."""

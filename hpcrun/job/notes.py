@@ -69,21 +69,13 @@ _MPI_LIBRARIES = {"pmix": "Open MPI", "pmi2": "MPICH, Intel MPI"}
 
 @dataclass(frozen=True, slots=True)
 class ProgramNote:
-    """A note on Python scripts that a launcher does not suit.
+    """A note on Python scripts that a launcher does not suit."""
 
-    Attributes:
-        source: an expression that the text of the script matches.
-        unless: one that the text and the arguments, each on a line of its own, do not match.
-        launchers: the launchers it is about.
-        note: the note, with the fields of ``_fields``; the first group of ``source`` is {0}.
-        ranks: the fewest ranks of a job it is about.
-    """
-
-    source: str
-    unless: str
-    launchers: tuple[str, ...]
-    note: str
-    ranks: int = 2
+    source: str  # an expression that the text of the script matches
+    unless: str  # one that the text and the arguments, each on a line of its own, do not match
+    launchers: tuple[str, ...]  # the launchers it is about
+    note: str  # the note, with the fields of ``_fields``; the first group of ``source`` is {0}
+    ranks: int = 2  # the fewest ranks of a job it is about
 
 
 # A script from the time of torch.distributed.launch, which gave each process its local rank as an option.

@@ -38,17 +38,11 @@ _IN_A_VARIABLE = "put it into a variable of your environment, and write '$NAME' 
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """The messages about a run.
+    """The messages about a run."""
 
-    Attributes:
-        to: the destinations, without the address that Slurm itself sends mail to.
-        events: of these hpcrun sends a message.
-        waiting_s: how long a job is pending before the message ``waiting``.
-    """
-
-    to: tuple[str, ...]
-    events: tuple[str, ...] = EVENTS
-    waiting_s: int = WAITING_S
+    to: tuple[str, ...]  # the destinations, without the address that Slurm itself sends mail to
+    events: tuple[str, ...] = EVENTS  # of these hpcrun sends a message
+    waiting_s: int = WAITING_S  # how long a job is pending before the message ``waiting``
 
 
 def check_destination(text: str) -> str:

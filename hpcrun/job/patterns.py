@@ -48,30 +48,20 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The match of a pattern in a line.
+    """The match of a pattern in a line."""
 
-    Attributes:
-        groups: the text of each group, the first has number 1; None for a group that matched nothing.
-        named: the same for the groups with names.
-    """
-
+    # the text of each group, the first has number 1; None for a group that matched nothing
     groups: tuple[str | None, ...]
-    named: Mapping[str, str | None]
+    named: Mapping[str, str | None]  # the same for the groups with names
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled regular expression.
+    """A compiled regular expression."""
 
-    Attributes:
-        text: as the user wrote it.
-        names: name of a group → its number.
-        groups: the number of groups.
-    """
-
-    text: str
-    names: Mapping[str, int]
-    groups: int
+    text: str  # as the user wrote it
+    names: Mapping[str, int]  # name of a group → its number
+    groups: int  # the number of groups
     _of_line: Any
     _of_lines: Any
 
@@ -148,11 +138,7 @@ def _words(error: Exception) -> str:
 
 
 def _translate(text: str) -> str:
-    """Return an expression in RE2's syntax.
-
-    Raises:
-        PatternError: it has a part that RE2 lacks.
-    """
+    """Return an expression in RE2's syntax."""
     return _PART.sub(_translated, text)
 
 

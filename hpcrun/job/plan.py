@@ -33,7 +33,6 @@ from hpcrun.job.resources import (
     decide_cpus,
     decide_memory,
     decide_requeue,
-    decide_walltime,
     read_allocation,
     share_gpus,
 )
@@ -59,96 +58,64 @@ _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PythonEnvironment:
-    """The Python of a job.
+    """The Python of a job."""
 
-    Attributes:
-        executable: path or name of the interpreter.
-        kind: where it was found, as text for the user.
-        prefix: the environment's folder, put on PATH by the script; None for a bare interpreter.
-        variable: the variable that names an active environment of this kind.
-        uv_project: the folder with the uv.lock that each node installs into ``prefix`` first; None for no such thing.
-        of_project: it lies in the project's folder, and nobody has activated it: only a job runs it.
-    """
-
-    executable: str
-    kind: str
-    prefix: str | None = None
+    executable: str  # path or name of the interpreter
+    kind: str  # where it was found, as text for the user
+    prefix: str | None = None  # the environment's folder, put on PATH by the script; None for a bare interpreter
+    # the variable that names an active environment of this kind
     variable: Literal["VIRTUAL_ENV", "CONDA_PREFIX"] = "VIRTUAL_ENV"
+    # the folder with the uv.lock that each node installs into ``prefix`` first; None for no such thing
     uv_project: str | None = None
-    of_project: bool = False
+    of_project: bool = False  # it lies in the project's folder, and nobody has activated it: only a job runs it
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of the code in the run's folder, for the script. Paths are relative to the copy's root.
+    """A copy of the code in the run's folder, for the script. Paths are relative to the copy's root."""
 
-    Attributes:
-        folder: where the job starts; ``.`` for the root.
-        paths: folders that come first on PYTHONPATH, in this order.
-        script: the program, if it is one of the copied files.
-    """
-
-    folder: str
-    paths: tuple[str, ...]
-    script: str | None = None
+    folder: str  # where the job starts; ``.`` for the root
+    paths: tuple[str, ...]  # folders that come first on PYTHONPATH, in this order
+    script: str | None = None  # the program, if it is one of the copied files
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a job: every number and word of the script, and nothing that depends on time or place.
-
-    Attributes:
-        cpus_per_node: CPUs of each node, None if the site decides; a rank's share of them sets OMP_NUM_THREADS.
-        memory_mb: host memory per node, None if the site decides, 0 for all of it.
-        walltime_s: time limit in seconds, None if the site decides.
-        directives: the #SBATCH lines in order, name → value (None for a flag).
-        env: variables of the job; None stands for a secret, whose value goes only through the environment.
-        added: variables that hpcrun adds before them, in the shell's syntax.
-        command: program and arguments of one rank, undecodable bytes kept as surrogates.
-        requeue: how it continues after an interruption; None if it does not.
-        sweep: the elements of a sweep, whose arguments follow ``command``; None for one job.
-        local_gpus: GPU ids of each local node; empty if ranks run on the CPU.
-        notes: notes for the user, shown before the job runs.
-        preflight: whether nodes and GPUs are checked first, or only checked.
-        rates: reference rates of the card and the network for preflight, from the profile.
-        srun, torchrun: options from the user or the profile for the programs that start the ranks.
-        snapshot: the folder in the copy of the code where it starts; None if it runs the original files.
-        container: the container of the ranks; then ``python`` is that of its image.
-        cancel_idle_s: it ends if all of its GPUs are idle for so many seconds; None for no limit.
-        sample_use: it records what it uses of its nodes.
-        notify: where messages about the run go; None if there are none.
-        batch: the person's batch script that it runs; None if hpcrun starts the ranks.
-    """
+    """The plan of a job: every number and word of the script, and nothing that depends on time or place."""
 
     name: str
     profile: str
     scheduler: Literal["slurm", "local"]
     shape: Shape
+    # CPUs of each node, None if the site decides; a rank's share of them sets OMP_NUM_THREADS
     cpus_per_node: int | None
-    memory_mb: int | None
-    walltime_s: int | None
-    directives: tuple[tuple[str, str | None], ...]
+    memory_mb: int | None  # host memory per node, None if the site decides, 0 for all of it
+    walltime_s: int | None  # time limit in seconds, None if the site decides
+    directives: tuple[tuple[str, str | None], ...]  # the #SBATCH lines in order, name → value (None for a flag)
     modules: tuple[str, ...]
     setup: tuple[str, ...]
+    # variables of the job; None stands for a secret, whose value goes only through the environment
     env: tuple[tuple[str, str | None], ...]
-    added: tuple[tuple[str, str], ...]
+    added: tuple[tuple[str, str], ...]  # variables that hpcrun adds before them, in the shell's syntax
     python: PythonEnvironment
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # program and arguments of one rank, undecodable bytes kept as surrogates
     workdir: str | None
-    requeue: Requeue | None = None
-    sweep: Sweep | None = None
-    local_gpus: tuple[tuple[str, ...], ...] = ()
-    notes: tuple[str, ...] = ()
-    preflight: Preflight | None = None
+    requeue: Requeue | None = None  # how it continues after an interruption; None if it does not
+    sweep: Sweep | None = None  # the elements of a sweep, whose arguments follow ``command``; None for one job
+    local_gpus: tuple[tuple[str, ...], ...] = ()  # GPU ids of each local node; empty if ranks run on the CPU
+    notes: tuple[str, ...] = ()  # notes for the user, shown before the job runs
+    preflight: Preflight | None = None  # whether nodes and GPUs are checked first, or only checked
+    # reference rates of the card and the network for preflight, from the profile
     rates: tuple[tuple[str, float], ...] = ()
+    # the folder in the copy of the code where it starts; None if it runs the original files
     snapshot: Snapshot | None = None
-    srun: Options = ()
+    srun: Options = ()  # options from the user or the profile for the programs that start the ranks
     torchrun: Options = ()
-    container: Container | None = None
-    cancel_idle_s: int | None = None
-    sample_use: bool = True
-    notify: Notify | None = None
-    batch: BatchScript | None = None
+    container: Container | None = None  # the container of the ranks; then ``python`` is that of its image
+    cancel_idle_s: int | None = None  # it ends if all of its GPUs are idle for so many seconds; None for no limit
+    sample_use: bool = True  # it records what it uses of its nodes
+    notify: Notify | None = None  # where messages about the run go; None if there are none
+    batch: BatchScript | None = None  # the person's batch script that it runs; None if hpcrun starts the ranks
 
     @property
     def script_secrets(self) -> dict[str, str]:
@@ -191,19 +158,14 @@ def build_plan(
     notify: Notify | None = None,
     mail: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Decide every number of a job.
+    """Decide every number of a job: the request's, else the profile's.
+
+    It raises UsageError for a request that contradicts itself, and PlanError for one that the profile cannot run.
 
     Args:
-        request: the request; missing values come from the profile.
-        profile: the cluster.
         python: the interpreter of the job; for a job in a container, that of the host, which starts it.
         machine: the machine of the local scheduler; not used for Slurm.
-        notify: the messages that hpcrun sends about the run.
         mail: the directives of the mail that Slurm sends.
-
-    Raises:
-        UsageError: the request contradicts itself; the message shows the arithmetic.
-        PlanError: it exceeds the profile's limits, or the launcher cannot run there.
     """
     profile = for_gpu_type(profile, request)
     sweep = decide_sweep(request)
@@ -211,7 +173,7 @@ def build_plan(
     share = decide_cpus(request, profile, shape, machine)
     cpus: int | None = share
     memory_mb = decide_memory(request, profile, shape)
-    walltime_s = decide_walltime(request, profile)
+    walltime_s = request.walltime_s or profile.time.default
     local_gpus, gpu_note = share_gpus(profile, shape, machine)
     check_gpus(sweep, local_gpus)
     requeue = None if request.preflight == "only" else decide_requeue(request, profile)
@@ -230,9 +192,9 @@ def build_plan(
         apply_request(directives, request)
         # the directives after --sbatch and --no-sbatch decide
         cpus, memory_mb, walltime_s = read_allocation(directives, shape, profile)
-        check_memory(memory_mb, profile)
-        check_walltime(walltime_s, profile)
-        check_nodes(shape, nodes, profile, dict(directives).get("partition"))
+        check_nodes(shape, nodes, profile, directives.get("partition"))
+    check_memory(memory_mb, profile)
+    check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
     unknown = (sbatch.unknown_note(key) for key in directives)
     return Plan(
@@ -295,12 +257,9 @@ def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 def _rates(profile: Profile) -> tuple[tuple[str, float], ...]:
     """Return the profile's rates of the card and the network, by the names that preflight/judge.py uses."""
-    rates = {
-        "bf16-tflops": profile.card.tflops.bf16,
-        "fp16-tflops": profile.card.tflops.fp16,
-        "nvlink-gb-s": profile.card.nvlink_gb_s,
-        "fabric-gbit-s": profile.fabric.bandwidth_gbit_s,
-    }
+    card, tflops = profile.card, profile.card.tflops
+    rates = {"bf16-tflops": tflops.bf16, "fp16-tflops": tflops.fp16, "nvlink-gb-s": card.nvlink_gb_s,
+             "fabric-gbit-s": profile.fabric.bandwidth_gbit_s}  # fmt: skip
     return tuple((name, rate) for name, rate in rates.items() if rate)
 
 
@@ -313,22 +272,16 @@ def name_of(request: JobRequest) -> str:
 
 
 def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:
+    if not (request.module or request.script.endswith(".py")):
+        return (request.script, *args)
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
-    if request.module:
-        return (python.executable, "-u", "-m", request.script, *args)
-    if request.script.endswith(".py"):
-        return (python.executable, "-u", request.script, *args)
-    return (request.script, *args)
+    return (python.executable, "-u", *(["-m"] if request.module else []), request.script, *args)
 
 
 def _profile_directives(
     profile: Profile, shape: Shape, nodes: int, cpus: int, memory_mb: int | None, walltime_s: int | None
 ) -> Directives:
-    """Return the directives that follow from the profile and the job's size.
-
-    Args:
-        nodes: the nodes of the job, spare nodes included.
-    """
+    """Return the directives that follow from the profile and the job's size; its nodes include the spare ones."""
     wanted = {
         "partition": profile.partition,
         "account": profile.account,
@@ -364,12 +317,13 @@ def requeue_directives(requeue: Requeue | None) -> Directives:
     # Always set: otherwise the cluster's JobRequeue would decide. Appending keeps the lines of earlier attempts.
     again = requeue is not None and requeue.times > 0
     directives: Directives = {"requeue" if again else "no-requeue": None, "open-mode": "append"}
-    if requeue is not None and requeue.expedite:
+    if requeue is None:
+        return directives
+    if requeue.expedite:
         directives["requeue"] = "expedite"
-    if requeue is not None and requeue.spares:
+    if requeue.spares:
         directives["no-kill"] = None  # the allocation survives the failure of a node
-    if requeue is not None:
-        directives["signal"] = f"B:USR1@{requeue.warn_s}"
+    directives["signal"] = f"B:USR1@{requeue.warn_s}"
     return directives
 
 

@@ -19,36 +19,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.directives import Directives
 from hpcrun.job.launch_plan import check_binding
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import JobRequest
+from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.shape import Shape
 from hpcrun.job.units import format_memory, format_time, parse_memory, parse_slurm_time
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine on which hpcrun runs: the resources of the local scheduler.
+    """The machine on which hpcrun runs: the resources of the local scheduler."""
 
-    Attributes:
-        cpus: CPUs that this process may use.
-        gpu_ids: the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU.
-    """
-
-    cpus: int
-    gpu_ids: tuple[str, ...] = ()
+    cpus: int  # CPUs that this process may use
+    gpu_ids: tuple[str, ...] = ()  # the possible entries of ``CUDA_VISIBLE_DEVICES`` here, one per visible GPU
 
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
     """Return the CPUs of each node.
 
-    Raises:
-        UsageError: two options contradict each other, or the CPUs do not divide by the tasks.
-        PlanError: more than a node of the profile has.
+    It raises UsageError if two options contradict each other, or if the CPUs do not divide by the tasks, and PlanError
+    for more than a node of the profile has.
     """
     tasks, gpus = shape.tasks_per_node, shape.gpus_per_node
     ways = (
@@ -91,19 +84,11 @@ def _default_cpus(profile: Profile, shape: Shape, machine: Machine) -> int:
 
 
 def decide_memory(request: JobRequest, profile: Profile, shape: Shape) -> int | None:
-    """Return the host memory of each node in MB, 0 for all of it, None if the site decides.
-
-    Raises:
-        PlanError: more than a node of the profile has.
-    """
-    most = profile.memory.per_node
-    if request.memory_mb is None:
-        if not shape.gpus_per_node or profile.memory.per_gpu is None:
-            return None
-        share = profile.memory.per_gpu * shape.gpus_per_node
-        return min(share, most or share)
-    check_memory(request.memory_mb, profile)
-    return request.memory_mb
+    """Return the host memory of each node in MB, 0 for all of it, None if the site decides."""
+    if request.memory_mb is not None or not shape.gpus_per_node or profile.memory.per_gpu is None:
+        return request.memory_mb
+    share = profile.memory.per_gpu * shape.gpus_per_node
+    return min(share, profile.memory.per_node or share)
 
 
 def check_memory(memory_mb: int | None, profile: Profile) -> None:
@@ -117,32 +102,18 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
         )
 
 
-def decide_walltime(request: JobRequest, profile: Profile) -> int | None:
-    """Return the time limit in seconds, None if the site decides.
-
-    Raises:
-        PlanError: more than the profile allows.
-    """
-    walltime_s = request.walltime_s or profile.time.default
-    check_walltime(walltime_s, profile)
-    return walltime_s
-
-
 def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int) -> int | None:
     """Return for how many seconds all GPUs of the job may be idle, None for any time.
 
-    Raises:
-        UsageError: it has no GPU, or their use is not sampled.
+    It raises UsageError if the job has no GPU, or if their use is not sampled.
     """
     requested = request.cancel_idle_s
     idle_s = profile.cancel_idle if requested is None else requested
     if not idle_s or request.preflight == "only":
         return None
+    if not gpus_per_node and requested:
+        raise UsageError("--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus")
     if not gpus_per_node:
-        if requested:
-            raise UsageError(
-                "--cancel-idle: this job has no GPU that could be idle", hint="leave it out, or add --gpus"
-            )
         return None
     if not profile.sample_use:
         raise UsageError(
@@ -165,11 +136,7 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
 
 
 def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[tuple[str, ...], ...], str | None]:
-    """Divide this machine's GPUs among local nodes, without overlap; none if there are too few.
-
-    Returns:
-        The GPU ids of each node (empty if ranks run on the CPU), and notes.
-    """
+    """Return the ids of this machine's GPUs for each local node, none and a note if ranks run on the CPU."""
     if profile.scheduler != "local" or shape.gpus == 0:
         return (), None
     here = len(machine.gpu_ids)
@@ -184,32 +151,18 @@ def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[
 _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 
 
-class RequestedResources(NamedTuple):
-    """The resources requested from Slurm.
+def read_allocation(
+    directives: Directives, shape: Shape, profile: Profile
+) -> tuple[int | None, int | None, int | None]:
+    """Return the CPUs and MB of each node and the seconds that directives request, None where the site decides.
 
-    Attributes:
-        cpus_per_node, walltime_s: None if the site decides.
-        memory_mb: of each node; 0 for all of it, None if the site decides.
-    """
-
-    cpus_per_node: int | None
-    memory_mb: int | None
-    walltime_s: int | None
-
-
-def read_allocation(directives: Directives, shape: Shape, profile: Profile) -> RequestedResources:
-    """Return the resources that the directives of a job request.
-
-    Raises:
-        UsageError: the ranks would not see their planned GPUs.
+    It raises UsageError if the ranks would not see their planned GPUs.
     """
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
     cpus = None if cpus_per_task is None else cpus_per_task * shape.tasks_per_node
-    return RequestedResources(
-        cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_slurm_time, directives.get("time"))
-    )
+    return cpus, _memory_mb(directives, shape, cpus, profile), _read(parse_slurm_time, directives.get("time"))
 
 
 def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: Profile) -> int | None:
@@ -227,11 +180,7 @@ def _memory_mb(directives: Directives, shape: Shape, cpus: int | None, profile: 
 
 
 def _check_gpus(directives: Directives, shape: Shape) -> None:
-    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks.
-
-    Raises:
-        UsageError: Slurm gives no GPUs, or divides them among the nodes in an unknown way.
-    """
+    """Refuse a job if one of its nodes would have fewer GPUs than planned ranks."""
     wanted = shape.gpus_per_node
     given = {key: directives[key] for key in _GPU_DIRECTIVES if key in directives}
     if not wanted or "gpus-per-node" in given or "gres" in given or ("gpus" in given and shape.nodes == 1):
@@ -246,8 +195,7 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
         f"no directive requests the {wanted} GPUs of each node: {shape.procs_per_node} "
         f"rank{'s' if shape.procs_per_node > 1 else ''} would start without a GPU",
         hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
-        + (f" --launcher {shape.launcher}" if shape.launcher != "python" else "")
-        + (f" --nproc-per-node {shape.procs_per_node}" if shape.launcher != "python" else ""),
+        + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}" * (shape.launcher != "python"),
     )
 
 
@@ -264,26 +212,15 @@ EARLY_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """How a job continues after an interruption.
+    """How a job continues after an interruption."""
 
-    Attributes:
-        times: how often it may be requeued; 0 if it is only warned.
-        warn_s: seconds between the warning and the time limit.
-        grace_s: seconds that the ranks have for a checkpoint after the warning; the rest is for the requeue.
-        on_failure: a failure of the program itself is also a reason.
-        exclude_bad_nodes: the failed node is not used again.
-        expedite: after a node failure Slurm requeues it before all other jobs.
-        restarts: how often it may be restarted in its allocation, without the queue.
-        spares: additional nodes that replace failed nodes.
-    """
-
-    times: int
-    warn_s: int
-    on_failure: bool = False
-    exclude_bad_nodes: bool = False
-    expedite: bool = False
-    restarts: int = 0
-    spares: int = 0
+    times: int  # how often it may be requeued; 0 if it is only warned
+    warn_s: int  # seconds between the warning and the time limit
+    on_failure: bool = False  # a failure of the program itself is also a reason
+    exclude_bad_nodes: bool = False  # the failed node is not used again
+    expedite: bool = False  # after a node failure Slurm requeues it before all other jobs
+    restarts: int = 0  # how often it may be restarted in its allocation, without the queue
+    spares: int = 0  # additional nodes that replace failed nodes
 
     @property
     def grace_s(self) -> int:
@@ -292,24 +229,15 @@ class Requeue:
 
 
 def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
-    """Return how an interrupted job continues; None if neither the request nor the profile sets this.
-
-    Raises:
-        UsageError: an option needs --requeue.
-    """
+    """Return how an interrupted job continues; None if neither the request nor the profile sets this."""
     times = profile.requeue.times if request.requeue is None else request.requeue
     restarts = profile.requeue.restarts if request.restarts is None else request.restarts
     spares = _spares(request, profile, restarts)
     if times == 0 and restarts == 0:
-        for option, given in (
-            ("--retry-on-failure", request.retry_on_failure),
-            ("--exclude-bad-nodes", request.exclude_bad_nodes),
-        ):
-            if given:
-                raise UsageError(
-                    f"{option} has no effect without --requeue or --restarts",
-                    hint="add --requeue N: N further attempts",
-                )
+        for field in ("retry_on_failure", "exclude_bad_nodes"):
+            if getattr(request, field):
+                raise UsageError(f"{option_of(field)} has no effect without --requeue or --restarts",
+                                 hint="add --requeue N: N further attempts")  # fmt: skip
         if request.warn_s is None:
             return None
     warn_s = request.warn_s or profile.requeue.warn

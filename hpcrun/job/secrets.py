@@ -14,23 +14,18 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from hpcrun.job.units import listed
+from hpcrun.job.units import listed, table_rows
 
 MASK = "***"
 
 
 class Form(NamedTuple):
-    """A form of secrets.
+    """A form of secrets."""
 
-    Attributes:
-        kind: what it is, such as ``a GitHub token``.
-        needs: small letters; a text with none of these has no such secret. Searching for them costs next to nothing.
-        pattern: its groups are ``front``, which stays, and ``secret``; compiled when a text first needs it.
-    """
-
-    kind: str
+    kind: str  # what it is, such as ``a GitHub token``
+    # small letters; a text with none of these has no such secret. Searching for them costs next to nothing
     needs: tuple[str, ...]
-    pattern: str
+    pattern: str  # its groups are ``front``, which stays, and ``secret``; compiled when a text first needs it
 
 
 # kind | prefixes | what follows one of them
@@ -140,16 +135,12 @@ _AROUND = (
 def _forms() -> Iterator[Form]:
     """Yield the rows of all tables."""
     yield from (Form(kind, tuple(needs.split()), pattern) for kind, needs, pattern in _AROUND)
-    for kind, prefixes, rest in _rows(_TOKENS):
+    for kind, prefixes, rest in table_rows(_TOKENS):
         token = rf"(?<![A-Za-z0-9])(?P<front>)(?P<secret>(?:{_any(prefixes)}){rest})"
         yield Form(kind, tuple(prefixes.lower().split()), token)
-    for kind, programs, options in _rows(_COMMANDS):
+    for kind, programs, options in table_rows(_COMMANDS):
         front = rf"\b(?:{_any(programs)})\b(?!-)['\"]?[^\n|;]{{0,300}}?[\s'\"]{options}"
         yield Form(kind, tuple(programs.split()), f"(?P<front>{front}){_SECRET_WORD}")
-
-
-def _rows(table: str) -> Iterator[list[str]]:
-    return ([cell.strip() for cell in line.split(" | ")] for line in table.strip().splitlines())
 
 
 def _any(words: str) -> str:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
-
-from pydantic import BaseModel
 
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, Launcher
 
-_Section = TypeVar("_Section", bound=BaseModel)
-
 
 def asked_gpu_type(request: JobRequest) -> str | None:
-    """Return the GPU type that a request names, None if it names none.
-
-    Raises:
-        UsageError: it names two.
-    """
+    """Return the GPU type that a request names, None if it names none, or raise UsageError: it names two."""
     types = {count.type for count in (request.gpus, request.gpus_per_node) if count and count.type}
     if len(types) > 1:
         raise UsageError(f"two GPU types at once: {' and '.join(sorted(types))}")
@@ -35,11 +26,7 @@ def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ..
 
 
 def types_with_room(profile: Profile, total: int, without: str | None = None) -> list[str]:
-    """Return the options for so many GPUs of each type of a profile whose nodes hold them, the fewest nodes first.
-
-    Args:
-        without: a type to leave out.
-    """
+    """Return the options for so many GPUs of each other type of a profile that has them, the fewest nodes first."""
     rooms = [
         (nodes, f"--gpus {type_}:{total} --nodes {nodes}")
         for type_, entry in profile.gpu.types.items()
@@ -65,10 +52,8 @@ def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     """Return the profile for the GPU type of a request: the type's values override the profile's own.
 
-    Without ``gpu.types``, and for a job without GPUs, the profile does not change.
-
-    Raises:
-        UsageError: the profile does not have the type, or nothing names a type.
+    Without ``gpu.types``, and for a job without GPUs, the profile does not change. It raises UsageError if the profile
+    does not have the type, or if nothing names a type.
     """
     types = profile.gpu.types
     type_ = asked_gpu_type(request)
@@ -87,11 +72,7 @@ def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
 
 
 def check_gpu_type(profile: Profile, type_: str) -> None:
-    """Refuse a GPU type that a profile with several does not have.
-
-    Raises:
-        UsageError: it is none of ``gpu.types``, and the profile's own values are not for it.
-    """
+    """Raise UsageError for a GPU type that is none of ``gpu.types``, and not that of the profile's own values."""
     types = profile.gpu.types
     is_own = type_ == profile.gpu.type and profile.gpu.per_node  # then the profile's own values are for this type
     if is_own or not types or type_ in types or profile.scheduler == "local":
@@ -112,33 +93,29 @@ def _wants_no_gpu(request: JobRequest) -> bool:
 def _chosen(profile: Profile, type_: str) -> Profile:
     entry = profile.gpu.types[type_]
     nodes = entry.nodes if entry.nodes or entry.partition else profile.gpu.nodes
-    gpu = profile.gpu.model_copy(
-        update={"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
-    )
-    words = {key: value for key in ("partition", "qos", "constraint") if (value := getattr(entry, key)) is not None}
-    sections = {key: _laid_over(getattr(profile, key), getattr(entry, key)) for key in ("cpu", "memory", "time")}
-    card = {"card": entry.card} if entry.card.model_fields_set else {}  # rates of two cards are never mixed
-    return profile.model_copy(update={"gpu": gpu, **words, **sections, **card})
-
-
-def _laid_over(under: _Section, over: _Section) -> _Section:
-    return under.model_copy(update={key: getattr(over, key) for key in over.model_fields_set})
+    of_gpu = {"type": type_, "per_node": entry.per_node or profile.gpu.per_node, "nodes": nodes}
+    update: dict[str, object] = {"gpu": profile.gpu.model_copy(update=of_gpu)}
+    update |= {key: value for key in ("partition", "qos", "constraint") if (value := getattr(entry, key)) is not None}
+    for key in ("cpu", "memory", "time"):
+        over = getattr(entry, key)
+        update[key] = getattr(profile, key).model_copy(
+            update={name: getattr(over, name) for name in over.model_fields_set}
+        )
+    if entry.card.model_fields_set:  # rates of two cards are never mixed
+        update["card"] = entry.card
+    return profile.model_copy(update=update)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Nodes × GPUs × ranks of a job.
-
-    Attributes:
-        procs_per_node: ranks on each node that hpcrun starts (one for the launchers python and command).
-        workers_per_node: ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers.
-    """
+    """Nodes × GPUs × ranks of a job."""
 
     nodes: int
     gpus_per_node: int
     gpu_type: str | None
     launcher: Launcher
-    procs_per_node: int
+    procs_per_node: int  # ranks on each node that hpcrun starts (one for the launchers python and command)
+    # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
     workers_per_node: int = 1
 
     @property
@@ -160,9 +137,7 @@ class Shape:
 def decide_shape(request: JobRequest, profile: Profile) -> Shape:
     """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
 
-    Raises:
-        UsageError: the options contradict each other; the message shows the arithmetic.
-        PlanError: more GPUs than a node of the profile has, or a launcher that cannot run there.
+    It raises UsageError for options that contradict each other, and PlanError for what the profile's nodes do not have.
     """
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
     launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
@@ -177,14 +152,9 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
-    """Refuse a job that needs more nodes than the profile's partition can ever give one job.
+    """Raise PlanError for more nodes, spare ones included, than a job can ever have in the profile's partition.
 
-    Args:
-        nodes: of the job, with its spare nodes.
-        partition: the job's; nothing is known of another one than the profile's.
-
-    Raises:
-        PlanError: it would stay pending forever.
+    Nothing is known of another partition than the profile's.
     """
     most = profile.gpu.nodes
     if most is None or not shape.gpus_per_node or partition != profile.partition or nodes <= most:
@@ -228,13 +198,13 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
         nodes, each = _from_each(total, each, request.nodes)
     elif total is not None:
         nodes, each = _from_total(total, request.nodes, most)
-    elif request.nodes and request.nodes > 1 and (most is None or most > 0):
+    elif request.nodes and request.nodes > 1 and most != 0:
         raise UsageError(
             f"--nodes {request.nodes} does not say how many GPUs",
             hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
         )
     else:
-        nodes, each = request.nodes or 1, 1 if most is None or most > 0 else 0
+        nodes, each = request.nodes or 1, 0 if most == 0 else 1
     if most is not None and each > most:
         type_, total = asked_gpu_type(request), nodes * each
         hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
@@ -294,27 +264,25 @@ def multiples_around(number: int, divisor: int) -> str:
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
     requested = request.nproc_per_node
-    if launcher == "command":
+    if launcher == "command" or (launcher == "python" and requested in (None, 1)):
         return 1
+    if launcher == "python" and request.launcher is None:
+        chosen = "the profile's launcher" if gpus_per_node else "the launcher without GPUs"
+        raise UsageError(
+            f"--nproc-per-node {requested}: {chosen} is python, with one process per node",
+            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
+        )
     if launcher == "python":
-        if requested not in (None, 1) and request.launcher is None:
-            chosen = "the launcher without GPUs is python" if gpus_per_node == 0 else "the profile's launcher is python"
-            raise UsageError(
-                f"--nproc-per-node {requested}: {chosen}, with one process per node",
-                hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
-            )
-        if requested not in (None, 1):
-            raise UsageError(
-                f"--nproc-per-node {requested} contradicts --launcher python: one process per node",
-                hint="use --launcher torchrun, or start the processes in the script",
-            )
-        return 1
+        raise UsageError(
+            f"--nproc-per-node {requested} contradicts --launcher python: one process per node",
+            hint="use --launcher torchrun, or start the processes in the script",
+        )
+    if gpus_per_node == 0 and requested is None and launcher == "torchrun":
+        raise UsageError(
+            "--gpus 0 with torchrun does not say how many ranks",
+            hint="add --nproc-per-node 4 (ranks on each node), or --launcher python",
+        )
     if gpus_per_node == 0:
-        if requested is None and launcher == "torchrun":
-            raise UsageError(
-                "--gpus 0 with torchrun does not say how many ranks",
-                hint="add --nproc-per-node 4 (ranks on each node), or --launcher python",
-            )
         return requested or 1
     if requested is not None and requested > gpus_per_node:
         raise UsageError(
@@ -326,10 +294,9 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
 
 
 def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
-    """Return the number of nodes in one block of the network, and notes on the profile's number.
+    """Return the number of nodes in one block of the network, and a note if the profile's number is not used.
 
-    Raises:
-        UsageError: the job's nodes do not divide by it, or the nodes are processes of this machine.
+    It raises UsageError for a requested number that does not divide the nodes, or on this machine.
     """
     requested = request.segment
     if profile.scheduler != "slurm":

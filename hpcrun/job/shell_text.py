@@ -34,16 +34,11 @@ _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command.
+    """A word of a command."""
 
-    Attributes:
-        text: as written.
-        start: its first byte in the script; None if it is a part of a variable's value.
-        choices: what it may become, each choice a list of words; None if that is not known.
-    """
-
-    text: str
-    start: int | None
+    text: str  # as written
+    start: int | None  # its first byte in the script; None if it is a part of a variable's value
+    # what it may become, each choice a list of words; None if that is not known
     choices: tuple[tuple[str, ...], ...] | None
 
     @property
@@ -71,11 +66,7 @@ def _parser() -> Parser:
 
 
 def parse_shell(text: str) -> Node:
-    """Return the syntax tree of a script.
-
-    Raises:
-        UsageError: it is too long, nested too deeply, or not text.
-    """
+    """Return the syntax tree of a script, or raise UsageError: it is too long, nested too deeply, or not text."""
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MOST_BYTES or b"\0" in data:
         what = "has a NUL character" if b"\0" in data else f"is larger than {MOST_BYTES // 1000} kB"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from hpcrun.errors import UsageError, nearest
+from hpcrun.job.units import table_rows
 
 _TERMINAL = frozenset(
     "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED".split()
@@ -64,32 +65,20 @@ def is_silent(node_state: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """A scheduler's information on one job; ``None`` for what the scheduler does not report.
-
-    Attributes:
-        state: a state as :func:`base_state` returns it.
-        reason: the scheduler's reason why it is pending, or why it ended.
-        elapsed_s, limit_s: seconds running and allowed.
-        hosts: Slurm's node list, as text.
-        exit_status, signal: of the batch script.
-        script: path of the script the job was submitted with, or the command line that submitted it.
-        start_s: when Slurm expects to start it while it is pending, in seconds since the epoch.
-        archived: from the accounting database, which may list a job as running that the controller has lost.
-        asked_s: when the scheduler was asked, in seconds since the epoch; records of the run may be newer.
-    """
+    """A scheduler's information on one job; ``None`` for what the scheduler does not report."""
 
     job_id: str
-    state: str
-    reason: str | None = None
-    elapsed_s: int | None = None
+    state: str  # a state as :func:`base_state` returns it
+    reason: str | None = None  # the scheduler's reason why it is pending, or why it ended
+    elapsed_s: int | None = None  # seconds running and allowed
     limit_s: int | None = None
-    hosts: str | None = None
-    exit_status: int | None = None
+    hosts: str | None = None  # Slurm's node list, as text
+    exit_status: int | None = None  # of the batch script
     signal: int | None = None
-    script: str | None = None
-    start_s: float | None = None
-    archived: bool = False
-    asked_s: float = inf
+    script: str | None = None  # path of the script the job was submitted with, or the command line that submitted it
+    start_s: float | None = None  # when Slurm expects to start it while it is pending, in seconds since the epoch
+    archived: bool = False  # from the accounting database, which may list a job as running that the controller has lost
+    asked_s: float = inf  # when the scheduler was asked, in seconds since the epoch; records of the run may be newer
 
 
 def is_live(info: JobInfo | None) -> bool:
@@ -102,15 +91,10 @@ _NEVER = "It will never start: "
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job is pending.
+    """Why a job is pending."""
 
-    Attributes:
-        short: a few words for a table.
-        advice: what to do, as a sentence.
-    """
-
-    short: str
-    advice: str
+    short: str  # a few words for a table
+    advice: str  # what to do, as a sentence
 
     @property
     def is_final(self) -> bool:
@@ -130,157 +114,75 @@ def parse_states(given: list[str]) -> set[str]:
     return wanted
 
 
-# The first pattern that matches the whole of Slurm's word decides.
-_REASONS: tuple[tuple[str, str, str], ...] = (
-    # --- ordinary reasons
-    ("None|Reason", "not scheduled yet", "Wait about a minute: Slurm has not scheduled it yet."),
-    (
-        "Priority",
-        "other jobs have a higher priority",
-        "Wait. A shorter --time helps backfill start it sooner; `sprio -j JOB` shows its priority.",
-    ),
-    (
-        "Resources|Nodes required for job are DOWN.*",
-        "next in the queue, waiting for free resources",
-        "Wait, or ask for fewer nodes; `sinfo -R` shows drained and down nodes; `hpcrun where` compares profiles.",
-    ),
-    ("Dependency", "waits for another job", "Wait for it; `hpcrun status --verbose` names it."),
-    (
-        "DependencyNeverSatisfied",
-        "its dependency can never be satisfied",
-        "It will never start: cancel it, and submit it again with another --after.",
-    ),
-    ("BeginTime", "before its begin time", "Wait: a requeued job starts after about two minutes."),
-    ("JobArrayTaskLimit", "limited by --max-parallel", "Wait, or raise --max-parallel."),
-    (
-        "Licenses",
-        "all licenses are in use",
-        "Wait until licenses are free; `scontrol show lic` shows how many are left.",
-    ),
-    (
-        "Prolog|Cleaning|SchedDefer|Schedule|SchedulingDefer|NodeDown|FrontEndDown|BurstBuffer.*",
-        "Slurm is preparing or cleaning up nodes",
-        "Wait; ask the administrators if it takes more than a few minutes.",
-    ),
-    # --- held
-    ("JobHeldUser", "held by you", "`scontrol release JOB` lets it start."),
-    ("JobHeldAdmin", "held by an administrator", "Ask the administrators: only they can release it."),
-    ("JobHoldMaxRequeue", "requeued too often", "See `hpcrun explain JOB`, then `scontrol release JOB`."),
-    (
-        "JobLaunchFailure|launch failed requeued held|.*RaisedSignal.*",
-        "held: the launch on its nodes failed",
-        "Tell the administrators which node it was, then `scontrol release JOB`.",
-    ),
-    # --- nodes
-    (
-        "ReqNodeNotAvail.*[Rr]eserved for maintenance.*",
-        "would overlap a maintenance window",
-        "Use a --time that ends before the maintenance begins.",
-    ),
-    (
-        "ReqNodeNotAvail.*",
-        "required nodes are down, drained or reserved",
-        "Leave out --nodelist, or name other nodes; `sinfo -R` shows why they are not available.",
-    ),
-    (
-        "BadConstraints|Constraints",
-        "no node has the features of --constraint",
-        "`sinfo -o '%N %f'` shows the features of the nodes.",
-    ),
-    ("Reservation", "its reservation has not begun", "`scontrol show reservation` shows when it begins."),
-    (
-        "ReservationDeleted|ReservationInvalid|InvalidReservation",
-        "its reservation no longer exists",
-        "Submit it again without --reservation, or with another.",
-    ),
-    # --- partition
-    (
-        "PartitionTimeLimit",
-        "requests more time than the partition allows",
-        "It will never start: use a shorter --time, or another --partition (`sinfo -o '%P %l'`).",
-    ),
-    (
-        "PartitionNodeLimit|PartitionConfig",
-        "requests more nodes than the partition allows",
-        "It will never start: use fewer --nodes, or another --partition (`scontrol show partition`).",
-    ),
-    (
-        "PartitionDown|PartitionInactive",
-        "the partition is closed",
-        "Choose another --partition, or ask the administrators.",
-    ),
-    (
-        "AccountNotAllowed|InvalidAccount|QOSNotAllowed|InvalidQOS",
-        "its account or QOS may not run here",
-        "`sacctmgr show assoc user=$USER` lists yours; submit it again with --account or --qos.",
-    ),
-    # --- limits of a QOS or an account
-    (
-        ".*RunMinutes.*",
-        "your running jobs have the allowed time reserved",
-        "Wait for them, or ask for a shorter --time.",
-    ),
-    (
-        ".*(Minutes|Billing).*",
-        "the budget of the account or QOS is exhausted",
-        "Request a larger budget, or use another --account; `sshare` shows it.",
-    ),
-    (
-        "QOSMaxJobsPerUserLimit|MaxJobsPerUser|QOSMaxJobsPerUser",
-        "you have reached the QOS limit of running jobs",
-        "Wait for one of them, or use another --qos.",
-    ),
-    (
-        "QOSMaxSubmitJobPerUserLimit",
-        "you have reached the QOS limit of submitted jobs",
-        "Wait until one of them ends.",
-    ),
-    (
-        "QOSMax.*PerUser.*",
-        "your running jobs have reached the QOS limit per user",
-        "Wait for them, ask for fewer GPUs, CPUs or less memory, or use another --qos.",
-    ),
-    (
-        "QOSMaxWallDurationPerJobLimit",
-        "requests more time than the QOS allows per job",
-        "It will never start: use a shorter --time, or another --qos.",
-    ),
-    (
-        "QOSMax.*Per(Job|Node).*|QOSMaxNodePerJobLimit",
-        "requests more than the QOS allows per job",
-        "It will never start: request less, or use another --qos (`sacctmgr show qos`).",
-    ),
-    ("QOSMin.*", "requests less than the QOS requires", "Use another --qos: this one is for larger jobs."),
-    ("QOSGrp.*", "all users of the QOS together have reached its limit", "Wait for their jobs, or use another --qos."),
-    ("QOS.*", "a limit of the QOS", "`sacctmgr show qos` shows the limits; wait for your other jobs or ask for less."),
-    (
-        "Assoc(iation)?Grp.*",
-        "the jobs of your account have reached its limit",
-        "Wait for them, or use another --account.",
-    ),
-    (
-        "AssocMaxWall.*|AssocMax.*PerJob.*",
-        "requests more than your account allows per job",
-        "It will never start: request less.",
-    ),
-    (
-        "Assoc.*|Max.*PerAccount.*|AccountingPolicy|Association.*",
-        "a limit of your account",
-        "`sacctmgr show assoc user=$USER` shows the limits; wait for your other jobs or ask for less.",
-    ),
-    ("MaxMemPerLimit", "requests more memory than is allowed", "It will never start: use a smaller --mem."),
-    ("DeadLine", "cannot end before its deadline", "It will never start: submit it again without --deadline."),
-    (
-        "NvidiaImexChannels|MpiPortsBusy",
-        "ports or channels of the nodes are used up",
-        "Wait; ask the administrators if it takes long.",
-    ),
-)
+# The first pattern that matches the whole of Slurm's word decides. Pattern | in short | what to do
+_REASONS = """
+None|Reason | not scheduled yet | Wait about a minute: Slurm has not scheduled it yet.
+Priority | other jobs have a higher priority | \
+  Wait. A shorter --time helps backfill start it sooner; `sprio -j JOB` shows its priority.
+Resources|Nodes required for job are DOWN.* | next in the queue, waiting for free resources | \
+  Wait, or ask for fewer nodes; `sinfo -R` shows drained and down nodes; `hpcrun where` compares profiles.
+Dependency | waits for another job | Wait for it; `hpcrun status --verbose` names it.
+DependencyNeverSatisfied | its dependency can never be satisfied | \
+  It will never start: cancel it, and submit it again with another --after.
+BeginTime | before its begin time | Wait: a requeued job starts after about two minutes.
+JobArrayTaskLimit | limited by --max-parallel | Wait, or raise --max-parallel.
+Licenses | all licenses are in use | Wait until licenses are free; `scontrol show lic` shows how many are left.
+Prolog|Cleaning|SchedDefer|Schedule|SchedulingDefer|NodeDown|FrontEndDown|BurstBuffer.* | \
+  Slurm is preparing or cleaning up nodes | Wait; ask the administrators if it takes more than a few minutes.
+
+JobHeldUser | held by you | `scontrol release JOB` lets it start.
+JobHeldAdmin | held by an administrator | Ask the administrators: only they can release it.
+JobHoldMaxRequeue | requeued too often | See `hpcrun explain JOB`, then `scontrol release JOB`.
+JobLaunchFailure|launch failed requeued held|.*RaisedSignal.* | held: the launch on its nodes failed | \
+  Tell the administrators which node it was, then `scontrol release JOB`.
+
+ReqNodeNotAvail.*[Rr]eserved for maintenance.* | would overlap a maintenance window | \
+  Use a --time that ends before the maintenance begins.
+ReqNodeNotAvail.* | required nodes are down, drained or reserved | \
+  Leave out --nodelist, or name other nodes; `sinfo -R` shows why they are not available.
+BadConstraints|Constraints | no node has the features of --constraint | \
+  `sinfo -o '%N %f'` shows the features of the nodes.
+Reservation | its reservation has not begun | `scontrol show reservation` shows when it begins.
+ReservationDeleted|ReservationInvalid|InvalidReservation | its reservation no longer exists | \
+  Submit it again without --reservation, or with another.
+
+PartitionTimeLimit | requests more time than the partition allows | \
+  It will never start: use a shorter --time, or another --partition (`sinfo -o '%P %l'`).
+PartitionNodeLimit|PartitionConfig | requests more nodes than the partition allows | \
+  It will never start: use fewer --nodes, or another --partition (`scontrol show partition`).
+PartitionDown|PartitionInactive | the partition is closed | Choose another --partition, or ask the administrators.
+AccountNotAllowed|InvalidAccount|QOSNotAllowed|InvalidQOS | its account or QOS may not run here | \
+  `sacctmgr show assoc user=$USER` lists yours; submit it again with --account or --qos.
+
+.*RunMinutes.* | your running jobs have the allowed time reserved | Wait for them, or ask for a shorter --time.
+.*(Minutes|Billing).* | the budget of the account or QOS is exhausted | \
+  Request a larger budget, or use another --account; `sshare` shows it.
+QOSMaxJobsPerUserLimit|MaxJobsPerUser|QOSMaxJobsPerUser | you have reached the QOS limit of running jobs | \
+  Wait for one of them, or use another --qos.
+QOSMaxSubmitJobPerUserLimit | you have reached the QOS limit of submitted jobs | Wait until one of them ends.
+QOSMax.*PerUser.* | your running jobs have reached the QOS limit per user | \
+  Wait for them, ask for fewer GPUs, CPUs or less memory, or use another --qos.
+QOSMaxWallDurationPerJobLimit | requests more time than the QOS allows per job | \
+  It will never start: use a shorter --time, or another --qos.
+QOSMax.*Per(Job|Node).*|QOSMaxNodePerJobLimit | requests more than the QOS allows per job | \
+  It will never start: request less, or use another --qos (`sacctmgr show qos`).
+QOSMin.* | requests less than the QOS requires | Use another --qos: this one is for larger jobs.
+QOSGrp.* | all users of the QOS together have reached its limit | Wait for their jobs, or use another --qos.
+QOS.* | a limit of the QOS | `sacctmgr show qos` shows the limits; wait for your other jobs or ask for less.
+Assoc(iation)?Grp.* | the jobs of your account have reached its limit | Wait for them, or use another --account.
+AssocMaxWall.*|AssocMax.*PerJob.* | requests more than your account allows per job | It will never start: request less.
+Assoc.*|Max.*PerAccount.*|AccountingPolicy|Association.* | a limit of your account | \
+  `sacctmgr show assoc user=$USER` shows the limits; wait for your other jobs or ask for less.
+MaxMemPerLimit | requests more memory than is allowed | It will never start: use a smaller --mem.
+DeadLine | cannot end before its deadline | It will never start: submit it again without --deadline.
+NvidiaImexChannels|MpiPortsBusy | ports or channels of the nodes are used up | \
+  Wait; ask the administrators if it takes long.
+"""
 
 
 def explain_reason(reason: str) -> Reason | None:
     """Return the meaning of Slurm's reason, None for an unknown reason."""
-    for pattern, short, advice in _REASONS:
+    for pattern, short, advice in table_rows(_REASONS):
         if re.fullmatch(pattern, reason):
             return Reason(short, advice)
     return None

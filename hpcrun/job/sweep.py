@@ -14,23 +14,14 @@ _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.quoting
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The elements of a sweep.
+    """The elements of a sweep."""
 
-    Attributes:
-        elements: the parameters of each.
-        common: the arguments that begin every element's command line.
-        arguments: of each element, the arguments after the common ones.
-        chosen: numbers of the elements that run, in ascending order.
-        max_parallel: how many may run at once, None for no limit.
-        first: the element of task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize).
-    """
-
-    elements: tuple[Parameters, ...]
-    common: tuple[str, ...]
-    arguments: tuple[tuple[str, ...], ...]
-    chosen: tuple[int, ...]
-    max_parallel: int | None = None
-    first: int = 0
+    elements: tuple[Parameters, ...]  # the parameters of each
+    common: tuple[str, ...]  # the arguments that begin every element's command line
+    arguments: tuple[tuple[str, ...], ...]  # of each element, the arguments after the common ones
+    chosen: tuple[int, ...]  # numbers of the elements that run, in ascending order
+    max_parallel: int | None = None  # how many may run at once, None for no limit
+    first: int = 0  # the element of task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize)
 
     @property
     def array(self) -> str:

@@ -29,31 +29,22 @@ _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A line to type, and the options of the launcher that it leaves out.
-
-    Attributes:
-        script: the program's first word; empty if hpcrun does not start it.
-    """
+    """A line to type, and the options of the launcher that it leaves out."""
 
     line: str
     left_out: str = ""
-    script: str = ""
+    script: str = ""  # the program's first word; empty if hpcrun does not start it
 
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """What a launcher would start: a number of ranks of a program.
-
-    Attributes:
-        total: ranks of all nodes together, if given.
-        options: options of hpcrun with the same meaning as the launcher's, each with its value.
-    """
+    """What a launcher would start: a number of ranks of a program."""
 
     program: tuple[str, ...]
     nodes: int | None = None
     per_node: int | None = None
-    total: int | None = None
-    options: tuple[str, ...] = ()
+    total: int | None = None  # ranks of all nodes together, if given
+    options: tuple[str, ...] = ()  # options of hpcrun with the same meaning as the launcher's, each with its value
     left_out: tuple[str, ...] = ()
     by_srun: bool = False
 
@@ -137,11 +128,7 @@ def _started(call: Call) -> _Started | None:
 
 
 def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """Return the options of srun or torchrun by their full names, and the program behind them.
-
-    Raises:
-        UsageError: an option is not known, and so where the program begins.
-    """
+    """Return the options of srun or torchrun by their full names, and the program behind them."""
     try:
         end, options = read_options([Word(text, 0, ((text,),)) for text in argv], 0, of)
     except UnclearError as error:

@@ -26,28 +26,18 @@ _ITEMS: dict[str, Callable[[str], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The contents of ``config.yaml``.
+    """The contents of ``config.yaml``."""
 
-    Attributes:
-        profile: name of the default profile.
-        runs: folder of the runs; a relative path starts at the file's own folder.
-        walltime_s: default time limit of a job; overrides the profile's.
-        account: default account of a job; overrides the profile's.
-        metrics: name → regular expression that finds the number in a log; overrides the profile's.
-        notify: destinations of the messages about runs, besides the profile's.
-        notify_on: the events; overrides the profile's.
-        notify_waiting_s: how long a job is pending before a message says so; overrides the profile's.
-        wandb_sync: upload the offline wandb runs of a run in the background when a command learns that it has ended.
-    """
-
-    profile: str | None = None
-    runs: Path | None = None
-    walltime_s: int | None = None
-    account: str | None = None
+    profile: str | None = None  # name of the default profile
+    runs: Path | None = None  # folder of the runs; a relative path starts at the file's own folder
+    walltime_s: int | None = None  # default time limit of a job; overrides the profile's
+    account: str | None = None  # default account of a job; overrides the profile's
+    # name → regular expression that finds the number in a log; overrides the profile's
     metrics: Mapping[str, str] = field(default_factory=dict)
-    notify: tuple[str, ...] = ()
-    notify_on: tuple[str, ...] = ()
-    notify_waiting_s: int | None = None
+    notify: tuple[str, ...] = ()  # destinations of the messages about runs, besides the profile's
+    notify_on: tuple[str, ...] = ()  # the events; overrides the profile's
+    notify_waiting_s: int | None = None  # how long a job is pending before a message says so; overrides the profile's
+    # upload the offline wandb runs of a run in the background when a command learns that it has ended
     wandb_sync: bool = False
 
 

@@ -18,20 +18,15 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Files by their names, which are paths below the folder such as ``gpu/a100.yaml``.
-
-    Attributes:
-        contents: the files that were read; then the folder has no other files. None for the files on disk.
-        checked: whether a file on disk is refused if another user could have written it; not for hpcrun's own files.
-        never: the user has chosen never to use it; then it has no contents.
-        withheld: why none of its files may be used; then its files have only names.
-    """
+    """Files by their names, which are paths below the folder such as ``gpu/a100.yaml``."""
 
     path: Path
+    # the files that were read; then the folder has no other files. None for the files on disk
     contents: Mapping[str, bytes] | None = None
+    # whether a file on disk is refused if another user could have written it; not for hpcrun's own files
     checked: bool = True
-    withheld: str | None = None
-    never: bool = False
+    withheld: str | None = None  # why none of its files may be used; then its files have only names
+    never: bool = False  # the user has chosen never to use it; then it has no contents
 
     def below(self, name: str) -> Folder:
         """Return the subfolder of this name."""

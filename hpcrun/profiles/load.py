@@ -36,17 +36,12 @@ WAYS_ROUND = f"to review and trust the files: {TRUST}"
 
 @dataclass(frozen=True, slots=True)
 class LoadedProfile:
-    """A validated profile, and where each of its values was written.
-
-    Attributes:
-        data: the merged values as written.
-        origins: path of keys (and of positions in lists) → file and line.
-    """
+    """A validated profile, and where each of its values was written."""
 
     profile: Profile
     path: Path
-    origins: dict[Key, Origin]
-    data: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Key, Origin]  # path of keys (and of positions in lists) → file and line
+    data: dict[str, Any] = field(default_factory=dict)  # the merged values as written
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,30 +34,20 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A user's answer about a folder.
-
-    Attributes:
-        hashes: name → SHA-256 of the trusted contents.
-        never: the user never wants to use it, or to see a message about it.
-    """
+    """A user's answer about a folder."""
 
     path: Path
-    hashes: Mapping[str, str]
-    never: bool = False
+    hashes: Mapping[str, str]  # name → SHA-256 of the trusted contents
+    never: bool = False  # the user never wants to use it, or to see a message about it
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of the files of a folder that hpcrun would read, read once.
-
-    Attributes:
-        skipped: what was not read, for example a link, with the reason.
-        dangers: how other users could write to it.
-    """
+    """The contents of the files of a folder that hpcrun would read, read once."""
 
     files: Mapping[str, bytes]
-    skipped: tuple[str, ...] = ()
-    dangers: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()  # what was not read, for example a link, with the reason
+    dangers: tuple[str, ...] = ()  # how other users could write to it
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of each file."""
@@ -90,11 +80,7 @@ class TrustStore:
         return trust if trust and trust.path == Path(os.path.realpath(path)) else None
 
     def save(self, trust: Trust) -> None:
-        """Save the answer about a folder.
-
-        Raises:
-            ProfileError: it cannot be written.
-        """
+        """Save the answer about a folder, or raise ProfileError: it cannot be written."""
         with saving(self.root):
             make_folder(self.root, mode=0o700)
         record = {"schema": SCHEMA, "path": str(trust.path), "never": trust.never, "files": dict(trust.hashes)}
@@ -110,11 +96,7 @@ class TrustStore:
         return True
 
     def all(self) -> list[Trust]:
-        """Return all answers, by path.
-
-        Raises:
-            ProfileError: another user could have written it.
-        """
+        """Return all answers, by path, or raise ProfileError: another user could have written it."""
         answers = []
         for file in self.root.glob("*.json"):
             with suppress(OSError):
@@ -195,16 +177,12 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
 
 @dataclass(slots=True)
 class _Scan:
-    """A walk through a folder, which stops if there are more entries than a user could check.
-
-    Attributes:
-        entries: the number of files and folders so far, with those that hpcrun does not read.
-    """
+    """A walk through a folder, which stops if there are more entries than a user could check."""
 
     folder: Path
     skipped: list[str] = field(default_factory=list)
     dangers: list[str] = field(default_factory=list)
-    entries: int = 0
+    entries: int = 0  # the number of files and folders so far, with those that hpcrun does not read
 
     def names(self) -> Iterator[str]:
         """Yield the name of each file that hpcrun would read."""
@@ -257,21 +235,13 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A folder of configuration, and whether it is used.
+    """A folder of configuration, and whether it is used."""
 
-    Attributes:
-        folder: the folder to read from; withheld if it is not used.
-        warning: a message about this, None if there is none.
-        contents: the files that were read; None if no trust was needed.
-        trust: the user's earlier answer.
-        refused: why it cannot even be trusted.
-    """
-
-    folder: Folder
-    warning: str | None = None
-    contents: Contents | None = None
-    trust: Trust | None = None
-    refused: str | None = None
+    folder: Folder  # the folder to read from; withheld if it is not used
+    warning: str | None = None  # a message about this, None if there is none
+    contents: Contents | None = None  # the files that were read; None if no trust was needed
+    trust: Trust | None = None  # the user's earlier answer
+    refused: str | None = None  # why it cannot even be trusted
     changes: dict[str, str] = field(default_factory=dict)
 
     @property

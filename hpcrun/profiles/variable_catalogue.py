@@ -29,16 +29,11 @@ _CHECKED = ConfigDict(extra="forbid")
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Values:
-    """The values that a variable can have; each of the three may be unset.
-
-    Attributes:
-        range: the least and the most of an integer; None for no limit.
-        pattern: a regular expression for the whole value.
-    """
+    """The values that a variable can have; each of the three may be unset."""
 
     one_of: tuple[str, ...] = ()
-    range: tuple[int | None, int | None] = (None, None)
-    pattern: str | None = None
+    range: tuple[int | None, int | None] = (None, None)  # the least and the most of an integer; None for no limit
+    pattern: str | None = None  # a regular expression for the whole value
 
     def allow(self, value: str) -> bool:
         """Return whether the value is possible; words are compared without regard to case, as in NCCL."""
@@ -65,29 +60,16 @@ class Values:
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Harmful:
-    """The values that are harmful on some GPUs, or doubtful on every GPU, and why.
-
-    Attributes:
-        on: types of GPUs; empty for every GPU.
-    """
+    """The values that are harmful on some GPUs, or doubtful on every GPU, and why."""
 
     values: str
     why: str
-    on: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()  # types of GPUs; empty for every GPU
 
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Variable:
-    """One variable of the catalogue, with its description.
-
-    Attributes:
-        trap: when not to set it.
-        instead: what works.
-        hpcrun: the value that every job's script sets, in words.
-        renamed_to: the name that replaces it.
-        since: the version from which a variable is deprecated.
-        off: values with the same effect as an unset variable.
-    """
+    """One variable of the catalogue, with its description."""
 
     name: str
     kind: Kind
@@ -95,29 +77,25 @@ class Variable:
     source: str
     default: str | None = None
     set_when: str | None = None
-    trap: str | None = None
-    instead: str | None = None
-    hpcrun: str | None = None
-    renamed_to: str | None = None
-    since: str | None = None
+    trap: str | None = None  # when not to set it
+    instead: str | None = None  # what works
+    hpcrun: str | None = None  # the value that every job's script sets, in words
+    renamed_to: str | None = None  # the name that replaces it
+    since: str | None = None  # the version from which a variable is deprecated
     values: Values = Values()
-    off: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()  # values with the same effect as an unset variable
     harmful: tuple[Harmful, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem with a variable of a job, and what works instead.
-
-    Attributes:
-        impossible: no program can use this value as intended: the job must not be submitted with it.
-    """
+    """A problem with a variable of a job, and what works instead."""
 
     name: str
     value: str
     problem: str
     instead: str | None = None
-    impossible: bool = False
+    impossible: bool = False  # no program can use this value as intended: the job must not be submitted with it
 
     @property
     def advice(self) -> str:
@@ -196,16 +174,11 @@ _OTHERS = "others"
 
 @dataclass(frozen=True)
 class Catalogue(Mapping[str, Variable]):
-    """Every variable that hpcrun knows, by name; each is read from its text on first use.
-
-    Attributes:
-        texts: name → the YAML of the variable.
-        others: names that are correct, without a description.
-    """
+    """Every variable that hpcrun knows, by name; each is read from its text on first use."""
 
     path: Path
-    texts: dict[str, str]
-    others: frozenset[str]
+    texts: dict[str, str]  # name → the YAML of the variable
+    others: frozenset[str]  # names that are correct, without a description
     _read: dict[str, Variable] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Variable:

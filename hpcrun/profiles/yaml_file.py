@@ -38,18 +38,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in a file.
-
-    Attributes:
-        line: counted from 1; None for the whole file.
-        text: the mistake, with the nearest key or the allowed values.
-        key: the key of the value, if there is one.
-    """
+    """One mistake in a file."""
 
     path: Path
-    line: int | None
-    text: str
-    key: Key = ()
+    line: int | None  # counted from 1; None for the whole file
+    text: str  # the mistake, with the nearest key or the allowed values
+    key: Key = ()  # the key of the value, if there is one
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}" if self.line else f"{self.path}: {self.text}"
@@ -94,15 +88,11 @@ _WORDS: dict[str, bool | None] = {
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """A mapping read from a file, and the line of every key in it.
-
-    Attributes:
-        data: dicts, lists, text, true, false and null.
-        origins: path of keys (and of positions in lists), such as ``("gpu", "type")`` → its file and line.
-    """
+    """A mapping read from a file, and the line of every key in it."""
 
     path: Path
-    data: dict[str, Any]
+    data: dict[str, Any]  # dicts, lists, text, true, false and null
+    # path of keys (and of positions in lists), such as ``("gpu", "type")`` → its file and line
     origins: dict[Key, Origin]
 
 
