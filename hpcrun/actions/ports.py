@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import UsageError
-from hpcrun.profiles.config import Config
+from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folder import Source
 from hpcrun.schedulers.protocol import Scheduler
 

@@ -14,6 +14,8 @@ from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folder import Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, Origin, YamlFile, parse_yaml
 
+DETECTED = "detected"
+"""The name of the profile that is made of what Slurm says of the cluster."""
 FILE_NAME = "config.yaml"
 KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
 _LISTS = ("notify", "notify_on")

@@ -15,7 +15,6 @@ from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.program import check_program, find_batch_script, with_container, with_launcher
 from hpcrun.actions.jobs.python import find_python, missing_torch_note
 from hpcrun.actions.ports import Surroundings
-from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
@@ -29,7 +28,7 @@ from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_env import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
 from hpcrun.job.shape import for_gpu_type
-from hpcrun.profiles.config import Config
+from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.process import clean_env

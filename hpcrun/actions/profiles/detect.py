@@ -10,9 +10,9 @@ from pathlib import Path
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, check_loads, profile_text
-from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.profile import Profile
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import SUFFIX
 from hpcrun.profiles.save import replace_text
 from hpcrun.schedulers.cluster_facts import ClusterFacts, SlurmSite, check_answered

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import ProfileError
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folder import Folder, Source
 from hpcrun.profiles.load import SUFFIX
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # most commands read no detected profile
     from hpcrun.profiles.load import LoadedProfile
     from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache, SlurmSite
 
-DETECTED = "detected"
 QUICKLY_S = 5.0
 """How long a submission waits for each of Slurm's commands."""
 _FILE = f"{DETECTED}{SUFFIX}"

@@ -14,14 +14,13 @@ from hpcrun.actions.ports import Choice, Option, Surroundings
 from hpcrun.actions.profiles.detect import Detected, new_profile_path
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices
-from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.actions.profiles.edit import Place
 from hpcrun.actions.profiles.profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
-from hpcrun.profiles.config import check_config
+from hpcrun.profiles.config import DETECTED, check_config
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import locked, replace_text
 from hpcrun.profiles.yaml_edit import set_value, unset_value

@@ -9,13 +9,13 @@ from typing import Any
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.ports import Surroundings, first_option
-from hpcrun.actions.profiles.detected import DETECTED
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folder import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
