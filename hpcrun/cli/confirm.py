@@ -1,16 +1,20 @@
-"""Asking a person at a terminal."""
+"""Asking a person at a terminal, or in the person's editor."""
 
 from __future__ import annotations
 
 import os
 import select
+import shlex
+import shutil
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import tell
-from hpcrun.errors import InterruptedByUser
+from hpcrun.errors import InterruptedByUser, UsageError
+from hpcrun.schedulers.process import run_on_terminal
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -92,3 +96,56 @@ def _answer(question: str) -> str:
         signal.set_wakeup_fd(before)
         os.close(woken)
         os.close(wakes)
+
+
+def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
+    """Return the command of $VISUAL or $EDITOR, or an editor on PATH.
+
+    Args:
+        otherwise: the command to type without a terminal.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for variable in ("VISUAL", "EDITOR"):
+        if env.get(variable, "").strip():
+            try:
+                return shlex.split(env[variable])
+            except ValueError as error:
+                raise UsageError(f"{variable}={env[variable]}: {error}") from None
+    if not can_ask():  # one of $EDITOR's may be a script
+        raise UsageError("there is no terminal for an editor", hint=f"without a terminal: {otherwise}")
+    for program in ("vi", "nano"):
+        if shutil.which(program, path=env.get("PATH")):
+            return [program]
+    raise UsageError("there is no editor: neither vi nor nano is on PATH", hint="export EDITOR=...")
+
+
+def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run an editor, and return its exit status.
+
+    Raises:
+        UsageError: it cannot be started.
+    """
+    try:
+        return run_on_terminal(argv, env)
+    except OSError as error:
+        raise UsageError(
+            f"the editor {argv[0]!r} cannot be started: {error.strerror}", hint="export EDITOR=vi"
+        ) from None
+
+
+def edit_again(otherwise: str, interrupted: str) -> bool:
+    """Ask whether to return to the editor.
+
+    Args:
+        otherwise: what happens if not: ``without saving``.
+
+    Raises:
+        InterruptedByUser: Ctrl-C.
+    """
+    with interrupted_as(InterruptedByUser(f"interrupted; {interrupted}")):
+        while True:
+            answer = ask(f"(e)dit again or (q)uit {otherwise}?", default="e")
+            if answer[:1].lower() in ("e", "q"):
+                return answer[:1].lower() == "e"

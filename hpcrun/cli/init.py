@@ -24,7 +24,7 @@ from hpcrun.cli.options import flag, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
 from hpcrun.cli.output import JsonOption, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
-from hpcrun.cli.submit import wait_for_run
+from hpcrun.cli.submit_end import run_end
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import FILE_NAME
@@ -244,4 +244,4 @@ def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Out
     yield note(
         [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
     )
-    return wait_for_run(result, context, follow=follow)
+    return run_end(result, context, follow=follow)

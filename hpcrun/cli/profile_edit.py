@@ -21,10 +21,9 @@ from hpcrun.actions.profiles.edit import (
     use_profile,
 )
 from hpcrun.cli import complete
-from hpcrun.cli.confirm import ask, can_ask
+from hpcrun.cli.confirm import ask, can_ask, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.durations import read_duration
-from hpcrun.cli.editor import edit_again, find_editor, run_editor
 from hpcrun.cli.options import argument, option
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
 from hpcrun.cli.output import tell

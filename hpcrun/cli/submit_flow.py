@@ -1,69 +1,85 @@
-"""Submitting one job or a chain of them: for submit and resubmit alike."""
+"""What submit and resubmit do: prepare a job, submit it, a chain of it or the arrays of a sweep, and show each."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
-from hpcrun.cli.outcome import Outcome, note, printed, stderr, verbatim
+from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
-from hpcrun.job.after import after_text, chain_text, parse_after, parse_chain
+from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
+from hpcrun.job.request import JobRequest, read_request
+from hpcrun.views.plan import again_text, joined_json, plan_lines, prepared_json, submissions_json, submitted_lines
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a dry run imports nothing that submits
     from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.prepare import Prepared
     from hpcrun.actions.jobs.submit import SubmitResult
 
 
-def check_start(
-    after: list[str] | None, chain: str | None, *, follow: bool = False, wait: bool = False, as_json: bool = False
-) -> None:
-    """Refuse what cannot be read, before anything is shown.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a job starts, which jobs follow, and what is done besides submitting it."""
+
+    after: tuple[After, ...]
+    chain: Chain | None
+    dry_run: bool
+    follow: bool
+    wait: bool
+
+
+def read_start(
+    after: list[str] | None, chain: str | None, *, dry_run: bool, follow: bool, wait: bool, as_json: bool
+) -> Start:
+    """Return these options of submit and resubmit, read.
 
     Raises:
-        UsageError: an option means nothing, or a chain was also to be waited for.
+        UsageError: an option means nothing, or two cannot be combined.
     """
     if follow and as_json:
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
-    if not after and chain is None:
-        return
-
-    for text in after or ():
-        parse_after(text)
-    if chain is not None:
-        parse_chain(chain)
-    if chain is not None and (follow or wait):
+    runs = tuple(map(parse_after, after or ()))
+    start = Start(runs, None if chain is None else parse_chain(chain), dry_run, follow, wait)
+    if start.chain and (follow or wait):
         raise UsageError(
             "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
         )
+    return start
 
 
-def check_follow(prepared: Prepared, *, follow: bool) -> None:
-    """Refuse to follow a sweep.
+def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
+    """Decide everything about a job that was asked for on the command line.
 
     Raises:
-        UsageError: it has a log per element.
+        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
-    if follow and prepared.plan.sweep:
-        raise UsageError(
-            "--follow shows one log, but a sweep has one per element",
-            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
-        )
+    return prepare_request(*read_job(options, context), context)
 
 
-def with_after(lineage: Lineage, after: list[str] | None, context: Context) -> Generator[Outcome, None, Lineage]:
-    """Return the lineage with the runs that were named to be waited for."""
-    if not after:
-        return lineage
-    from hpcrun.actions.jobs.after_and_chain import resolve_after
+def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
+    """Return the request that was typed, and the name of its profile.
 
-    conditions = [parse_after(text) for text in after]
-    resolved, notes = resolve_after(conditions, context.ports)
-    yield note(notes)
-    return replace(lineage, after=resolved)
+    Raises:
+        UsageError: a value cannot be read, or nothing says which profile.
+    """
+    profile = options.pop("profile", None)
+    # a list that was not given is None from typer, and empty in the request
+    given = {name: value for name, value in options.items() if value is not None}
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+        if not os.path.isdir(given["workdir"]):
+            raise UsageError(f"--workdir: there is no folder {given['workdir']}")
+    name = context.profile_name(profile)
+    return read_request(given), name
+
+
+def prepare_request(request: JobRequest, profile: str, context: Context) -> Prepared:
+    """Decide everything about a job, as ``prepare_job`` does."""
+    return prepare(request, profile, context.surroundings, context.machine)
 
 
 def dry_run_outcome(
@@ -75,8 +91,6 @@ def dry_run_outcome(
         parts: the arrays of a sweep that is more than one.
         more: rows of the plan; see ``plan_lines``.
     """
-    from hpcrun.views.plan import joined_json, plan_lines, prepared_json
-
     parts = parts or [prepared]
     return Outcome(
         lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script.text for part in parts))],
@@ -84,86 +98,102 @@ def dry_run_outcome(
     )
 
 
-def _arrays(prepared: Prepared, context: Context, chain: str | None) -> Generator[Outcome, None, Sequence[Prepared]]:
-    """Return the arrays in which the cluster takes a sweep; a job that is no sweep stays as it is."""
+def submit_job(
+    prepared: Prepared,
+    context: Context,
+    start: Start,
+    lineage: Lineage | None = None,
+    output_dir: Path | None = None,
+) -> Generator[Outcome, None, list[SubmitResult]]:
+    """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
+
+    Args:
+        lineage: what a run that is submitted again has to do with earlier ones.
+
+    Raises:
+        HpcrunError: one was refused; the message says what stays submitted.
+    """
+    if start.follow and prepared.plan.sweep:
+        raise UsageError(
+            "--follow shows one log, but a sweep has one per element",
+            hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
+        )
+    parts = yield from _arrays(prepared, context, start)
+    more = [("again", again_text(lineage, prepared.plan.workdir or context.cwd))] if lineage else []
+    more += _waits(prepared, start)
+    if start.dry_run:
+        yield dry_run_outcome(prepared, parts, more)
+        return []
+    from hpcrun.actions.jobs.new_run import Lineage
+    from hpcrun.actions.jobs.submit import JobSeries, submit_all
+
+    lineage = lineage or Lineage()
+    if start.after:
+        from hpcrun.actions.jobs.after_and_chain import resolve_after
+
+        resolved, notes = resolve_after(start.after, context.ports)
+        yield note(notes)
+        lineage = replace(lineage, after=resolved)
+    yield printed(plan_lines(prepared.plan, more))
+    if not start.chain:
+        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
+    else:
+        from hpcrun.actions.jobs.after_and_chain import chain_links
+        from hpcrun.views.lineage import chain_json, link_line, look_line
+
+        links = chain_links(prepared, start.chain, lineage, context.surroundings)
+        series, lines, document = links, link_line, chain_json
+    done: list[SubmitResult] = []
+    for result in submit_all(series, context.ports, context.surroundings, output_dir):
+        done.append(result)
+        yield printed(lines(result), lambda: document(done))
+    if start.chain:
+        yield printed(look_line(done))
+    return done
+
+
+def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Outcome, None, Sequence[Prepared]]:
+    """Return the arrays in which the cluster takes a sweep; one where there is no such cluster here, or no sweep."""
     if not prepared.plan.sweep:
         return [prepared]
-    if chain is not None:
+    if start.chain:
         raise UsageError("--chain does not support sweeps", hint="requeue its elements with --requeue N")
+    scheduler = context.scheduler(prepared.plan.scheduler)
+    if scheduler.unavailable():
+        return [prepared]
+    from hpcrun.actions.jobs.submit import sweep_parts
 
-    from hpcrun.cli.submit_sweep import parts_of  # few jobs are sweeps
-
-    parts = parts_of(prepared, context)
+    parts = sweep_parts(prepared, scheduler, context.surroundings)
     if len(parts) > 1:
         names = f"{parts[0].plan.name} to {parts[-1].plan.name}"
         yield note([f"note: the cluster's MaxArraySize requires {len(parts)} runs, {names}"])
     return parts
 
 
-def _waiting(prepared: Prepared, after: list[str] | None, chain: str | None) -> list[tuple[str, str]]:
+def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
     """Return the rows of the plan that say on what the job waits, and which jobs follow.
 
     Raises:
         PlanError, UsageError: it cannot wait.
     """
-    if not after and chain is None:
-        return []
-    from hpcrun.actions.jobs.after_and_chain import check_can_wait
+    rows = [("after", after_text(start.after))] if start.after else []
+    rows += [("chain", chain_text(start.chain))] if start.chain else []
+    if rows:
+        from hpcrun.actions.jobs.after_and_chain import check_can_wait
 
-    rows = []
-    if after:
-        check_can_wait(prepared.plan, "--after")
-        rows.append(("after", after_text([parse_after(text) for text in after])))
-    if chain is not None:
-        check_can_wait(prepared.plan, "--chain")
-        rows.append(("chain", chain_text(parse_chain(chain))))
+        for name, _ in rows:
+            check_can_wait(prepared.plan, f"--{name}")
     return rows
 
 
-def submit_job(
-    prepared: Prepared,
-    context: Context,
-    lineage: Lineage | None = None,
-    *,
-    after: list[str] | None,
-    chain: str | None,
-    again: str | None = None,
-    output_dir: Path | None = None,
-    dry_run: bool = False,
-) -> Generator[Outcome, None, list[SubmitResult]]:
-    """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
-
-    Args:
-        lineage: what it has to do with earlier runs; None for nothing.
-        again: of a run that is submitted again: see ``again_text``.
+def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -> Outcomes:
+    """Wait for the end of what was submitted, if a person asked for it.
 
     Raises:
-        HpcrunError: one was refused; the message says what stays submitted.
+        InterruptedByUser: Ctrl-C; the job goes on.
     """
-    parts = yield from _arrays(prepared, context, chain)
-    more = [("again", again)] if again else []
-    more += _waiting(prepared, after, chain)
-    if dry_run:
-        yield dry_run_outcome(prepared, parts, more)
-        return []
-    from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submit import JobSeries, submit_all
-    from hpcrun.views.plan import plan_lines, submissions_json, submitted_lines
+    if done and (start.follow or start.wait):
+        from hpcrun.cli.submit_end import run_end, sweep_end
 
-    lineage = yield from with_after(lineage or Lineage(), after, context)
-    yield printed(plan_lines(prepared.plan, more))
-    if chain is None:
-        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
-    else:
-        from hpcrun.actions.jobs.after_and_chain import chain_links
-        from hpcrun.views.lineage import chain_json, link_line, look_line
-
-        links = chain_links(prepared, parse_chain(chain), lineage, context.surroundings)
-        series, lines, document = links, link_line, chain_json
-    done: list[SubmitResult] = []
-    for result in submit_all(series, context.ports, context.surroundings, output_dir):
-        done.append(result)
-        yield printed(lines(result), lambda: document(done))
-    if chain is not None:
-        yield printed(look_line(done))
-    return done
+        is_sweep = done[0].run.plan.get("sweep")
+        yield sweep_end(done, context) if is_sweep else run_end(done[0], context, follow=start.follow)

@@ -13,8 +13,6 @@ from hpcrun.cli.job_options import DRY_RUN, takes_job_options
 from hpcrun.cli.options import argument
 from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, stderr, stdout, table
 from hpcrun.cli.output import JsonOption, width
-from hpcrun.cli.submit import prepare_job
-from hpcrun.cli.submit_flow import dry_run_outcome
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightResult, PreflightWatch
 from hpcrun.job.units import format_age
@@ -47,6 +45,7 @@ def preflight(
     Exit status 7 if a node is bad; the message names it.
     """
     from hpcrun.actions.jobs.submit import submit
+    from hpcrun.cli.submit_flow import dry_run_outcome, prepare_job
     from hpcrun.views.plan import plan_lines, submitted_json
 
     context = make_context()

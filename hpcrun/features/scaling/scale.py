@@ -22,7 +22,8 @@ from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
-from hpcrun.cli.submit import prepare_request, read_job, submit
+from hpcrun.cli.submit import submit
+from hpcrun.cli.submit_flow import prepare_request, read_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore

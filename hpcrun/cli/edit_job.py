@@ -1,0 +1,123 @@
+"""Editing a job's command line in the user's editor, until the job can be prepared: resubmit --edit."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+from typer.main import get_command
+
+from hpcrun.actions.jobs.new_run import request_record
+from hpcrun.actions.jobs.prepare import Prepared
+from hpcrun.cli.confirm import can_ask, edit_again, find_editor, run_editor
+from hpcrun.cli.context import Context
+from hpcrun.cli.job_options import job_fields
+from hpcrun.cli.main import build_app
+from hpcrun.cli.output import tell
+from hpcrun.cli.submit_flow import prepare_job
+from hpcrun.errors import HpcrunError, UsageError
+from hpcrun.job.request import read_request
+from hpcrun.job.secrets import MASK
+from hpcrun.job.submit_line import editable_line, read_edited_line, sweep_options, with_remark
+from hpcrun.runs.record import Run
+
+
+class EditAbortedError(UsageError):
+    """The user changed nothing, or left nothing."""
+
+
+@contextmanager
+def edited_job(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -> Iterator[Prepared]:
+    """Let the user edit a request; if that fails, or what is then done with the job, the text is kept.
+
+    Raises:
+        EditAbortedError: nothing was changed, or the editor failed.
+        HpcrunError: a mistake is left, or the block failed; the hint says where the text is.
+    """
+    profile = request.pop("profile")
+    typed = read_request(request)
+    record = request_record(typed)
+    kept = {"sweep": typed.sweep} if typed.sweep and sweep_options(typed.sweep) is None else {}
+    checkpoints = "without checkpoints" if fresh else f"from the checkpoints of {run.run_id}"
+    head = [
+        "Edit the command, save and leave the editor: it is submitted. Lines that begin with # are left out.",
+        "Without a change, or without a command, nothing is submitted.",
+        f"It runs in {there.cwd}, {checkpoints}.",
+        *(["The values of secrets are not shown: leave *** as it is."] if MASK in str(record.get("env")) else []),
+        *([f"The parameters of its {len(typed.sweep)} elements stay as they are."] if kept else []),
+    ]
+    before = editable_line(record, profile, head)
+    argv = find_editor(there.env, f"hpcrun resubmit {run.run_id} --time 4h")
+
+    def read(text: str) -> Prepared:
+        words = read_edited_line(text)
+        if words in ((), read_edited_line(before)):
+            what = "nothing was changed" if words else "the command is empty"
+            raise EditAbortedError(f"{what}, and nothing was submitted", hint=f"hpcrun resubmit {run.run_id}")
+        options = {**kept, **{name: value for name, value in _parse_submit(words).items() if value is not None}}
+        secrets = {f"{name}={MASK}": f"{name}={value}" for name, value in typed.env}
+        return prepare_job({**options, "env": [secrets.get(item, item) for item in options.get("env", ())]}, there)
+
+    descriptor, name = tempfile.mkstemp(prefix="hpcrun-edit-", suffix=".sh")  # writable by its owner alone
+    os.close(descriptor)
+    path = Path(name)
+    try:
+        yield _edit(path, before, read, lambda: run_editor([*argv, name], there.env))
+    except EditAbortedError:
+        path.unlink(missing_ok=True)
+        raise
+    except HpcrunError as error:
+        if not path.exists():
+            raise
+        hint = "; ".join(filter(None, (error.hint, f"your text is kept in {path}")))
+        raise type(error)(error.message, hint=hint) from None
+    path.unlink(missing_ok=True)
+
+
+def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[[], int]) -> Prepared:
+    """Run the editor until the text can be read; a mistake is shown in the text as well."""
+    while True:
+        try:
+            path.write_bytes(os.fsencode(text))
+            if status := run():
+                raise EditAbortedError(f"the editor ended with exit status {status}; nothing was done")
+            text = os.fsdecode(path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"cannot edit {path}: {error.strerror}") from None
+        try:
+            return read(text)
+        except EditAbortedError:
+            raise
+        except HpcrunError as error:
+            if not can_ask():
+                raise
+            tell(f"hpcrun: {error.message}".splitlines())
+            if not edit_again("without submitting", "nothing was submitted"):
+                raise
+            text = with_remark(text, error.message)
+
+
+def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
+    """Return the request of the words behind ``hpcrun submit``, as typed.
+
+    Raises:
+        UsageError: an option is unknown, or has no effect here.
+    """
+    fields = job_fields()
+    command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
+    try:
+        params = command.make_context("submit", list(words)).params
+    except typer.TyperException as error:
+        raise UsageError(error.format_message(), hint="hpcrun submit --help") from None
+    except typer.Exit:
+        raise UsageError("--help has no effect here") from None
+    for name, value in params.items():
+        if name not in fields and value:
+            option = next(param.opts[0] for param in command.params if param.name == name)
+            raise UsageError(f"{option} is no part of the job", hint=f"try hpcrun resubmit --edit {option}")
+    return {name: params[name] for name in fields}

@@ -1,0 +1,120 @@
+"""How what was submitted ended: for --wait and --follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hpcrun.actions.jobs.submit import SubmitResult
+from hpcrun.actions.runs.logs import LogChoice
+from hpcrun.actions.runs.use import run_use, use_advice
+from hpcrun.actions.status.elements import ElementStatus, failed_elements
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.cli.context import Context
+from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.log_output import print_followed
+from hpcrun.cli.outcome import Outcome, TextPart, stderr
+from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.explain.first_line import Rules, ending, with_element_lines
+from hpcrun.job.parameters import index_ranges, parameters_text
+from hpcrun.job.state import COMPLETED
+from hpcrun.views.plan import joined_json, submitted_json
+from hpcrun.views.text import harmless, one_line, time_text
+
+NAMED_AT_MOST = 10
+"""How many failed elements are named at the end; ``hpcrun status`` has them all."""
+
+
+def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
+    """Wait for the end of a run, streaming its log where that was asked for, and return how it ended.
+
+    Raises:
+        InterruptedByUser: Ctrl-C; the job goes on.
+    """
+    job_id = result.run.job_id
+    item = _wait(result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow)
+    failure = None
+    if item.status.state != COMPLETED:
+        failure = JobFailedError(f"job {job_id} ended as {item.status.state}", hint=f"hpcrun explain {job_id}")
+    return Outcome(
+        lambda: [_how_it_ended(item), *_advice(item)],
+        lambda: _ended_json(result, item),
+        notes=_why_it_failed(item, context.rules),
+        failure=failure,
+    )
+
+
+def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
+    """Wait until a sweep is over, and return how it ended: a failure where an element did not end well.
+
+    Raises:
+        InterruptedByUser: Ctrl-C; the sweep goes on.
+    """
+    ended = []
+    for result in done:
+        job_id = result.run.job_id
+        item = _wait(result, context, f"sweep {job_id}", f"hpcrun status {job_id} shows it")
+        named = failed_elements(item.elements)[:NAMED_AT_MOST]
+        ended.append(with_element_lines(item, named, context.store, context.rules))
+    bad = [(item, element) for item in ended for element in item.elements if element.status.state != COMPLETED]
+    failure = None
+    if bad:
+        total = sum(len(item.elements) for item in ended)
+        item, element = bad[0]
+        failure = JobFailedError(
+            f"{len(bad)} of {total} elements did not complete: {index_ranges(element.index for _, element in bad)}",
+            hint=f"hpcrun explain {item.run.job_id}/{element.index}",
+        )
+    return Outcome(
+        lambda: [stderr(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)],
+        lambda: joined_json([_ended_json(result, item) for result, item in zip(done, ended, strict=True)]),
+        notes=[stderr(_element_line(item, element) for item, element in bad[:NAMED_AT_MOST])],
+        failure=failure,
+    )
+
+
+def _wait(result: SubmitResult, context: Context, what: str, way_back: str, *, follow: bool = False) -> RunStatus:
+    run = result.run
+    interrupted = InterruptedByUser(
+        f"stopped waiting; {what} is not affected", hint=f"{way_back}, hpcrun cancel {run.job_id} cancels it"
+    )
+    waiter = context.waiter(run.run_id)
+    with interrupted_as(interrupted):
+        if follow:
+            print_followed(result.folder, LogChoice(), waiter)
+        return waiter.wait()
+
+
+def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
+    return {**submitted_json(result), "state": item.status.state, "exit_status": item.status.exit_status}
+
+
+def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
+    """Say of a run that failed what explain says first, and the last words of the rank it names."""
+    if item.status.state == COMPLETED:
+        return
+    end = ending(item, rules)
+    yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
+    if end.rank is not None and end.last_lines.strip():
+        yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+        yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
+
+
+def _advice(item: RunStatus) -> Iterator[TextPart]:
+    """Yield what the next run should ask for, by what this one used."""
+    use = None if item.elements else run_use(item.folder, item.element or 0)
+    yield stderr(f"hint: {text}" for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ()))
+
+
+def _how_it_ended(item: RunStatus) -> TextPart:
+    status = item.status
+    reason = f" ({status.reason})" if status.reason else ""
+    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}"])
+
+
+def _element_line(item: RunStatus, element: ElementStatus) -> str:
+    """Return what happened to an element that did not end well."""
+    status = element.status
+    why = f", exit status {status.exit_status}" if status.exit_status else ""
+    why = f": {status.cause}" if status.cause else why
+    name = f"{item.run.name}/{element.index} ({parameters_text(element.parameters)})"
+    return one_line(f"hpcrun: {name} {status.state}{why}")
