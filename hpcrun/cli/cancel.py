@@ -15,7 +15,7 @@ from hpcrun.cli.complete import RUNS
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
 from hpcrun.runs.record import Run

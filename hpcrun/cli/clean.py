@@ -12,10 +12,8 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.durations import read_duration
-from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.options import argument, flag, option, read_duration
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
 from hpcrun.runs.store import RunStore

@@ -13,8 +13,7 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, table
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, table, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.state import RUNNING

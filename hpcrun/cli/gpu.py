@@ -8,7 +8,7 @@ from itertools import islice
 from hpcrun.actions.runs.gpu import GpuResult, RecordedUse, read_gpus, record_instead, recorded_uses
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, stderr, stdout, table
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, stderr, stdout, table
 from hpcrun.job.units import format_span
 from hpcrun.views.gpu import (
     gpu_json,

@@ -8,7 +8,7 @@ from hpcrun.actions.runs.cancel import HoldResult, hold_runs
 from hpcrun.actions.runs.find import find_element
 from hpcrun.cli.complete import RUNS
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.errors import PlanError
 
 

@@ -21,8 +21,7 @@ from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stdout, table
-from hpcrun.cli.output import JsonOption, tell, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
 from hpcrun.cli.submit_end import run_end
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError

@@ -14,11 +14,10 @@ from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.durations import read_duration
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import Lines, print_finished, print_followed
-from hpcrun.cli.options import flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note
+from hpcrun.cli.options import flag, option, read_duration
+from hpcrun.cli.output import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.layout import WITHIN

@@ -17,8 +17,7 @@ from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, h
 from hpcrun.cli.examples import epilog
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.lean_imports import import_lean
-from hpcrun.cli.outcome import Outcome, printed
-from hpcrun.cli.output import finish, give_up_stdout, show, want_json
+from hpcrun.cli.output import Outcome, finish, give_up_stdout, printed, show, want_json
 from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError, UsageError
 from hpcrun.journal import tell_on_stderr

@@ -12,8 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
 from hpcrun.runs.elements import elements_with_calls

@@ -10,6 +10,9 @@ from typing import Any, get_type_hints
 import typer
 from typer.models import ParameterInfo
 
+from hpcrun.errors import UsageError
+from hpcrun.job.units import parse_time
+
 Command = Callable[..., Any]
 
 
@@ -87,3 +90,15 @@ def with_parameters(
     wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
     return wrapped
+
+
+def read_duration(option: str, text: str) -> int:
+    """Return a duration in seconds, as it was typed behind an option.
+
+    Raises:
+        UsageError: the text is no duration, or has no unit.
+    """
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint=f"{option} 10m, {option} 2h, {option} 30d") from None

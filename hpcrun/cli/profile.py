@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim, width
 from hpcrun.cli.profile_edit import NameOrDefault, OwnName
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of

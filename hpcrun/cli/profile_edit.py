@@ -23,10 +23,8 @@ from hpcrun.actions.profiles.edit import (
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
-from hpcrun.cli.durations import read_duration
-from hpcrun.cli.options import argument, option
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
-from hpcrun.cli.output import tell
+from hpcrun.cli.options import argument, option, read_duration
+from hpcrun.cli.output import Outcome, Outcomes, note, printed, tell
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names

@@ -13,8 +13,7 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job_options
 from hpcrun.cli.options import argument
-from hpcrun.cli.outcome import Outcomes, note
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:

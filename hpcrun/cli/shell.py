@@ -10,7 +10,7 @@ from hpcrun.actions.status.status import one_status
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import option
-from hpcrun.cli.outcome import Outcome, Outcomes, note
+from hpcrun.cli.output import Outcome, Outcomes, note
 
 
 def shell(

@@ -19,8 +19,7 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, cleared, note, stderr, stdout, table, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
 from hpcrun.job.state import parse_states

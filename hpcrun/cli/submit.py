@@ -8,8 +8,7 @@ from typing import Any
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
-from hpcrun.cli.outcome import Outcomes
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcomes
 
 
 @takes_job

@@ -12,7 +12,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed
-from hpcrun.cli.outcome import Outcome, TextPart, stderr
+from hpcrun.cli.output import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.explain.first_line import Rules, ending, with_element_lines
 from hpcrun.job.parameters import index_ranges, parameters_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, verbatim
+from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request import JobRequest, read_request

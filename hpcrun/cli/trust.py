@@ -9,8 +9,7 @@ from hpcrun.actions.jobs.trust import look_into, trust_folder
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
-from hpcrun.cli.outcome import Outcome, Outcomes, printed, stdout, table
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, printed, stdout, table
 from hpcrun.errors import UsageError
 from hpcrun.views import trust as view
 from hpcrun.views.trust import content_lines, question_lines, question_table, trusted_line

@@ -12,8 +12,7 @@ from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import option
-from hpcrun.cli.outcome import Outcome, table
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, table, width
 from hpcrun.errors import PlanError
 from hpcrun.views.text import one_line
 

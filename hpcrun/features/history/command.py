@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.durations import read_duration
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.options import read_duration
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, nearest
 
 if TYPE_CHECKING:

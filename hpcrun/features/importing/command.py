@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument
-from hpcrun.cli.outcome import Outcome, stdout
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcome, stdout
 from hpcrun.errors import PlanError
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.secret_hider import HIDER

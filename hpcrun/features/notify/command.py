@@ -16,8 +16,7 @@ from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
-from hpcrun.cli.outcome import Outcome, Outcomes, note, stdout
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.features.notify.display import clean_line, message_of, sent_lines
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job

@@ -11,8 +11,7 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import DRY_RUN, takes_job_options
 from hpcrun.cli.options import argument
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, each, note, stderr, stdout, table
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, each, note, stderr, stdout, table, width
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightResult, PreflightWatch
 from hpcrun.job.units import format_age

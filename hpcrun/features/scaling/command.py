@@ -9,8 +9,7 @@ from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import SUBMISSION, takes_job_options
 from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
-from hpcrun.cli.outcome import Outcome, Outcomes, note, stderr, stdout
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import StudyStore

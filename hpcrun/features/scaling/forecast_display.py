@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.cli.outcome import TextPart, stdout, table
+from hpcrun.cli.output import TextPart, stdout, table
 from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, advised_lr
 from hpcrun.features.scaling.plan import ForecastResult
 from hpcrun.features.scaling.verdict import Step

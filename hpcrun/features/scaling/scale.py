@@ -21,7 +21,7 @@ from hpcrun.actions.runs.find import run_name
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed
+from hpcrun.cli.output import Outcome, Outcomes, note, printed
 from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError

@@ -12,7 +12,7 @@ from hpcrun.actions.runs.find import run_name
 from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 from hpcrun.features.scaling.points import Point
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore

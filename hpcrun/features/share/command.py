@@ -9,8 +9,7 @@ import typer
 
 from hpcrun.cli.complete import RunArgument
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 

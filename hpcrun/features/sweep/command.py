@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.outcome import Outcomes, note
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.metrics import how_to_record
-from hpcrun.cli.outcome import Outcome, printed, stderr, stdout, table, verbatim
-from hpcrun.cli.output import width
+from hpcrun.cli.output import Outcome, printed, stderr, stdout, table, verbatim, width
 from hpcrun.errors import PlanError
 from hpcrun.features.sweep.sweep import SweepRow, SweepTable, best_row, states_hint, submit_command
 from hpcrun.job.parameters import parameters_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpcrun.cli.context import make_context
-from hpcrun.cli.outcome import Outcomes
+from hpcrun.cli.output import Outcomes
 from hpcrun.errors import UsageError
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from hpcrun.actions.runs.find import FoundElement, find_element
 from hpcrun.cli.complete import RunsArgument
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.outcome import Outcome, Outcomes, note, printed, stderr, stdout
-from hpcrun.cli.output import JsonOption
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.features.trackers.tensorboard import EventFiles, LinkedRuns, TensorBoard, chosen_runs, free_port
 from hpcrun.features.trackers.tracker_files import TrackerRun, env_of, is_local, page_url, tracker_runs

@@ -8,8 +8,7 @@ from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import takes_job_options
 from hpcrun.cli.options import option
-from hpcrun.cli.outcome import Outcome, stdout, table
-from hpcrun.cli.output import JsonOption, width
+from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
 from hpcrun.errors import PlanError
 
 # neither the job's place nor its start depends on these; --profile is an option of this command's own

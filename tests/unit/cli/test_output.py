@@ -12,8 +12,21 @@ import typer
 
 from hpcrun.cli import output
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.outcome import Outcome, Outcomes, each, for_person, note, printed, stderr, stdout, verbatim
-from hpcrun.cli.output import finish, render, show, want_json
+from hpcrun.cli.output import (
+    Outcome,
+    Outcomes,
+    each,
+    finish,
+    for_person,
+    note,
+    printed,
+    render,
+    show,
+    stderr,
+    stdout,
+    verbatim,
+    want_json,
+)
 from hpcrun.cli.typer_command import CliCommand
 from hpcrun.errors import InterruptedByUser, JobFailedError
 
