@@ -42,10 +42,10 @@ COMMANDS: dict[str, Command] = {
     "history": Command("hpcrun.features.history.command", "Watch"),
     "share": Command("hpcrun.features.share.command", "Watch"),
     "open": Command("hpcrun.features.trackers.command", "Watch", "open_"),
-    "cancel": Command("hpcrun.cli.cancel", "Control"),
-    "hold": Command("hpcrun.cli.hold", "Control"),
-    "release": Command("hpcrun.cli.hold", "Control"),
-    "shell": Command("hpcrun.cli.shell", "Control"),
+    "cancel": Command("hpcrun.cli.control", "Control"),
+    "hold": Command("hpcrun.cli.control", "Control"),
+    "release": Command("hpcrun.cli.control", "Control"),
+    "shell": Command("hpcrun.cli.control", "Control"),
     "notify": Command("hpcrun.features.notify.command", "Control"),
     "clean": Command("hpcrun.cli.clean", "Control"),
     "scale plan": Command("hpcrun.features.scaling.command", "Scale", "forecast"),
@@ -67,7 +67,7 @@ COMMANDS: dict[str, Command] = {
     "profile detect": Command("hpcrun.cli.profile", "Cluster"),
     "profile env": Command("hpcrun.cli.profile", "Cluster"),
     "profile schema": Command("hpcrun.cli.profile", "Cluster"),
-    "profile trust": Command("hpcrun.cli.trust", "Cluster"),
+    "profile trust": Command("hpcrun.cli.profile_edit", "Cluster"),
 }
 """In the order of the help; a name of two words is a command of a group."""
 GROUPS = {

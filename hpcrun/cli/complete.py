@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated
-
-import typer
 
 from hpcrun.cli.context import make_context
+from hpcrun.cli.options import argument
 from hpcrun.errors import HpcrunError
 
 MOST_RUNS = 50
@@ -108,30 +106,10 @@ def assignment(incomplete: str) -> list[str]:
     return [name if name.endswith(".") else f"{name}=" for name in key(incomplete)]
 
 
-RunArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
-        show_default=False,
-        autocompletion=run_name,
-    ),
-]
-"""The argument of commands that show one run."""
-RUNS = typer.Argument(
-    metavar="RUN",
-    help="Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep.",
-    show_default=False,
-    autocompletion=run_name,
+RUN = argument(
+    "RUN",
+    "Job id, run id, name, or 'last', the default. RUN/3 is element 3 of a sweep.",
+    default="last",
+    complete=run_name,
 )
-"""The argument of commands that change the runs that are named."""
-RunsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="RUN",
-        help="Job ids, run ids, names, or 'last', the default. RUN/3 is element 3 of a sweep.",
-        show_default=False,
-        autocompletion=run_name,
-    ),
-]
-"""The argument of commands that show or upload runs, without a name the newest one."""
+"""The argument of commands that show one run."""

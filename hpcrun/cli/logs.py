@@ -12,7 +12,7 @@ from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chose
 from hpcrun.actions.status.elements import interesting_element
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import last_known
-from hpcrun.cli.complete import RunArgument
+from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import Lines, print_finished, print_followed
@@ -44,7 +44,7 @@ class _LogSource:
 
 
 def logs(
-    run: RunArgument = "last",
+    run: str = RUN,
     follow: bool = flag("--follow -f", "Follow the log until the job ends (tail -f)."),
     rank: str | None = option(
         "--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first."

@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.logs import parse_ranks
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
-from hpcrun.cli.complete import RunArgument
+from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
@@ -44,7 +44,7 @@ def how_to_record() -> str:
 
 
 def metrics(
-    run: RunArgument = "last",
+    run: str = RUN,
     names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
     rank: str | None = option("--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."),
     all_ranks: bool = flag("--all-ranks", "Show all ranks."),

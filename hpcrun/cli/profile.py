@@ -11,23 +11,12 @@ from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim, width
-from hpcrun.cli.profile_edit import NameOrDefault, OwnName
+from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.cluster_facts import SlurmSite
 from hpcrun.views import profiles as view
-from hpcrun.views.profiles import (
-    detected_json,
-    diff_json,
-    diff_table,
-    origins_json,
-    origins_table,
-    profile_yaml,
-    profiles_json,
-    profiles_tables,
-    verdicts_json,
-)
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
@@ -40,11 +29,11 @@ def list_(_json: JsonOption = False) -> Outcome:
 
     context = make_context()
     rows = list_profiles(context.surroundings)
-    return Outcome(lambda: _list_text(rows, context.profile_paths), lambda: profiles_json(rows))
+    return Outcome(lambda: _list_text(rows, context.profile_paths), lambda: view.profiles_json(rows))
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    drawn, others, folders = profiles_tables(rows, paths, width())
+    drawn, others, folders = view.profiles_tables(rows, paths, width())
     yield table(drawn)
     if others is not None:
         yield stdout(["", "Shipped profiles of other machines:"])
@@ -54,7 +43,7 @@ def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterato
 
 
 def show(
-    name: NameOrDefault = None,
+    name: str | None = NAME_OR_DEFAULT,
     origin: bool = flag("--origin", "Show the file and line of each value."),
     _json: JsonOption = False,
 ) -> Outcome:
@@ -66,7 +55,7 @@ def show(
     values = loaded.profile.model_dump(exclude_defaults=True)
 
     def document() -> dict[str, Any]:
-        origins = {"origins": origins_json(loaded)} if origin else {}
+        origins = {"origins": view.origins_json(loaded)} if origin else {}
         return {"kind": "profile", "path": str(loaded.path), "profile": values, **origins}
 
     if origin:
@@ -75,13 +64,13 @@ def show(
 
 
 def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    drawn, folders = origins_table(loaded, paths, width())
+    drawn, folders = view.origins_table(loaded, paths, width())
     yield table(drawn)
     yield stdout(["", *folders] if folders else [])
 
 
 def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[TextPart]:
-    yield stdout([one_line(f"# {loaded.path}"), profile_yaml(values)])
+    yield stdout([one_line(f"# {loaded.path}"), view.profile_yaml(values)])
 
 
 def path() -> Outcome:
@@ -150,7 +139,7 @@ def detect(
         ]
     return Outcome(
         lambda: [stderr(f"hpcrun: {warning}" for warning in detected.warnings), stdout(lines)],
-        lambda: detected_json(detected),
+        lambda: view.detected_json(detected),
     )
 
 
@@ -172,7 +161,7 @@ def validate(
     names_of = ", ".join(verdict.name for verdict in wrong)
     return Outcome(
         lambda: _verdicts_text(verdicts, wrong),
-        lambda: verdicts_json(verdicts),
+        lambda: view.verdicts_json(verdicts),
         failure=ProfileError(f"profiles with errors: {names_of}") if wrong else None,
         failure_in_text=True,
     )
@@ -186,15 +175,15 @@ def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Ite
     yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
 
 
-def diff(left: OwnName, right: OwnName, _json: JsonOption = False) -> Outcome:
+def diff(left: str = NAME, right: str = NAME, _json: JsonOption = False) -> Outcome:
     """Show the values that differ between two profiles."""
     from hpcrun.actions.profiles.profiles import diff_profiles
 
     differences = diff_profiles(left, right, make_context().surroundings)
     same = stderr([f"{left} and {right} have the same values"])
     return Outcome(
-        lambda: [table(diff_table(differences, left, right)) if differences else same],
-        lambda: diff_json(differences, left, right),
+        lambda: [table(view.diff_table(differences, left, right)) if differences else same],
+        lambda: view.diff_json(differences, left, right),
     )
 
 

@@ -1,4 +1,4 @@
-"""hpcrun profile new, set, unset, edit and use."""
+"""hpcrun profile new, set, unset, edit, use and trust."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os.path
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
-import typer
-
-from hpcrun.actions.jobs.trust import keep_trust
+from hpcrun.actions.jobs import trust as trust_action
 from hpcrun.actions.profiles.edit import (
     Changed,
     Place,
@@ -21,31 +20,20 @@ from hpcrun.actions.profiles.edit import (
     use_profile,
 )
 from hpcrun.cli import complete
-from hpcrun.cli.confirm import ask, can_ask, edit_again, find_editor, run_editor
+from hpcrun.cli.confirm import ask, can_ask, confirm, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
-from hpcrun.cli.options import argument, option, read_duration
-from hpcrun.cli.output import Outcome, Outcomes, note, printed, tell
+from hpcrun.cli.options import argument, flag, option, read_duration
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.yaml_edit import USUAL
 from hpcrun.profiles.yaml_file import Mistake
+from hpcrun.views import trust as trust_view
 
-OwnName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name or path of a profile.", show_default=False, autocompletion=complete.profile_name
-    ),
-]
-NameOrDefault = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME",
-        help="Name or path of a profile. Default: the one `profile list` marks.",
-        show_default=False,
-        autocompletion=complete.profile_name,
-    ),
-]
+_HELP = "Name or path of a profile. Default: the one `profile list` marks."
+NAME = argument("NAME", "Name or path of a profile.", default=..., complete=complete.profile_name)
+NAME_OR_DEFAULT = argument("NAME", _HELP, complete=complete.profile_name)
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
@@ -115,7 +103,7 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
 
 
 def set_(
-    name: NameOrDefault,
+    name: str | None = argument("NAME", _HELP, default=..., complete=complete.profile_name),
     values: list[str] | None = argument(
         "KEY=VALUE...",
         "Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
@@ -135,7 +123,7 @@ def set_(
 
 
 def unset(
-    name: OwnName,
+    name: str = NAME,
     keys: list[str] = argument("KEY...", "Keys to remove, such as gpu.type.", default=..., complete=complete.key),
 ) -> Outcomes:
     """Remove keys from your copy of a profile; inherited values apply again."""
@@ -143,7 +131,7 @@ def unset(
     return _report(unset_values(name, keys, own_place(context)), context)
 
 
-def edit(name: NameOrDefault = None) -> Outcomes:
+def edit(name: str | None = NAME_OR_DEFAULT) -> Outcomes:
     """Edit your copy of a profile in $VISUAL or $EDITOR.
 
     Without a copy, one is made that extends the profile.
@@ -162,7 +150,7 @@ def edit(name: NameOrDefault = None) -> Outcomes:
     )
 
 
-def use(name: OwnName) -> Outcomes:
+def use(name: str = NAME) -> Outcomes:
     """Make a profile your default, for commands without --profile.
 
     It is set in your config.yaml, whose other lines stay.
@@ -190,7 +178,7 @@ def own_place(context: Context) -> Place:
 
 def _report(result: Changed, context: Context) -> Outcomes:
     """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
-    keep_trust(result.path, list(context.judged_layers.values()), context.trust)
+    trust_action.keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     label = "written" if result.made else "changed" if result.changed else "unchanged"
     yield printed([f"{label}  {result.path}"])
     yield note(
@@ -207,3 +195,58 @@ def _ask_again(mistakes: Sequence[Mistake]) -> bool:
         return False
     tell(str(mistake) for mistake in mistakes)
     return edit_again("without saving", "nothing was saved")
+
+
+def trust(
+    folder: Path | None = argument("FOLDER", "Project, or its .hpcrun folder. Default: this project."),
+    list_: bool = flag("--list -l", "List the trusted projects."),
+    revoke: bool = flag("--revoke", "Stop trusting FOLDER."),
+    never: bool = flag("--never", "Never use FOLDER, and do not mention it again."),
+    as_json: JsonOption = False,
+) -> Outcome | Outcomes:
+    """Trust the profiles, templates, rules and configuration of a project.
+
+    Shows the files and what they can do, then asks; this needs a terminal.
+    hpcrun ignores a project's .hpcrun until you trust it, and asks again after
+    any change of its files.
+    """
+    if list_ + revoke + never > 1:
+        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun profile trust --help")
+    context = make_context(announce=None)
+    if list_:
+        rows = trust_action.list_trust(context.trust)
+        none = stdout(["nothing is trusted"])
+        return Outcome(
+            lambda: [table(trust_view.trust_table(rows)) if rows else none], lambda: trust_view.trust_json(rows)
+        )
+    if as_json:
+        raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
+    path = trust_action.folder_to_trust(folder, [] if folder else list(context.judged_layers.values())).absolute()
+    if not (revoke or never):
+        return _ask_trust(path, context)
+    if revoke:
+        trust_action.revoke(path, context.trust)
+        line = f"forgotten  {path}"
+    else:
+        trust_action.never_use(path, context.trust)
+        line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
+    return printed([line])
+
+
+def _ask_trust(path: Path, context: Context) -> Outcomes:
+    question = trust_action.look_into(path, context.trust)
+    below = [f"{path} is already trusted"] if question.trusted else trust_view.question_lines(question)
+    head = stdout([str(path), "", *trust_view.content_lines(question)])
+    yield Outcome(lambda: [head, table(trust_view.question_table(question)), stdout(["", *below])])
+    if question.trusted:
+        return
+    if not can_ask():
+        raise UsageError(
+            "cannot ask without a terminal; nothing was trusted",
+            hint=f"run `hpcrun profile trust {path}` in a terminal; in a job, use --profile FILE",
+        )
+    if not confirm("Trust these files as they are now?"):
+        yield Outcome(status=1)
+        return
+    trust_action.trust_folder(question, context.trust)
+    yield printed([trust_view.trusted_line(question)])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hpcrun.cli.complete import RunArgument
+from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
@@ -15,7 +15,7 @@ from hpcrun.job.quoting import quote_bash
 
 
 def share(
-    run: RunArgument = "last",
+    run: str = RUN,
     out: Annotated[
         str | None,
         typer.Option(

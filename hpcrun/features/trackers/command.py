@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hpcrun.actions.runs.find import FoundElement, find_element
-from hpcrun.cli.complete import RunsArgument
+from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import flag, option
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.features.trackers.tensorboard import EventFiles, LinkedRuns, TensorBoard, chosen_runs, free_port
@@ -35,7 +35,9 @@ _SHOWN = 20
 
 
 def open_(
-    runs: RunsArgument = None,
+    runs: list[str] | None = argument(
+        "RUN", "Job ids, run ids, names, or 'last', the default. RUN/3 is element 3 of a sweep.", complete=run_name
+    ),
     url_only: bool = flag("--url", "Print only the address of the page, and open no browser."),
     tensorboard: bool = flag("--tensorboard", "Start TensorBoard over the runs, until Ctrl-C."),
     port: int | None = option("--port N", "Port of TensorBoard. Default: 6006, or a free one."),

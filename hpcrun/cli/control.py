@@ -1,32 +1,32 @@
-"""hpcrun cancel."""
+"""hpcrun cancel, hold, release and shell: what changes or enters a job of the queue."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated
 
-from hpcrun.actions.runs.cancel import Cancelled, cancel_elements, cancel_runs, check_listed
+from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
+from hpcrun.actions.runs.cancel import Cancelled, HoldResult, cancel_elements, cancel_runs, check_listed, hold_runs
 from hpcrun.actions.runs.find import FoundElement, find_element
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import active_ids, get_status
+from hpcrun.actions.status.status import active_ids, get_status, one_status
 from hpcrun.actions.status.waits import left_waiting
-from hpcrun.cli.complete import RUNS
+from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import flag, option
+from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.state import parse_states
 from hpcrun.runs.record import Run
 from hpcrun.views.text import count
 
+_RUNS_HELP = "Job ids, run ids, names, or 'last'. RUN/3 is element 3 of a sweep."
+
 
 def cancel(
-    runs: Annotated[
-        list[str] | None,
-        RUNS,
-    ] = None,
+    runs: list[str] | None = argument("RUN", _RUNS_HELP, complete=run_name),
     states: list[str] | None = option(
         "--state STATE", "Cancel runs in these states: pending,running. With RUN, only among those."
     ),
@@ -56,7 +56,7 @@ def cancel(
         yield Outcome(partial(_elements_text, item, ended, before))
     result = cancel_runs(items, context.ports)
     waiting = left_waiting({item.run.run_id for item in result.cancelled}, context.store)
-    yield Outcome(lambda: _text(result, waiting, summary=bool(wanted)))
+    yield Outcome(lambda: _cancel_text(result, waiting, summary=bool(wanted)))
     check_listed(result.unlisted)
 
 
@@ -67,7 +67,7 @@ def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int])
     ]
 
 
-def _text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
+def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
     cancelled = result.cancelled
     yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in cancelled)
     if waiting:
@@ -102,3 +102,55 @@ def _statuses(
             chosen.setdefault(item.run.run_id, set()).add(item.element)
     parts = [(item, sorted(chosen[item.run.run_id])) for item in result.runs if item.run.run_id in chosen]
     return [item for item in result.runs if item.run.run_id not in chosen], parts
+
+
+def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
+    """Keep pending runs from starting until they are released (scontrol hold)."""
+    yield from _hold(runs, release=False)
+
+
+def release(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
+    """Let runs that were held start again (scontrol release)."""
+    yield from _hold(runs, release=True)
+
+
+def _hold(words: list[str], *, release: bool) -> Outcomes:
+    context = make_context()
+    named = [find_element(name, context.store) for name in words]
+    yield note(item.note for item in named)
+    result = hold_runs(named, context.ports, release=release)
+    yield Outcome(lambda: _hold_text(result, release=release))
+    if not result.changed:
+        verb = "released" if release else "held"
+        raise PlanError(f"nothing was {verb}: only a pending job can be {verb}", hint="hpcrun status lists the runs")
+
+
+def _hold_text(result: HoldResult, *, release: bool) -> list[TextPart]:
+    verb = "released" if release else "held"
+    return [
+        stdout(f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in result.changed),
+        stderr(f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in result.others),
+    ]
+
+
+def shell(
+    run: str = RUN,
+    node: str | None = option("--node NAME", "Node of the job. Default: the first."),
+) -> Outcomes:
+    """Open a shell inside the allocation of a running job.
+
+    It shares the CPUs, memory and GPUs of the ranks, and ends with the job.
+    Without a terminal it reads commands from stdin.
+    """
+    context = make_context()
+    named = find_element(run, context.store)
+    yield note([named.note])
+    item, remark = one_element(one_status(named.run.run_id, context.ports).runs[0], named.element)
+    yield note([remark])
+    is_terminal = sys.stdin.isatty()
+    if is_terminal and item.status.state == "RUNNING":
+        place = node or next(iter(nodes_of(item)), "the first node")
+        where = "this machine" if named.run.scheduler == "local" else f"{place} (job {item.run.job_id})"
+        yield note([f"Shell on {where}. Type exit to leave."])
+    status = open_shell(item, node, context.env, is_terminal=is_terminal)
+    yield Outcome(status=status if status >= 0 else 128 - status)
