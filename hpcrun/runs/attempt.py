@@ -41,44 +41,28 @@ _IMPORTS: dict[str, reading.Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class ExitRecord:
-    """How the batch script ended.
+    """How the batch script ended."""
 
-    Attributes:
-        status: exit status; 128 + n if signal n ended it.
-        signal: ``TERM`` if the script was terminated (scancel, time limit, preemption), else empty.
-        ended_s: seconds since the epoch.
-        message: an error that the script itself detected, else empty.
-        reason: one of ``REASONS`` if something ended it; empty if the ranks ended by themselves, or if unknown.
-        again: the script has requeued or restarted the job.
-        how: ``RESTART`` or ``requeue`` if ``again``.
-        nodes: the nodes on which it failed.
-    """
-
-    status: int
-    signal: str
-    ended_s: float
-    message: str = ""
-    reason: str = ""
-    again: bool = False
-    how: str = ""
-    nodes: tuple[str, ...] = ()
+    status: int  # exit status; 128 + n if signal n ended it
+    signal: str  # ``TERM`` if the script was terminated (scancel, time limit, preemption), else empty
+    ended_s: float  # seconds since the epoch
+    message: str = ""  # an error that the script itself detected, else empty
+    reason: str = ""  # one of ``REASONS`` if something ended it; empty if the ranks ended by themselves, or if unknown
+    again: bool = False  # the script has requeued or restarted the job
+    how: str = ""  # ``RESTART`` or ``requeue`` if ``again``
+    nodes: tuple[str, ...] = ()  # the nodes on which it failed
 
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended.
-
-    Attributes:
-        status: exit status; 128 + n where signal n ended it.
-        ended_s: seconds since the epoch.
-        signalled: ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else
-            empty, as in all records of an older hpcrun.
-    """
+    """How one rank ended."""
 
     rank: int
     node: str
-    status: int
-    ended_s: float
+    status: int  # exit status; 128 + n where signal n ended it
+    ended_s: float  # seconds since the epoch
+    # ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else empty, as in
+    # all records of an older hpcrun
     signalled: str = ""
 
     @property
@@ -89,24 +73,15 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of a run.
-
-    Attributes:
-        number: 0 for the first.
-        job_id: of the job, from the script.
-        host: where the batch script ran.
-        started_s: seconds since the epoch.
-        exit: None while it runs, or if it was killed before it wrote the record.
-        alive_s: the script's last heartbeat, in seconds since the epoch by its host's clock.
-    """
+    """One start of a run."""
 
     folder: AttemptFolder
-    number: int
-    job_id: str
-    host: str
-    started_s: float
-    exit: ExitRecord | None
-    alive_s: float
+    number: int  # 0 for the first
+    job_id: str  # of the job, from the script
+    host: str  # where the batch script ran
+    started_s: float  # seconds since the epoch
+    exit: ExitRecord | None  # None while it runs, or if it was killed before it wrote the record
+    alive_s: float  # the script's last heartbeat, in seconds since the epoch by its host's clock
 
 
 def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:

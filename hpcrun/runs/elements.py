@@ -22,17 +22,11 @@ _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a run. Each is a job of its own: a task of an array, or the run's only job.
+    """The elements of a run. Each is a job of its own: a task of an array, or the run's only job."""
 
-    Attributes:
-        parameters: number of an element → its parameters.
-        first: the element that is task 0 of the Slurm array; not 0 in a sweep that needs several arrays.
-        are_array: they are tasks of an array.
-    """
-
-    parameters: Mapping[int, Parameters]
-    first: int = 0
-    are_array: bool = True
+    parameters: Mapping[int, Parameters]  # number of an element → its parameters
+    first: int = 0  # the element that is task 0 of the Slurm array; not 0 in a sweep that needs several arrays
+    are_array: bool = True  # they are tasks of an array
 
     def job_id(self, run: Run, index: int) -> str | None:
         """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an array."""
@@ -79,15 +73,10 @@ def elements_with_calls(run: Run, folder: Path) -> Elements | None:
 
 @dataclass(frozen=True, slots=True)
 class ElementRecords:
-    """What the run's folder says of an element.
+    """What the run's folder says of an element."""
 
-    Attributes:
-        newest: its attempts, the newest first.
-        cancelled: ``hpcrun cancel`` was called for it or for the whole run.
-    """
-
-    newest: Sequence[Attempt] = ()
-    cancelled: bool = False
+    newest: Sequence[Attempt] = ()  # its attempts, the newest first
+    cancelled: bool = False  # ``hpcrun cancel`` was called for it or for the whole run
 
     @property
     def attempt(self) -> Attempt | None:

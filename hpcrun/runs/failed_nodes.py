@@ -22,20 +22,14 @@ _MOST_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class FailedNode:
-    """A node that failed.
-
-    Attributes:
-        failed_s: when the attempt on it ended, in seconds since the epoch.
-        why: in words.
-        run_id: the run that noticed.
-        forgotten: the user has forgotten it; it stays in the file so that the same failure is not added again.
-    """
+    """A node that failed."""
 
     node: str
     cluster: str | None
-    failed_s: float
-    why: str
-    run_id: str
+    failed_s: float  # when the attempt on it ended, in seconds since the epoch
+    why: str  # in words
+    run_id: str  # the run that noticed
+    # the user has forgotten it; it stays in the file so that the same failure is not added again
     forgotten: bool = False
 
 

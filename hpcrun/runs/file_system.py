@@ -24,26 +24,18 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class RunsFolderFacts:
-    """The facts about a runs folder.
+    """The facts about a runs folder."""
 
-    Attributes:
-        tested: the folder itself or, if it does not exist yet, the nearest existing parent.
-        exists: whether the folder itself exists.
-        error: why a file could not be written, None if a file could be written and renamed.
-        mode: permission bits of the folder.
-        owner: uid of its owner.
-        free_bytes, free_files: free for an ordinary user; files are None if the file system does not count them.
-        other_use: another use of the folder, because of which it cannot hold runs; None if there is none.
-    """
-
-    tested: Path
-    exists: bool
-    error: OSError | None
-    mode: int
-    owner: int
+    tested: Path  # the folder itself or, if it does not exist yet, the nearest existing parent
+    exists: bool  # whether the folder itself exists
+    error: OSError | None  # why a file could not be written, None if a file could be written and renamed
+    mode: int  # permission bits of the folder
+    owner: int  # uid of its owner
     mount: Mount | None
+    # free_bytes, free_files: free for an ordinary user; files are None if the file system does not count them
     free_bytes: int
     free_files: int | None
+    # another use of the folder, because of which it cannot hold runs; None if there is none
     other_use: str | None = None
 
 

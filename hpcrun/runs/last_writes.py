@@ -29,14 +29,10 @@ _FEW_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The last signs of the ranks and nodes of an attempt, in seconds since the epoch by the file server's clock.
+    """The last signs of the ranks and nodes of an attempt, in seconds since the epoch by the file server's clock."""
 
-    Attributes:
-        ranks: rank → when it last wrote a line or a metric; None if it has written nothing.
-        nodes: node → its last heartbeat; nodes have heartbeats only if the job may be warned or requeued.
-    """
-
-    ranks: Mapping[int, float | None]
+    ranks: Mapping[int, float | None]  # rank → when it last wrote a line or a metric; None if it has written nothing
+    # node → its last heartbeat; nodes have heartbeats only if the job may be warned or requeued
     nodes: Mapping[str, float]
 
 

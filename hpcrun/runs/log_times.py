@@ -34,13 +34,10 @@ _HALF_A_DAY_S = 12 * 3600
 
 @dataclass(slots=True)
 class Stamps:
-    """Reads the times of the lines of one log, one after the other.
+    """Reads the times of the lines of one log, one after the other."""
 
-    Attributes:
-        last_s: the last time read, initially the beginning of the log; in seconds since the epoch. It gives the day of
-            a time without a date, and the year of a date without one.
-    """
-
+    # the last time read, initially the beginning of the log; in seconds since the epoch. It gives the day of a time
+    # without a date, and the year of a date without one
     last_s: float
 
     def read(self, line: str) -> float | None:

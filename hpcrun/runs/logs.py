@@ -133,10 +133,6 @@ class _Reader:
     """One followed file: the offset up to which it was read, and a character that a read has split.
 
     A file that is being written stays open for a while: then reading it needs one system call instead of five.
-
-    Attributes:
-        looked_at, spoke_at: the rounds in which it was last read, and in which it last had new output.
-        calls: the number of system calls on it so far.
     """
 
     log: LogFile
@@ -145,9 +141,10 @@ class _Reader:
     decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("surrogateescape")
     )
+    # looked_at, spoke_at: the rounds in which it was last read, and in which it last had new output
     looked_at: int = 0
     spoke_at: int = -LIVE_ROUNDS
-    calls: int = 0
+    calls: int = 0  # the number of system calls on it so far
     _file: int | None = None
     _looks: int = 0
 

@@ -20,17 +20,12 @@ Value = float | int | str
 
 @dataclass(frozen=True, slots=True)
 class MetricsRow:
-    """The metrics of one rank at one time.
-
-    Attributes:
-        step: None if it has none.
-        time_s: seconds since the epoch by the rank's host; None for a line of a log without a time.
-    """
+    """The metrics of one rank at one time."""
 
     rank: int
     attempt: int
-    step: float | None
-    time_s: float | None
+    step: float | None  # None if it has none
+    time_s: float | None  # seconds since the epoch by the rank's host; None for a line of a log without a time
     values: Mapping[str, Value]
 
 

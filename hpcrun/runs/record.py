@@ -44,49 +44,35 @@ MOST_RUN = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run as it was submitted.
+    """One run as it was submitted."""
 
-    Attributes:
-        run_id: ``YYYYMMDD-HHMMSS-name-xxxx``; sorted by name is sorted by time.
-        scheduler: ``slurm`` or ``local``.
-        cluster: Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster.
-        host: where it was submitted; a local run runs there.
-        created_s: seconds since the epoch.
-        job_id: None until the scheduler has given it.
-        request, plan: the request and the plan, as JSON; secrets are masked.
-        cwd: the folder it was submitted from.
-        profile_file: the profile's file if the profile was named by its file; None if it was named by its name.
-        after: the runs on which it depends: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``.
-        chain: ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of a chain.
-        resubmitted_from: the earlier run with this request.
-        checkpoints_of: the run whose folder has its checkpoints; None if they are in its own folder.
-        code_of: the run whose snapshot of the code it uses; None if it has its own snapshot, or none.
-        code: the source and the contents of the snapshot.
-        unknown: fields that another version of hpcrun wrote.
-    """
-
-    run_id: str
+    run_id: str  # ``YYYYMMDD-HHMMSS-name-xxxx``; sorted by name is sorted by time
     name: str
-    scheduler: str
-    cluster: str | None
-    host: str
-    created_s: float
-    job_id: str | None
+    scheduler: str  # ``slurm`` or ``local``
+    cluster: str | None  # Slurm's ClusterName; None for a local run. Job ids are unique only within a cluster
+    host: str  # where it was submitted; a local run runs there
+    created_s: float  # seconds since the epoch
+    job_id: str | None  # None until the scheduler has given it
     profile: str
     nodes: int
     gpus_per_node: int
     world_size: int
     walltime_s: int | None = None
+    # request, plan: the request and the plan, as JSON; secrets are masked
     request: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
-    cwd: str | None = None
+    cwd: str | None = None  # the folder it was submitted from
+    # the profile's file if the profile was named by its file; None if it was named by its name
     profile_file: str | None = None
+    # the runs on which it depends: ``run_id``, ``job_id`` and ``condition`` of each, whether it was ``over``
     after: list[dict[str, Any]] = field(default_factory=list)
+    # ``link`` (the first is 1), ``links``, and ``first``, the run id of the first; None outside of a chain
     chain: dict[str, Any] | None = None
-    resubmitted_from: str | None = None
-    checkpoints_of: str | None = None
-    code_of: str | None = None
-    code: dict[str, Any] | None = None
+    resubmitted_from: str | None = None  # the earlier run with this request
+    checkpoints_of: str | None = None  # the run whose folder has its checkpoints; None if they are in its own folder
+    code_of: str | None = None  # the run whose snapshot of the code it uses; None if it has its own snapshot, or none
+    code: dict[str, Any] | None = None  # the source and the contents of the snapshot
+    # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -105,39 +91,29 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class LastStatus:
-    """The last known status of a run, which is shown if the scheduler does not respond.
-
-    Attributes:
-        asked_s: the time of this status, in seconds since the epoch.
-        final: it will not change any more.
-        elapsed_s: the time of the last attempt; since its allocation began, where Slurm says so.
-        total_elapsed_s: the time of all attempts together; None if there is one.
-        attempt: the number of the attempt, 0 for the first.
-        before: why the attempt before ended, in words; None if there was none.
-        missed_s: since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they
-            have it.
-        cause: the first line of explain for a failed run; empty if it has none, None if explain has not run.
-        start_s: when the scheduler expects to start it while it is pending, in seconds since the epoch.
-        rule: the name of explain's rule that knows the cause; empty if none does, None if explain has not run.
-        unknown: fields that another version of hpcrun wrote.
-    """
+    """The last known status of a run, which is shown if the scheduler does not respond."""
 
     state: str
-    asked_s: float
-    final: bool = False
+    asked_s: float  # the time of this status, in seconds since the epoch
+    final: bool = False  # it will not change any more
     reason: str | None = None
-    elapsed_s: int | None = None
+    elapsed_s: int | None = None  # the time of the last attempt; since its allocation began, where Slurm says so
     limit_s: int | None = None
     hosts: str | None = None
     exit_status: int | None = None
     signal: int | None = None
-    attempt: int = 0
-    before: str | None = None
+    attempt: int = 0  # the number of the attempt, 0 for the first
+    before: str | None = None  # why the attempt before ended, in words; None if there was none
+    # since when the scheduler's answers have lacked the run, in seconds since the epoch; None if they have it
     missed_s: float | None = None
+    # the first line of explain for a failed run; empty if it has none, None if explain has not run
     cause: str | None = None
+    # the name of explain's rule that knows the cause; empty if none does, None if explain has not run
     rule: str | None = None
+    # when the scheduler expects to start it while it is pending, in seconds since the epoch
     start_s: float | None = None
-    total_elapsed_s: int | None = None
+    total_elapsed_s: int | None = None  # the time of all attempts together; None if there is one
+    # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property

@@ -22,18 +22,12 @@ _MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """A file or symbolic link of the code.
+    """A file or symbolic link of the code."""
 
-    Attributes:
-        path: below the root.
-        link: the target of the copied link; None for a file.
-        leaves: the link leads out of the code.
-    """
-
-    path: str
+    path: str  # below the root
     size: int
-    link: str | None = None
-    leaves: bool = False
+    link: str | None = None  # the target of the copied link; None for a file
+    leaves: bool = False  # the link leads out of the code
 
 
 def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:

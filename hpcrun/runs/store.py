@@ -30,15 +30,11 @@ from hpcrun.writing import replace_file, write_file
 
 
 class DamagedRunError(HpcrunError):
-    """A run whose record cannot be read; its folder may contain more.
-
-    Attributes:
-        legible: the fields that can still be read: field → text.
-    """
+    """A run whose record cannot be read; its folder may contain more."""
 
     exit_code = NotFoundError.exit_code
     run_id: str | None = None
-    legible: Mapping[str, str] = MappingProxyType({})
+    legible: Mapping[str, str] = MappingProxyType({})  # the fields that can still be read: field → text
 
 
 class NewerRunError(DamagedRunError):
@@ -57,29 +53,20 @@ class RunExistsError(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A folder of a run that was being made or deleted when the process was killed.
-
-    Attributes:
-        changed_s: when something in it was last added or removed, in seconds since the epoch.
-        kept: why it is not deleted, None if it is.
-    """
+    """A folder of a run that was being made or deleted when the process was killed."""
 
     path: Path
     run_id: str
-    changed_s: float
-    kept: str | None
+    changed_s: float  # when something in it was last added or removed, in seconds since the epoch
+    kept: str | None  # why it is not deleted, None if it is
 
 
 @dataclass(frozen=True, slots=True)
 class RunStore:
-    """The runs below one folder.
-
-    Attributes:
-        failed_nodes: the file of the nodes on which runs failed.
-    """
+    """The runs below one folder."""
 
     root: Path
-    failed_nodes: FailedNodes | None = None
+    failed_nodes: FailedNodes | None = None  # the file of the nodes on which runs failed
 
     def folder(self, run_id: str) -> Path:
         """Return the folder of a run."""

@@ -19,59 +19,36 @@ _MOST_GPUS = 256
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """The use of one GPU.
+    """The use of one GPU."""
 
-    Attributes:
-        index: in nvidia-smi's order.
-        busy: the share of the time in which anything ran on it, 0 to 1.
-        memory: bytes in use.
-        memory_total: bytes; 0 if unknown.
-        power: watts; None if unknown.
-    """
-
-    index: int
-    busy: float
-    memory: int
-    memory_total: int
-    power: float | None
+    index: int  # in nvidia-smi's order
+    busy: float  # the share of the time in which anything ran on it, 0 to 1
+    memory: int  # bytes in use
+    memory_total: int  # bytes; 0 if unknown
+    power: float | None  # watts; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class UseSample:
-    """The use of one node since the sample before.
+    """The use of one node since the sample before."""
 
-    Attributes:
-        time: seconds since the epoch by the node's clock.
-        cpus: CPUs that the job kept busy: 2.5 for two and a half.
-        memory: bytes that its processes hold, without the page cache.
-        network: bytes per second, both directions, all interfaces but ``lo``, also of other jobs.
-        rdma: the same of the RDMA devices; None without such a device.
-        gpus: of the job; empty if there is none, or nvidia-smi did not respond.
-    """
-
-    time: float
-    cpus: float
-    memory: int
-    network: float
-    rdma: float | None
-    gpus: tuple[GpuUse, ...]
+    time: float  # seconds since the epoch by the node's clock
+    cpus: float  # CPUs that the job kept busy: 2.5 for two and a half
+    memory: int  # bytes that its processes hold, without the page cache
+    network: float  # bytes per second, both directions, all interfaces but ``lo``, also of other jobs
+    rdma: float | None  # the same of the RDMA devices; None without such a device
+    gpus: tuple[GpuUse, ...]  # of the job; empty if there is none, or nvidia-smi did not respond
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """The samples of one node, the oldest first.
-
-    Attributes:
-        cpus: allocated on this node; None if unknown.
-        memory_limit: bytes allocated on this node; None if unknown.
-        started: when sampling began, in seconds since the epoch: the first sample covers the time since then.
-    """
+    """The samples of one node, the oldest first."""
 
     node: str
-    cpus: int | None
-    memory_limit: int | None
+    cpus: int | None  # allocated on this node; None if unknown
+    memory_limit: int | None  # bytes allocated on this node; None if unknown
     samples: tuple[UseSample, ...]
-    started: float = 0.0
+    started: float = 0.0  # when sampling began, in seconds since the epoch: the first sample covers the time since then
 
     def spans(self) -> list[float]:
         """Return the seconds that each sample covers."""
@@ -152,12 +129,9 @@ def _fields(line: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class IdleWarning:
-    """The warning of a job whose GPUs are all idle.
+    """The warning of a job whose GPUs are all idle."""
 
-    Attributes:
-        since, warned, ends: since when they are, when it was warned, when it ends; seconds since the epoch.
-    """
-
+    # since, warned, ends: since when they are, when it was warned, when it ends; seconds since the epoch
     since: float
     warned: float
     ends: float
@@ -185,43 +159,25 @@ def idle_unknown(folder: AttemptFolder) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UseSummary:
-    """The use of the hardware by a run in a few numbers: of one node on average, unless they say otherwise.
+    """The use of the hardware by a run in a few numbers: of one node on average, unless they say otherwise."""
 
-    Attributes:
-        seconds: how long the run was sampled, over all of its attempts; of the node with the most samples.
-        nodes: how many nodes were sampled.
-        cpus: CPUs that were busy on average.
-        cpus_peak: the most CPUs that were busy on a node in one sample.
-        cpus_asked: CPUs of a node; None if unknown.
-        memory_peak: the most bytes that a node held in one sample.
-        memory_asked: bytes of a node; None if unknown.
-        gpus: how many GPUs were sampled, of all nodes.
-        gpus_unused: how many of them were idle all the time.
-        gpu_busy: the busy share of the GPUs; None without a GPU.
-        gpu_idle: the share of the time in which a GPU was idle; None without a GPU.
-        gpu_memory: the highest share of a GPU's memory in use; None if unknown.
-        idle_cpus: CPUs that were busy on a node while all of its GPUs were idle; None if they never were.
-        watts: of one GPU; None if unknown.
-        network: bytes per second of a node.
-        rdma: the same over RDMA; None without such a device.
-    """
-
-    seconds: float
-    nodes: int
-    cpus: float
-    cpus_peak: float
-    cpus_asked: int | None
-    memory_peak: int
-    memory_asked: int | None
-    gpus: int = 0
-    gpus_unused: int = 0
-    gpu_busy: float | None = None
-    gpu_idle: float | None = None
-    gpu_memory: float | None = None
+    seconds: float  # how long the run was sampled, over all of its attempts; of the node with the most samples
+    nodes: int  # how many nodes were sampled
+    cpus: float  # CPUs that were busy on average
+    cpus_peak: float  # the most CPUs that were busy on a node in one sample
+    cpus_asked: int | None  # CPUs of a node; None if unknown
+    memory_peak: int  # the most bytes that a node held in one sample
+    memory_asked: int | None  # bytes of a node; None if unknown
+    gpus: int = 0  # how many GPUs were sampled, of all nodes
+    gpus_unused: int = 0  # how many of them were idle all the time
+    gpu_busy: float | None = None  # the busy share of the GPUs; None without a GPU
+    gpu_idle: float | None = None  # the share of the time in which a GPU was idle; None without a GPU
+    gpu_memory: float | None = None  # the highest share of a GPU's memory in use; None if unknown
+    # CPUs that were busy on a node while all of its GPUs were idle; None if they never were
     idle_cpus: float | None = None
-    watts: float | None = None
-    network: float = 0.0
-    rdma: float | None = None
+    watts: float | None = None  # of one GPU; None if unknown
+    network: float = 0.0  # bytes per second of a node
+    rdma: float | None = None  # the same over RDMA; None without such a device
 
 
 def summarise(uses: Iterable[NodeUse]) -> UseSummary | None:

@@ -37,16 +37,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The answer of ``scontrol ping``.
-
-    Attributes:
-        took_s: how long the answer took, in seconds.
-        words: its output, if no server could be read from it.
-    """
+    """The answer of ``scontrol ping``."""
 
     servers: tuple[Server, ...]
-    took_s: float
-    words: str = ""
+    took_s: float  # how long the answer took, in seconds
+    words: str = ""  # its output, if no server could be read from it
 
     @property
     def away(self) -> bool:
@@ -138,18 +133,12 @@ _PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When and where a job would start, by Slurm's present estimate.
+    """When and where a job would start, by Slurm's present estimate."""
 
-    Attributes:
-        start_s: seconds since the epoch.
-        nodes: in Slurm's short form, ``a100-[1-2]``.
-        preempts: ids of the jobs that it would preempt.
-    """
-
-    start_s: float
-    nodes: str
+    start_s: float  # seconds since the epoch
+    nodes: str  # in Slurm's short form, ``a100-[1-2]``
     partition: str | None = None
-    preempts: tuple[str, ...] = ()
+    preempts: tuple[str, ...] = ()  # ids of the jobs that it would preempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +152,9 @@ class StartEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SlurmForecast:
-    """Estimates for jobs that are not submitted, from the cluster whose commands are on PATH.
+    """Estimates for jobs that are not submitted, from the cluster whose commands are on PATH."""
 
-    Attributes:
-        env: the environment its commands run in.
-    """
-
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # the environment its commands run in
 
     def partitions(self) -> list[Partition]:
         """Return every partition.

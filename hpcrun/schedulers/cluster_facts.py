@@ -44,54 +44,38 @@ _SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=no
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The facts that a cluster reports.
-
-    Attributes:
-        sources: fact → the command that reported it: ``nodes``, ``partitions``.
-        kinds: kinds of nodes, by partition.
-        associations: of the user; None if the database did not respond.
-        default_account: of the user, which Slurm charges for a job without one.
-        problems: command → why it reported nothing.
-    """
+    """The facts that a cluster reports."""
 
     user: str
     groups: tuple[str, ...]
     config: dict[str, str]
-    kinds: list[NodeKind]
+    kinds: list[NodeKind]  # kinds of nodes, by partition
     partitions: list[Partition]
-    associations: list[Association] | None
+    associations: list[Association] | None  # of the user; None if the database did not respond
     accounting: bool
-    default_account: str | None = None
+    default_account: str | None = None  # of the user, which Slurm charges for a job without one
     qos: list[QosLimits] = field(default_factory=list)
+    # fact → the command that reported it: ``nodes``, ``partitions``
     sources: dict[str, str] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)  # command → why it reported nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """sbatch's answer to one form of the GPU directive, with its message.
-
-    Attributes:
-        answered: False after a timeout.
-    """
+    """sbatch's answer to one form of the GPU directive, with its message."""
 
     form: str
     accepted: bool
     message: str
-    answered: bool = True
+    answered: bool = True  # False after a timeout
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmSite:
-    """The cluster whose commands are on PATH, and this host.
+    """The cluster whose commands are on PATH, and this host."""
 
-    Attributes:
-        env: the environment its commands run in.
-        within_s: the timeout of each command.
-    """
-
-    env: Mapping[str, str]
-    within_s: float = ANSWER_WITHIN_S
+    env: Mapping[str, str]  # the environment its commands run in
+    within_s: float = ANSWER_WITHIN_S  # the timeout of each command
 
     def ask(self) -> ClusterFacts:
         """Ask everything at once, so that commands that hang take ten seconds together, not each."""
@@ -206,15 +190,10 @@ _MOST_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConfigStamp:
-    """The present state of Slurm's configuration files.
+    """The present state of Slurm's configuration files."""
 
-    Attributes:
-        digest: changes with the contents of the files.
-        changed_s: when the newest one changed, in seconds since the epoch; None if no file can be read.
-    """
-
-    digest: str
-    changed_s: float | None
+    digest: str  # changes with the contents of the files
+    changed_s: float | None  # when the newest one changed, in seconds since the epoch; None if no file can be read
 
     def valid_for_s(self, now_s: float) -> float:
         """Return how long facts of this moment are valid."""
@@ -256,15 +235,10 @@ def _files(conf: Path) -> Iterator[tuple[bytes, float]]:
 
 @dataclass(frozen=True, slots=True)
 class FactsCache:
-    """The file with the facts of one cluster.
+    """The file with the facts of one cluster."""
 
-    Attributes:
-        folder: its folder, which belongs to the user.
-        cluster: the cluster; None if it has no name.
-    """
-
-    folder: Path
-    cluster: str | None
+    folder: Path  # its folder, which belongs to the user
+    cluster: str | None  # the cluster; None if it has no name
 
     @property
     def path(self) -> Path:

@@ -24,47 +24,36 @@ Gpus = tuple[tuple[str | None, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes that are alike, in one partition.
-
-    Attributes:
-        gpus: (type, count) of each kind of GPU in one node; type None if Slurm has no name for it.
-    """
+    """Nodes that are alike, in one partition."""
 
     partition: str
     nodes: int
     cpus: int | None
     memory_mb: int | None
-    gpus: Gpus
+    gpus: Gpus  # (type, count) of each kind of GPU in one node; type None if Slurm has no name for it
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition, its users and its qualities of service; a list is empty if all are allowed.
-
-    Attributes:
-        max_s: time limit in seconds, None if there is none.
-        max_nodes: the most nodes of one job, None if there is no limit.
-        preempted: what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted.
-        grace_s: the grace time of such a job in seconds.
-        own_qos: the QOS whose limits hold for all jobs in it.
-    """
+    """A partition, its users and its qualities of service; a list is empty if all are allowed."""
 
     name: str
     default: bool = False
     up: bool = True
-    max_s: int | None = None
-    max_nodes: int | None = None
+    max_s: int | None = None  # time limit in seconds, None if there is none
+    max_nodes: int | None = None  # the most nodes of one job, None if there is no limit
     default_s: int | None = None
     priority: int = 0
+    # what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted
     preempted: str | None = None
-    grace_s: int = 0
+    grace_s: int = 0  # the grace time of such a job in seconds
     accounts: tuple[str, ...] = ()
     denied_accounts: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
     denied_qos: tuple[str, ...] = ()
     root_only: bool = False
-    own_qos: str | None = None
+    own_qos: str | None = None  # the QOS whose limits hold for all jobs in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +68,15 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class QosLimits:
-    """The limits of a QOS that can make a job impossible; None for no limit.
-
-    Attributes:
-        gpus_per_job, gpus_per_user, gpus_in_all: at the same time.
-        max_s: the longest time limit of a job, in seconds.
-        over_partition: whether these limits have priority over those of a partition's own QOS.
-    """
+    """The limits of a QOS that can make a job impossible; None for no limit."""
 
     name: str
+    # gpus_per_job, gpus_per_user, gpus_in_all: at the same time
     gpus_per_job: int | None = None
     gpus_per_user: int | None = None
     gpus_in_all: int | None = None
-    max_s: int | None = None
-    over_partition: bool = False
+    max_s: int | None = None  # the longest time limit of a job, in seconds
+    over_partition: bool = False  # whether these limits have priority over those of a partition's own QOS
 
 
 def sinfo_command() -> list[str]:

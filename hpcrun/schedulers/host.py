@@ -20,22 +20,14 @@ _MODULE_SYSTEMS = {
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """One host.
-
-    Attributes:
-        gpus: model → number.
-        hcas: adapters of /sys/class/infiniband with an active port, each with its link and rate.
-        interfaces: network interfaces that are up, without the loopback and virtual ones.
-        modules: the module system, None if there is none.
-        problem: the command that did not respond.
-    """
+    """One host."""
 
     name: str
-    gpus: dict[str, int]
-    hcas: dict[str, str]
-    interfaces: tuple[str, ...]
-    modules: str | None
-    problem: str | None = None
+    gpus: dict[str, int]  # model → number
+    hcas: dict[str, str]  # adapters of /sys/class/infiniband with an active port, each with its link and rate
+    interfaces: tuple[str, ...]  # network interfaces that are up, without the loopback and virtual ones
+    modules: str | None  # the module system, None if there is none
+    problem: str | None = None  # the command that did not respond
 
 
 def host_facts(name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")) -> HostFacts:
@@ -126,17 +118,11 @@ done
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """The result of loading modules in order.
+    """The result of loading modules in order."""
 
-    Attributes:
-        command: whether there is a module command.
-        failed: module → its error message.
-        problem: why there is no result.
-    """
-
-    command: bool
-    failed: dict[str, str]
-    problem: str | None = None
+    command: bool  # whether there is a module command
+    failed: dict[str, str]  # module → its error message
+    problem: str | None = None  # why there is no result
 
 
 def try_modules(names: Sequence[str], env: Mapping[str, str]) -> ModuleFacts:

@@ -13,16 +13,11 @@ ANSWER_WITHIN_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The nodes of a running Slurm job.
-
-    Attributes:
-        nodes: their number.
-        cpus_per_node: CPUs of the job, None if unknown: a step without a number of CPUs gets one.
-    """
+    """The nodes of a running Slurm job."""
 
     job_id: str
-    nodes: int
-    cpus_per_node: int | None
+    nodes: int  # their number
+    cpus_per_node: int | None  # CPUs of the job, None if unknown: a step without a number of CPUs gets one
     env: Mapping[str, str]
 
     def on_every_node(self, command: Sequence[str], within_s: int = ANSWER_WITHIN_S) -> Completed:
@@ -102,17 +97,12 @@ read_ports | say port
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not Supported]``.
+    """The state of one GPU; ``None`` for values that its driver does not report: ``[N/A]``, ``[Not Supported]``."""
 
-    Attributes:
-        index: in nvidia-smi's order, which is that of the PCI bus.
-        busy_percent: share of about the last second in which anything ran on it.
-    """
-
-    index: int
+    index: int  # in nvidia-smi's order, which is that of the PCI bus
     uuid: str
     name: str
-    busy_percent: float | None
+    busy_percent: float | None  # share of about the last second in which anything ran on it
     memory_used_mb: float | None
     memory_total_mb: float | None
     power_w: float | None
@@ -202,15 +192,10 @@ read_ports() {
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """The traffic of one port of a node, in bytes per second.
+    """The traffic of one port of a node, in bytes per second."""
 
-    Attributes:
-        port: ``mlx5_0/1``, or an interface such as ``eth0``.
-        link: the speed of the link as reported, "" if it is not.
-    """
-
-    port: str
-    link: str
+    port: str  # ``mlx5_0/1``, or an interface such as ``eth0``
+    link: str  # the speed of the link as reported, "" if it is not
     in_per_s: float
     out_per_s: float
 

@@ -24,18 +24,12 @@ _LONGEST_WORD, _MOST_WORDS = 60, 12
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The result of a command.
+    """The result of a command."""
 
-    Attributes:
-        command: for a message (:func:`command_text`).
-        status: exit status; None after a timeout or if it is not installed.
-        stderr: its stderr, or the reason why there is none.
-    """
-
-    command: str
-    status: int | None
+    command: str  # for a message (:func:`command_text`)
+    status: int | None  # exit status; None after a timeout or if it is not installed
     stdout: str
-    stderr: str
+    stderr: str  # its stderr, or the reason why there is none
 
     @property
     def ok(self) -> bool:

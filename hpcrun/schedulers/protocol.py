@@ -12,30 +12,18 @@ from hpcrun.job.state import JobInfo
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A script to submit.
-
-    Attributes:
-        folder: the run's folder, which already contains the script.
-        script: its text.
-        workdir: where the job starts.
-        env: the complete environment of the submission.
-        walltime_s: time limit in seconds, for a scheduler that does not read it from the script.
-        warn_s: seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above.
-        dependency: the jobs on which it depends, in the form of sbatch's ``--dependency``; empty for none.
-        elements: the elements of a sweep, empty for an ordinary job; each has its own log.
-        max_parallel: how many of them may run at once; as above.
-    """
+    """A script to submit."""
 
     name: str
-    folder: Path
-    script: str
-    workdir: Path
-    env: Mapping[str, str]
-    walltime_s: int | None
-    warn_s: int | None = None
-    dependency: str = ""
-    elements: tuple[int, ...] = ()
-    max_parallel: int | None = None
+    folder: Path  # the run's folder, which already contains the script
+    script: str  # its text
+    workdir: Path  # where the job starts
+    env: Mapping[str, str]  # the complete environment of the submission
+    walltime_s: int | None  # time limit in seconds, for a scheduler that does not read it from the script
+    warn_s: int | None = None  # seconds between the warning (SIGUSR1) and the time limit, None for no warning; as above
+    dependency: str = ""  # the jobs on which it depends, in the form of sbatch's ``--dependency``; empty for none
+    elements: tuple[int, ...] = ()  # the elements of a sweep, empty for an ordinary job; each has its own log
+    max_parallel: int | None = None  # how many of them may run at once; as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +36,13 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job to ask about. ``job_id`` is None if hpcrun never learned it: then the folder identifies the job.
-
-    Attributes:
-        since_s: also search the scheduler's archive for a job without an id, from this time on, in seconds since the
-            epoch.
-        submitted_s: when its submission began, in seconds since the epoch.
-    """
+    """A job to ask about. ``job_id`` is None if hpcrun never learned it: then the folder identifies the job."""
 
     folder: Path
     job_id: str | None
+    # also search the scheduler's archive for a job without an id, from this time on, in seconds since the epoch
     since_s: float | None = None
-    submitted_s: float = 0.0
+    submitted_s: float = 0.0  # when its submission began, in seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,36 +37,22 @@ _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pending job.
-
-    Attributes:
-        start_s: when Slurm expects to start it, in seconds since the epoch; None if unknown.
-        place: 1 for the first in the queue, None for a job that is not in the queue (held, or with a dependency).
-        of: the number of jobs in the queue of its partition.
-    """
+    """A pending job."""
 
     partition: str
-    start_s: float | None
+    start_s: float | None  # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    # 1 for the first in the queue, None for a job that is not in the queue (held, or with a dependency)
     place: int | None
-    of: int
+    of: int  # the number of jobs in the queue of its partition
     qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job of any user that is not over.
-
-    Attributes:
-        partitions: of a pending job all that it may start in.
-        tasks: the number of jobs that this line stands for: the pending elements of an array share one.
-        in_line: it is pending, and nothing but the jobs before it keeps it from starting.
-        order: the smaller comes first.
-        start_s: when Slurm expects to start it, in seconds since the epoch; None if unknown.
-        run_id: the run of hpcrun that it belongs to.
-    """
+    """A job of any user that is not over."""
 
     job_id: str
-    partitions: tuple[str, ...]
+    partitions: tuple[str, ...]  # of a pending job all that it may start in
     name: str
     user: str
     state: str
@@ -74,45 +60,33 @@ class QueuedJob:
     limit_s: int | None
     nodes: int
     reason: str
-    tasks: int
-    in_line: bool
-    order: tuple[int, int]
-    start_s: float | None
-    run_id: str | None
+    tasks: int  # the number of jobs that this line stands for: the pending elements of an array share one
+    in_line: bool  # it is pending, and nothing but the jobs before it keeps it from starting
+    order: tuple[int, int]  # the smaller comes first
+    start_s: float | None  # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    run_id: str | None  # the run of hpcrun that it belongs to
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The resources that an ended job has used, in all times that it was requeued together.
+    """The resources that an ended job has used, in all times that it was requeued together."""
 
-    Attributes:
-        elapsed_s: wall-clock time.
-        nodes, cpus, gpus: of its last allocation.
-        gpu_s: GPUs times seconds, of each allocation.
-        cpu_s: time in which its CPUs were busy; None if it was not measured.
-        memory_mb: its memory per node; None if Slurm does not manage memory.
-        used_mb: the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured.
-    """
-
-    elapsed_s: int
+    elapsed_s: int  # wall-clock time
+    # nodes, cpus, gpus: of its last allocation
     nodes: int
     cpus: int
     gpus: int
-    gpu_s: int
-    cpu_s: float | None
-    memory_mb: float | None
-    used_mb: float | None
+    gpu_s: int  # GPUs times seconds, of each allocation
+    cpu_s: float | None  # time in which its CPUs were busy; None if it was not measured
+    memory_mb: float | None  # its memory per node; None if Slurm does not manage memory
+    used_mb: float | None  # the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmQueue:
-    """The queue and the accounting of the cluster whose commands are on PATH; empty if they do not respond.
+    """The queue and the accounting of the cluster whose commands are on PATH; empty if they do not respond."""
 
-    Attributes:
-        env: the environment its commands run in.
-    """
-
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # the environment its commands run in
 
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
@@ -281,19 +255,13 @@ _MINUTES = {"GrpTRESMins": " minutes", "GrpTRESRunMins": " minutes reserved by r
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit and its use.
+    """A limit and its use."""
 
-    Attributes:
-        holder: ``QOS short``, ``account lab``, or ``account lab, you``.
-        what: ``jobs``, or Slurm's name of a resource (``gres/gpu``).
-        whose: whose jobs count: ``you``, or ``all its users``.
-    """
-
-    holder: str
-    what: str
+    holder: str  # ``QOS short``, ``account lab``, or ``account lab, you``
+    what: str  # ``jobs``, or Slurm's name of a resource (``gres/gpu``)
     used: str
     allowed: str
-    whose: str = "you"
+    whose: str = "you"  # whose jobs count: ``you``, or ``all its users``
 
 
 def limits_command(user: str) -> list[str]:

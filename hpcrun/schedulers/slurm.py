@@ -36,17 +36,12 @@ _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slur
 
 @dataclass(frozen=True, slots=True)
 class SlurmScheduler:
-    """The cluster whose commands are on PATH.
+    """The cluster whose commands are on PATH."""
 
-    Attributes:
-        env: the environment its commands run in.
-        cache: folder of the answer that a user's processes share; None for no sharing.
-        polls: accept an answer that is ten seconds old, or older while the controller is slow or does not respond.
-    """
-
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # the environment its commands run in
     name: str = "slurm"
-    cache: Path | None = None
+    cache: Path | None = None  # folder of the answer that a user's processes share; None for no sharing
+    # accept an answer that is ten seconds old, or older while the controller is slow or does not respond
     polls: bool = False
     _known: dict[str, str | None] = field(default_factory=dict)
 
@@ -189,31 +184,20 @@ ASKED_WITHIN_S = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """squeue's answer.
+    """squeue's answer."""
 
-    Attributes:
-        asked_s: when squeue was called, in seconds since the epoch.
-        pause_s: how long polls may use this answer.
-    """
-
-    asked_s: float
-    pause_s: float
+    asked_s: float  # when squeue was called, in seconds since the epoch
+    pause_s: float  # how long polls may use this answer
     done: Completed
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCache:
-    """The shared answer of one cluster.
+    """The shared answer of one cluster."""
 
-    Attributes:
-        folder: its folder, which belongs to the user.
-        cluster: the cluster of the answer; None if the cluster has no name.
-        clock: seconds since the epoch.
-    """
-
-    folder: Path
-    cluster: str | None
-    clock: Callable[[], float] = time.time
+    folder: Path  # its folder, which belongs to the user
+    cluster: str | None  # the cluster of the answer; None if the cluster has no name
+    clock: Callable[[], float] = time.time  # seconds since the epoch
 
     @property
     def path(self) -> Path:

@@ -58,40 +58,24 @@ if sys.argv[1] == "kernels" and said.get("cuda"):
 
 @dataclass(frozen=True, slots=True)
 class PythonFacts:
-    """An interpreter and its torch.
+    """An interpreter and its torch."""
 
-    Attributes:
-        version: of Python, None if it could not be run; ``problem`` has the reason.
-        torch: its version, None if it is not installed.
-        cuda: the CUDA it was built with, None for a build without.
-        hip: the ROCm it was built with.
-        requires_python: torch's own requirement, such as ``>=3.10``.
-        kernels: the architectures of its kernels, such as ``sm_80``; empty if unknown.
-        problem: why Python could not be run, or torch could not be imported.
-    """
-
-    version: tuple[int, ...] | None = None
-    torch: str | None = None
-    cuda: str | None = None
-    hip: str | None = None
-    requires_python: str | None = None
-    kernels: tuple[str, ...] = ()
-    problem: str | None = None
+    version: tuple[int, ...] | None = None  # of Python, None if it could not be run; ``problem`` has the reason
+    torch: str | None = None  # its version, None if it is not installed
+    cuda: str | None = None  # the CUDA it was built with, None for a build without
+    hip: str | None = None  # the ROCm it was built with
+    requires_python: str | None = None  # torch's own requirement, such as ``>=3.10``
+    kernels: tuple[str, ...] = ()  # the architectures of its kernels, such as ``sm_80``; empty if unknown
+    problem: str | None = None  # why Python could not be run, or torch could not be imported
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """The NVIDIA driver of this machine.
+    """The NVIDIA driver of this machine."""
 
-    Attributes:
-        version: None if there is no driver that responds.
-        cuda: the newest CUDA it can run, as (major, minor).
-        capabilities: compute capability of each GPU here, such as ``9.0``.
-    """
-
-    version: str | None = None
-    cuda: tuple[int, int] | None = None
-    capabilities: tuple[str, ...] = ()
+    version: str | None = None  # None if there is no driver that responds
+    cuda: tuple[int, int] | None = None  # the newest CUDA it can run, as (major, minor)
+    capabilities: tuple[str, ...] = ()  # compute capability of each GPU here, such as ``9.0``
 
 
 def ask_python(
