@@ -124,7 +124,7 @@ class Context:
 
     def _cluster_facts(self) -> ClusterFacts:
         from hpcrun.actions.profiles.detected import QUICKLY_S, known_facts
-        from hpcrun.schedulers.cluster_facts import SlurmSite
+        from hpcrun.schedulers.process import SlurmSite
 
         return known_facts(SlurmSite(self.env, QUICKLY_S), self._facts_cache, self.now_s())
 

@@ -28,7 +28,8 @@ from hpcrun.errors import InterruptedByUser, ProfileError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.schedulers.cluster_facts import ClusterFacts, SlurmSite
+from hpcrun.schedulers.cluster_facts import ClusterFacts
+from hpcrun.schedulers.process import SlurmSite
 from hpcrun.views.init import cluster_lines, diff_lines, files_lines, next_lines, setup_json, setup_lines
 from hpcrun.views.plan import submitted_json
 

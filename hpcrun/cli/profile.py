@@ -15,7 +15,7 @@ from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folder import Folder, folders_of
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.schedulers.cluster_facts import SlurmSite
+from hpcrun.schedulers.process import SlurmSite
 from hpcrun.views import profiles as view
 from hpcrun.views.text import one_line
 

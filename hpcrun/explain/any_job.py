@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.process import Completed, env_for_answers, run_command
+from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct
 
 ANSWER_WITHIN_S = 15.0
@@ -125,4 +125,4 @@ def _files(*names: str) -> tuple[Path, ...]:
 
 
 def _run(argv: list[str], env: Mapping[str, str]) -> Completed:
-    return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(env))
+    return SlurmSite(env, ANSWER_WITHIN_S).run(argv)

@@ -10,15 +10,14 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
 from hpcrun.errors import SchedulerError
-from hpcrun.schedulers.cluster_facts import SlurmSite, Trial
 from hpcrun.schedulers.cluster_text import Partition, assoc_command, parse_assoc, parse_partitions
-from hpcrun.schedulers.process import Completed, clean_env, env_for_answers, run_command, user_name
+from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 
+GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
 _PARTITION_NAMES = ["sinfo", "--noheader", "--format=%R"]  # %R: the name without the star of the default
 _COMPLETES_WITHIN_S = 2.0
@@ -70,15 +69,32 @@ def ping(site: SlurmSite) -> Ping:
     return Ping(servers, took_s, "" if servers else f"no response to scontrol ping: {words}")
 
 
-def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]], form: str) -> Trial:
-    """Let sbatch check a job with these directives; nothing is submitted, but a job id is used up.
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """sbatch's answer to directives, with its message."""
 
-    Args:
-        form: the name of the trial in messages.
-    """
+    form: str  # the name of the trial in messages
+    accepted: bool
+    message: str
+    answered: bool = True  # False after a timeout
+
+
+def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]], form: str) -> Trial:
+    """Let sbatch check a job with these directives; nothing is submitted, but a job id is used up."""
     answer = site.run(estimate_command(tuple(directives)))
     estimate = read_answer(answer)
     return Trial(form, answer.ok, refusal_words(estimate.message), answered=not estimate.silent)
+
+
+def try_gpu_forms(site: SlurmSite, type_: str | None, partition: str) -> list[Trial]:
+    """Let sbatch check each form of a request for one GPU; if it does not respond, skip the rest."""
+    gpu = f"{type_}:1" if type_ else "1"
+    trials: list[Trial] = []
+    for form in GPU_FORMS:
+        if not trials or trials[-1].answered:
+            job = {"partition": partition, "nodes": "1", "ntasks": "1", "time": "1", "output": "/dev/null"}
+            trials.append(try_directives(site, [*job.items(), (form, f"gpu:{gpu}" if form == "gres" else gpu)], form))
+    return trials
 
 
 def refusal_words(stderr: str) -> str:
@@ -105,17 +121,16 @@ def parse_ping(text: str) -> tuple[Server, ...]:
 
 def user_associations(env: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the user's accounts, each with its QOS, for completion; none if Slurm does not respond in two seconds."""
-    answer = run_command(assoc_command(user_name()), timeout_s=_COMPLETES_WITHIN_S, env=clean_env(env))
+    answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(assoc_command(user_name()))
     return [(one.account, one.qos) for one in parse_assoc(answer.stdout)] if answer.ok else []
 
 
 def partition_names(env: Mapping[str, str]) -> list[str]:
     """Return the partitions for jobs, each once, for completion; none if Slurm does not respond within two seconds."""
-    answer = run_command(_PARTITION_NAMES, timeout_s=_COMPLETES_WITHIN_S, env=clean_env(env))
+    answer = SlurmSite(env, _COMPLETES_WITHIN_S).run(_PARTITION_NAMES)
     return list(dict.fromkeys(answer.stdout.split())) if answer.ok else []
 
 
-ANSWER_WITHIN_S = 10.0
 AT_ONCE = 4
 DirectivePairs = tuple[tuple[str, str | None], ...]
 
@@ -150,19 +165,12 @@ class StartEstimate:
     silent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmForecast:
-    """Estimates for jobs that are not submitted, from the cluster whose commands are on PATH."""
-
-    env: Mapping[str, str]  # the environment its commands run in
+class SlurmForecast(SlurmSite):
+    """Estimates for jobs that are not submitted."""
 
     def partitions(self) -> list[Partition]:
-        """Return every partition.
-
-        Raises:
-            SchedulerError: the controller does not respond, or there is no Slurm here.
-        """
-        answer = self._run(_PARTITIONS)
+        """Return every partition; SchedulerError if the controller does not respond, or there is no Slurm here."""
+        answer = self.run(_PARTITIONS)
         partitions = parse_partitions(answer.stdout, preempts=False)
         if not answer.ok or not partitions:
             raise SchedulerError(
@@ -174,11 +182,10 @@ class SlurmForecast:
         """Ask when a job with each of these directives could start."""
         if not requests:
             return []
-        with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
-            return [read_answer(answer) for answer in pool.map(self._run, map(estimate_command, requests))]
+        from concurrent.futures import ThreadPoolExecutor  # slow to import, and completion does not need it
 
-    def _run(self, argv: Sequence[str]) -> Completed:
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(self.env))
+        with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as pool:
+            return [read_answer(answer) for answer in pool.map(self.run, map(estimate_command, requests))]
 
 
 def estimate_command(directives: DirectivePairs) -> list[str]:

@@ -13,26 +13,20 @@ import hashlib
 import json
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import SchedulerError
-from hpcrun.reading import open_regular
 from hpcrun.schedulers import cluster_text as text
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
-from hpcrun.schedulers.process import Completed, env_for_answers, run_command, user_name
-from hpcrun.schedulers.slurm import slurm_conf_paths
+from hpcrun.schedulers.process import Completed, SlurmSite, user_name
+from hpcrun.schedulers.slurm import SharedCopy, slurm_conf_paths
 from hpcrun.version import __version__
-from hpcrun.writing import replace_file
 
-ANSWER_WITHIN_S = 10.0
-_OF_ASSOC = frozenset({"account", "qos"})
-"""Answers of the same database as the associations: one message for all."""
-GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
+_OF_ASSOC = frozenset({"account", "qos"})  # answers of the same database as the associations: one message for all
 _CONFIG = ["scontrol", "show", "config"]
 _CONFIG_KEYS = frozenset(
     ["ClusterName", "SLURM_VERSION", "AccountingStorageType", "AccountingStorageEnforce", "PreemptType", "PreemptMode"]
@@ -60,55 +54,24 @@ class ClusterFacts:
     problems: dict[str, str] = field(default_factory=dict)  # command → why it reported nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """sbatch's answer to one form of the GPU directive, with its message."""
+def ask_facts(site: SlurmSite) -> ClusterFacts:
+    """Ask everything at once, so that commands that hang take ten seconds together, not each."""
+    user = user_name()
+    commands = {
+        "sinfo": text.sinfo_command(),
+        "config": _CONFIG,
+        "partitions": _PARTITIONS,
+        "nodes": _NODES,
+        "assoc": text.assoc_command(user),
+        "account": text.default_account_command(user),
+        "qos": text.qos_command(),
+        "sacct": _SACCT,
+    }
+    from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
 
-    form: str
-    accepted: bool
-    message: str
-    answered: bool = True  # False after a timeout
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmSite:
-    """The cluster whose commands are on PATH, and this host."""
-
-    env: Mapping[str, str]  # the environment its commands run in
-    within_s: float = ANSWER_WITHIN_S  # the timeout of each command
-
-    def ask(self) -> ClusterFacts:
-        """Ask everything at once, so that commands that hang take ten seconds together, not each."""
-        user = user_name()
-        commands = {
-            "sinfo": text.sinfo_command(),
-            "config": _CONFIG,
-            "partitions": _PARTITIONS,
-            "nodes": _NODES,
-            "assoc": text.assoc_command(user),
-            "account": text.default_account_command(user),
-            "qos": text.qos_command(),
-            "sacct": _SACCT,
-        }
-        from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
-
-        with ThreadPoolExecutor(len(commands)) as pool:
-            answers = dict(zip(commands, pool.map(self.run, commands.values()), strict=True))
-        return _facts(user, answers, {name: text.command_name(command) for name, command in commands.items()})
-
-    def try_gpu_forms(self, type_: str | None, partition: str) -> list[Trial]:
-        """Let sbatch check each form of the GPU directive; if it does not respond, skip the rest."""
-        trials = []
-        for form in GPU_FORMS:
-            answer = self.run(text.try_gpus_command(form, type_, partition))
-            trials.append(Trial(form, answer.ok, _last_line(answer.stderr)))
-            if answer.status is None:
-                break
-        return trials
-
-    def run(self, argv: Sequence[str]) -> Completed:
-        """Run one of Slurm's commands without the user's filters."""
-        return run_command(argv, timeout_s=self.within_s, env=env_for_answers(self.env))
+    with ThreadPoolExecutor(len(commands)) as pool:
+        answers = dict(zip(commands, pool.map(site.run, commands.values()), strict=True))
+    return _facts(user, answers, {name: text.command_name(command) for name, command in commands.items()})
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
@@ -161,14 +124,7 @@ def _groups() -> tuple[str, ...]:
 
 
 def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
-    """Refuse facts without any node and partition.
-
-    Args:
-        otherwise: what else a person can do.
-
-    Raises:
-        SchedulerError: nothing answered.
-    """
+    """Raise SchedulerError for facts without any node and partition; ``otherwise`` is what else a person can do."""
     if facts.partitions or facts.kinds:
         return
     reasons = "\n".join(f"{command}: {why}" for command, why in facts.problems.items())
@@ -180,12 +136,9 @@ def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
 
 LONGEST_S = 24 * 3600.0
 SHORTEST_S = 60.0
-WITHOUT_FILE_S = 3600.0
-"""How long facts are valid if there is no slurm.conf to watch: a client may get it from the controller (configless)."""
+WITHOUT_FILE_S = 3600.0  # if there is no slurm.conf to watch: a client may get it from the controller (configless)
 _INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.MULTILINE | re.IGNORECASE)
 _MOST_FILES = 50
-_MOST_BYTES = 32 << 20
-"""Bytes of a cluster's facts: one of 10,000 nodes has far fewer, since equal nodes are counted together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,26 +186,15 @@ def _files(conf: Path) -> Iterator[tuple[bytes, float]]:
         left += [conf.parent / name.strip("\"'") for name in _INCLUDE.findall(content.decode("utf-8", "replace"))]
 
 
-@dataclass(frozen=True, slots=True)
-class FactsCache:
+class FactsCache(SharedCopy):
     """The file with the facts of one cluster."""
 
-    folder: Path  # its folder, which belongs to the user
-    cluster: str | None  # the cluster; None if it has no name
-
-    @property
-    def path(self) -> Path:
-        """The file: one for each cluster, since a home may be that of several."""
-        return self.folder / f"facts-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}.json"
+    kind = "facts"
 
     def load(self, stamp: ConfigStamp, now_s: float) -> ClusterFacts | None:
         """Return the facts, None if they are too old, or of another configuration or user, or cannot be read."""
         try:
-            with open_regular(self.path, links=False) as file:
-                status = os.fstat(file.fileno())
-                if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-                    return None
-                record = json.loads(file.read(_MOST_BYTES))
+            record = json.loads(self.read())
             valid = record["digest"] == stamp.digest and 0 <= now_s - record["asked_s"] < record["valid_s"]
             return _facts_of_record(record["facts"]) if valid else None
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -262,9 +204,7 @@ class FactsCache:
         """Keep facts; if something that should have answered did not, only for a minute."""
         valid_s = SHORTEST_S if _is_partial(facts) else stamp.valid_for_s(now_s)
         record = {"digest": stamp.digest, "asked_s": now_s, "valid_s": valid_s, "facts": asdict(facts)}
-        with suppress(OSError):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.path, json.dumps(record).encode(), durable=False)
+        self.write(json.dumps(record).encode())
 
     def drop(self) -> None:
         """Forget the facts: Slurm has refused a job that they allow."""

@@ -100,17 +100,6 @@ def qos_command() -> list[str]:
     return ["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format={','.join(_QOS_FIELDS)}"]
 
 
-def try_gpus_command(form: str, type_: str | None, partition: str) -> list[str]:
-    """Let sbatch check a request for one GPU of a type, in one form; nothing is submitted.
-
-    ``--test-only`` nevertheless uses up a job id.
-    """
-    prefix = f"{type_}:" if type_ else ""
-    value = f"gpu:{prefix}1" if form == "gres" else f"{prefix}1"
-    return ["sbatch", "--test-only", f"--partition={partition}", "--nodes=1", "--ntasks=1", "--time=1",
-            f"--{form}={value}", "--output=/dev/null", "--wrap=true"]  # fmt: skip
-
-
 def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
     """Read the answer to :func:`sinfo_command`."""
     kinds, partitions = [], {}

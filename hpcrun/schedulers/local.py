@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.process import clean_env, run_command, start_detached
-from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
+from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob
 
 if TYPE_CHECKING:
     from hpcrun.job.resources import Machine
@@ -46,30 +45,13 @@ _NEEDED = ("job_id", "pid", "start_ticks", "boot_id", "host", "started", "limit_
 Alive = Callable[[dict[str, Any]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalScheduler:
+class LocalScheduler(Scheduler):
     """Runs each job in the background of this machine."""
 
-    name: str = "local"
-
-    def unavailable(self) -> str | None:
-        """A machine that runs hpcrun can run a job."""
-        return None
-
-    def cluster(self) -> str | None:
-        """Local job ids are unique on their host."""
-        return None
-
-    def array_limits(self) -> ArrayLimits | None:
-        """Elements run one after the other: there is no limit."""
-        return None
+    name = "local"
 
     def submit(self, submission: Submission) -> SubmittedJob:
-        """Start a supervisor for the script.
-
-        Raises:
-            SchedulerError: the supervisor did not come up.
-        """
+        """Start a supervisor for the script."""
         log = RunFolder(submission.folder).supervisor_log
         env = {**clean_env(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
         # by path, not by module name: hpcrun may not be on the job's PYTHONPATH
@@ -92,10 +74,6 @@ class LocalScheduler:
         now_s = time.time()
         return {job.folder: info for job in jobs if (info := look_at(job, now_s)) is not None}
 
-    def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - the protocol's
-        """Return no states: the only node is this machine, and it responds."""
-        return {}
-
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """Terminate jobs through their supervisors, which wait for the ranks and then kill the rest."""
         for job in jobs:
@@ -105,11 +83,7 @@ class LocalScheduler:
                     os.kill(record["pid"], signal.SIGTERM)
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:  # noqa: ARG002 - the protocol's
-        """Refuse it: a job of this machine starts at once.
-
-        Raises:
-            SchedulerError: always.
-        """
+        """Refuse it: a job of this machine starts at once."""
         raise SchedulerError("jobs on this machine start at once: they cannot be held", hint="hpcrun cancel RUN")
 
 

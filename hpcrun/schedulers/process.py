@@ -84,27 +84,13 @@ def _argument_text(argument: str) -> str:
 
 
 def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program that uses the terminal, such as an editor, and return its exit status.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Run a program that uses the terminal, such as an editor; return its exit status, or raise OSError without it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the program only, as in git
     try:
         pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def start_and_leave(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> None:
-    """Start a program in its own session and do not wait for it; its output is added to a log.
-
-    Raises:
-        OSError: the log cannot be written, or there is no ``sh``.
-    """
-    # a shell between: the program is then a child of init, which takes its exit status
-    start_detached(["/bin/sh", "-c", '"$@" &', "sh", *argv], cwd=cwd, env=env, log=log)
 
 
 def open_in_browser(url: str) -> bool:
@@ -115,14 +101,10 @@ def open_in_browser(url: str) -> bool:
         return webbrowser.open(url)
 
 
-def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None, log: Path) -> None:
-    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it.
+def start_detached(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
+    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it; wait for its end.
 
-    Args:
-        env: None for this process's own environment.
-
-    Raises:
-        OSError: it cannot be started.
+    Its output is added to a log. It raises OSError if the program cannot be started, or the log cannot be written.
     """
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
@@ -138,51 +120,23 @@ def start_detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | N
         how.append(f"exit status {done.returncode}")
 
 
-def leave_running(argv: Sequence[str], *, cwd: Path, log: Path) -> None:
-    """Start a program in the background, with this environment, and return at once: a shell starts it, and ends.
+def leave_running(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
+    """Start a program as :func:`start_detached` does, and return at once.
 
-    Raises:
-        OSError: it cannot be started.
+    A shell starts it and ends: then it is a child of init, which takes its exit status.
     """
-    start_detached(["sh", "-c", '"$@" </dev/null &', "sh", *argv], cwd=cwd, env=None, log=log)
+    start_detached(["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv], cwd=cwd, log=log, env=env)
 
 
 _PREFIXES = (
-    "SLURM_",
-    "SLURMD_",
-    "SRUN_",
-    "SBATCH_",
-    "SQUEUE_",
-    "SACCT_",
-    "SACCTMGR_",
-    "SCONTROL_",
-    "SINFO_",
-    "SUBMITIT_",
-    "HPCRUN_",
-    "TORCHELASTIC_",
-    "PMI_",
-    "PMIX_",
-)
-_RANK = frozenset(
-    [
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "ROLE_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_WORLD_SIZE",
-        "ROLE_WORLD_SIZE",
-        "NODE_RANK",
-        "NNODES",
-        "NPROC_PER_NODE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-    ]
-)
+    "SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SQUEUE_", "SACCT_", "SACCTMGR_", "SCONTROL_", "SINFO_", "SUBMITIT_",
+    "HPCRUN_", "TORCHELASTIC_", "PMI_", "PMIX_",
+)  # fmt: skip
+_RANK = frozenset([
+    "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE", "NODE_RANK", "NNODES", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT",
+])  # fmt: skip
 _KEPT = frozenset({"SLURM_CONF", "HPCRUN_RUNS", "HPCRUN_PROFILE", "HPCRUN_SITE"})
-
-
 # In addition to _RANK, torchrun sets these if they are not set (torch/distributed/elastic/agent/server).
 _BY_TORCHRUN = frozenset({("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"), ("ROLE_NAME", "default")})
 _CAME, _PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
@@ -197,15 +151,25 @@ def clean_env(env: Mapping[str, str]) -> dict[str, str]:
     SQUEUE_*, SACCT_*, SINFO_* and such change the output. SLURM_CONF stays, since it names the cluster; so do the
     variables with the places of runs and profiles.
     """
-    return {name: value for name, value in _as_it_came(env).items() if name in _KEPT or not _describes_job(name)}
+    return {
+        name: value
+        for name, value in _as_it_came(env).items()
+        if name in _KEPT or not (name.startswith(_PREFIXES) or name in _RANK)
+    }
 
 
-def env_for_answers(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for commands of Slurm whose output is read: all pending elements of an array are listed.
+@dataclass(frozen=True, slots=True)
+class SlurmSite:
+    """The cluster whose commands are on PATH, and this host."""
 
-    Without SLURM_BITSTR_LEN it would be 64 characters of them (squeue(1)).
-    """
-    return {**clean_env(env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
+    env: Mapping[str, str]  # the environment its commands run in
+    within_s: float = 10.0  # the timeout of each command
+
+    def run(self, argv: Sequence[str], **variables: str) -> Completed:
+        """Run one of Slurm's commands without the user's filters, but with these variables."""
+        # without SLURM_BITSTR_LEN squeue lists only 64 characters of the pending elements of an array (squeue(1))
+        env = {**clean_env(self.env), "LC_ALL": "C", "SLURM_BITSTR_LEN": "0", **variables}
+        return run_command(argv, timeout_s=self.within_s, env=env)
 
 
 def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
@@ -215,10 +179,6 @@ def env_for_slurm(env: Mapping[str, str]) -> dict[str, str]:
     """
     inside = "SLURM_JOB_ID" in env or "HPCRUN_JOB_ID" in env
     return {name: value for name, value in clean_env(env).items() if not (inside and name in _GPUS)}
-
-
-def _describes_job(name: str) -> bool:
-    return name.startswith(_PREFIXES) or name in _RANK
 
 
 def _as_it_came(env: Mapping[str, str]) -> dict[str, str]:

@@ -54,7 +54,7 @@ class ArrayLimits:
 
 
 class Scheduler(Protocol):
-    """Runs jobs."""
+    """Runs jobs; one that knows neither clusters nor nodes need not say so."""
 
     @property
     def name(self) -> str:
@@ -63,56 +63,41 @@ class Scheduler(Protocol):
 
     def unavailable(self) -> str | None:
         """Return why hpcrun cannot submit here, None if it can."""
-        ...
+        return None
 
     def cluster(self) -> str | None:
         """Return the name under which this scheduler's job ids are unique; None for this host."""
-        ...
+        return None
 
     def array_limits(self) -> ArrayLimits | None:
         """Return the limits of arrays, None if there are none or they are unknown."""
-        ...
+        return None
 
     def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script.
 
-        Raises:
-            SubmissionUncertainError: no answer came; the job may exist.
-            SchedulerError: refused; there is no job.
+        It raises SubmissionUncertainError if no answer came: the job may exist; SchedulerError if there is no job.
         """
         ...
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        """Ask about all jobs at once; an unknown job is left out.
+        """Ask about all jobs at once: folder → information; an unknown job is left out.
 
-        Returns:
-            folder → information.
-
-        Raises:
-            SchedulerError: the scheduler does not respond.
+        This and the rest raise SchedulerError if the scheduler refuses, or does not respond.
         """
         ...
 
-    def node_states(self, hosts: str) -> dict[str, str]:
-        """Return node → the scheduler's state of it; empty if it knows no nodes, or does not respond.
+    def node_states(self, hosts: str) -> dict[str, str]:  # noqa: ARG002 - for those that know nodes
+        """Return node → the scheduler's state of it, of a node list in the form of :class:`JobInfo`.
 
-        Args:
-            hosts: a node list in the form of :class:`JobInfo`.
+        It is empty if the scheduler knows no nodes, or does not respond.
         """
-        ...
+        return {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs; a job that has already ended is not an error.
-
-        Raises:
-            SchedulerError: refused, or the scheduler does not respond.
-        """
+        """Cancel jobs; a job that has already ended is not an error."""
         ...
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        """Keep pending jobs from starting, or let held ones start again.
-
-        Raises:
-            SchedulerError: refused, or the scheduler does not respond.
-        """
+        """Keep pending jobs from starting, or let held ones start again."""
         ...

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
-from hpcrun.schedulers.process import Completed, env_for_answers, run_command, user_name
+from hpcrun.schedulers.process import SlurmSite, user_name
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
     allocated_gpus,
@@ -24,7 +24,6 @@ from hpcrun.schedulers.slurm_text import (
     sacct,
 )
 
-ANSWER_WITHIN_S = 10.0
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS
 _FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
 # and: job id, partition, name, user, state, time used, limit, nodes, reason, priority, expected start, command
@@ -82,41 +81,28 @@ class Usage:
     used_mb: float | None  # the largest use of one node's tasks, sampled (JobAcctGatherFrequency); None if not measured
 
 
-@dataclass(frozen=True, slots=True)
-class SlurmQueue:
-    """The queue and the accounting of the cluster whose commands are on PATH; empty if they do not respond."""
-
-    env: Mapping[str, str]  # the environment its commands run in
+class SlurmQueue(SlurmSite):
+    """The queue and the accounting of a cluster; empty if its commands do not respond."""
 
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
-        return places(self._run(waiting_command()), job_ids) if job_ids else {}
+        return places(self.run(waiting_command()).stdout, job_ids) if job_ids else {}
 
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this user."""
-        return parse_limits(self._run(limits_command(user_name())), os.getuid())
+        return parse_limits(self.run(limits_command(user_name())).stdout, os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
         """Return the usage of ended jobs by run id and job id, with one command for any number of jobs."""
         ids = sorted({array_id(job_id) for job_id in job_ids})
-        return parse_usage("\n".join(self._run(usage_command(part)) for part in in_parts(ids)))
+        return parse_usage("\n".join(self.run(usage_command(part)).stdout for part in in_parts(ids)))
 
     def jobs(self) -> list[QueuedJob]:
-        """Return the jobs of all users, as far as the site shows them.
-
-        Raises:
-            SchedulerError: the controller does not respond.
-        """
-        answer = self._ask(jobs_command())
+        """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does not respond."""
+        answer = self.run(jobs_command())
         if not answer.ok:
             raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
         return parse_jobs(answer.stdout)
-
-    def _run(self, argv: Sequence[str]) -> str:
-        return self._ask(argv).stdout
-
-    def _ask(self, argv: Sequence[str]) -> Completed:
-        return run_command(argv, timeout_s=ANSWER_WITHIN_S, env=env_for_answers(self.env))
 
 
 def waiting_command() -> list[str]:
@@ -243,9 +229,7 @@ def _int(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-ACCOUNTS = ""
-"""The key of the limits of the user's accounts; limits of a QOS have its name as key."""
-
+ACCOUNTS = ""  # the key of the limits of the user's accounts; limits of a QOS have its name as key
 _LIMIT = re.compile(r"([\w/:.-]+)=(\d+)\((\d+)\)")
 _WORDS = {"MaxJobsPU": "running jobs", "MaxSubmitJobsPU": "jobs", "GrpJobs": "running jobs", "GrpSubmitJobs": "jobs"}
 _NOT_A_LIMIT_OF_JOBS = ("MaxJobsAccruePU", "GrpJobsAccrue")  # they limit only priority by age

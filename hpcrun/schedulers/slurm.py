@@ -10,32 +10,31 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, JobInfo, is_terminal
+from hpcrun.reading import open_regular
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.process import Completed, env_for_answers, env_for_slurm, run_command
-from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Submission, SubmittedJob
+from hpcrun.schedulers.process import Completed, SlurmSite, env_for_slurm
+from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import array_id, jobs_of_runs
 from hpcrun.writing import flocked, replace_file
 
 # If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
 ANSWER_WITHIN_S = 20.0
-LIST_WITHIN_S = 10.0
-"""How long a user who calls status waits for squeue, in seconds."""
-ACCEPTED_WITHIN_S = 2.0
-"""An answer that is not so much younger than a run may be older than its job."""
+LIST_WITHIN_S = 10.0  # how long a user who calls status waits for squeue
+ACCEPTED_WITHIN_S = 2.0  # an answer that is not so much younger than a run may be older than its job
 _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmScheduler:
+class SlurmScheduler(Scheduler):
     """The cluster whose commands are on PATH."""
 
     env: Mapping[str, str]  # the environment its commands run in
@@ -46,7 +45,7 @@ class SlurmScheduler:
     _known: dict[str, str | None] = field(default_factory=dict)
 
     def unavailable(self) -> str | None:
-        """Return why hpcrun cannot submit here, None if it can."""
+        """Return a reason without sbatch."""
         if shutil.which("sbatch", path=self.env.get("PATH")) is None:
             return "there is no sbatch on this machine's PATH"
         return None
@@ -73,12 +72,7 @@ class SlurmScheduler:
         return text.parse_array_limits(answer.stdout) if answer.ok else None
 
     def submit(self, submission: Submission) -> SubmittedJob:
-        """Submit a script through submitit.
-
-        Raises:
-            SubmissionUncertainError: no answer came; the job may exist.
-            SchedulerError: refused; there is no job.
-        """
+        """Submit a script through submitit."""
         from hpcrun.schedulers.sbatch import submit_with_submitit  # submitit is slow to import: only here
 
         env = {**env_for_slurm(submission.env), "HPCRUN_RUN_DIR": str(submission.folder)}
@@ -89,9 +83,6 @@ class SlurmScheduler:
 
         A job that was submitted after squeue was called is pending. Only a submission whose end is unknown
         (``since_s``) needs an answer of now.
-
-        Raises:
-            SchedulerError: the controller does not respond.
         """
         if not jobs:
             return {}
@@ -143,29 +134,21 @@ class SlurmScheduler:
         return text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs with one scancel.
-
-        Raises:
-            SchedulerError: scancel refused, or the controller does not respond.
-        """
+        """Cancel jobs with one scancel."""
         ids = [job.job_id for job in jobs if job.job_id]
         answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that has already ended is no error
         if not answer.ok:
             raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
-        """Hold or release jobs with one scontrol.
-
-        Raises:
-            SchedulerError: scontrol refused, or the controller does not respond.
-        """
+        """Hold or release jobs with one scontrol."""
         verb = "release" if release else "hold"
         answer = self._run(["scontrol", verb, ",".join(job.job_id for job in jobs if job.job_id)])
         if not answer.ok:
             raise SchedulerError(f"scontrol {verb} failed: {answer.words()}", hint="hpcrun status shows what is held")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
-        return run_command(argv, timeout_s=within_s, env=env_for_answers(self.env))
+        return SlurmSite(self.env, within_s).run(argv)
 
 
 def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:
@@ -173,13 +156,11 @@ def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:
     return [Path(path) for path in (env.get("SLURM_CONF"), *_CONF_FILES) if path]
 
 
-EVERY_S = 10.0
-"""The shortest time between two polls of the controller, for all processes of a user together."""
-AT_MOST_EVERY_S = 60.0
-"""The longest pause: it doubles while the controller is slow or does not respond."""
+EVERY_S = 10.0  # the shortest time between two polls of the controller, for all processes of a user together
+AT_MOST_EVERY_S = 60.0  # the longest pause: it doubles while the controller is slow or does not respond
 SLOW_S = 2.0
-ASKED_WITHIN_S = 12.0
-"""How long a process waits for another one that already calls squeue; squeue's timeout is shorter."""
+ASKED_WITHIN_S = 12.0  # a process waits so long for another one that calls squeue, whose timeout is shorter
+_MOST_BYTES = 32 << 20  # of a copy: more than the text of 100,000 jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +172,40 @@ class Answer:
     done: Completed
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCache:
-    """The shared answer of one cluster."""
+@dataclass(frozen=True)
+class SharedCopy:
+    """A copy of a cluster's answers, in a file that all processes of a user share."""
 
-    folder: Path  # its folder, which belongs to the user
-    cluster: str | None  # the cluster of the answer; None if the cluster has no name
-    clock: Callable[[], float] = time.time  # seconds since the epoch
+    folder: Path  # it belongs to the user
+    cluster: str | None  # None if it has no name
+    kind: ClassVar[str]
 
     @property
     def path(self) -> Path:
-        """The file: one for each cluster."""
-        return self.folder / f"squeue-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}"
+        """The file: one for each cluster, since a home may be that of several."""
+        return self.folder / f"{self.kind}-{re.sub(r'[^A-Za-z0-9_-]', '_', self.cluster or 'unnamed')}"
+
+    def read(self) -> bytes:
+        """Return the copy; OSError if there is none, or if another user could have written it."""
+        with open_regular(self.path, links=False) as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022 or status.st_size > _MOST_BYTES:
+                raise OSError("another user can write to it, or it is too large")
+            return file.read()
+
+    def write(self, content: bytes) -> None:
+        """Replace the copy, if that is possible."""
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.path, content, durable=False)
+
+
+@dataclass(frozen=True)
+class QueueCache(SharedCopy):
+    """squeue's answer."""
+
+    kind = "squeue"
+    clock: Callable[[], float] = time.time  # seconds since the epoch
 
     def shared(self, ask: Callable[[], Completed]) -> Answer:
         """Return an answer that is young enough, from any process; else call squeue, one process at a time."""
@@ -217,37 +220,26 @@ class QueueCache:
 
     def afresh(self, ask: Callable[[], Completed]) -> Answer:
         """Call squeue, and store the answer for polls."""
-        before = self._read()
+        before = self._known()
         asked_s, began = self.clock(), time.monotonic()
         done = ask()
         pause_s = EVERY_S
         if not done.ok or time.monotonic() - began > SLOW_S:
             pause_s = min(2 * (before.pause_s if before else EVERY_S), AT_MOST_EVERY_S)
-        answer = Answer(asked_s, pause_s, done)
-        self._write(answer)
-        return answer
+        head = {"asked_s": asked_s, "pause_s": pause_s, "done": {**asdict(done), "stdout": ""}}
+        self.write(f"{json.dumps(head)}\n{done.stdout}".encode("utf-8", "surrogateescape"))
+        return Answer(asked_s, pause_s, done)
 
     def _young(self) -> Answer | None:
         """Return the stored answer while polls may use it; one from the future is from before a clock was set back."""
-        known = self._read()
+        known = self._known()
         return known if known and 0 <= self.clock() - known.asked_s < known.pause_s else None
 
-    def _read(self) -> Answer | None:
+    def _known(self) -> Answer | None:
         try:
-            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-                    return None
-                head, _, text = file.read().decode("utf-8", "surrogateescape").partition("\n")
+            head, _, text = self.read().decode("utf-8", "surrogateescape").partition("\n")
             record = json.loads(head)
             done = Completed(**{**record["done"], "stdout": text})
             return Answer(float(record["asked_s"]), float(record["pause_s"]), done)
         except (OSError, ValueError, TypeError, KeyError):
             return None
-
-    def _write(self, answer: Answer) -> None:
-        done = {**asdict(answer.done), "stdout": ""}
-        head = json.dumps({"asked_s": answer.asked_s, "pause_s": answer.pause_s, "done": done})
-        with suppress(OSError):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.path, f"{head}\n{answer.done.stdout}".encode("utf-8", "surrogateescape"), durable=False)

@@ -15,8 +15,10 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import SUFFIX
 from hpcrun.profiles.save import replace_text
-from hpcrun.schedulers.cluster_facts import ClusterFacts, SlurmSite, check_answered
+from hpcrun.schedulers.client import try_gpu_forms
+from hpcrun.schedulers.cluster_facts import ClusterFacts, ask_facts, check_answered
 from hpcrun.schedulers.host import host_facts
+from hpcrun.schedulers.process import SlurmSite
 
 _NO_CHOICES = Choices()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
@@ -54,7 +56,7 @@ def ask_cluster(site: SlurmSite) -> ClusterFacts:
     Raises:
         SchedulerError: nothing answered.
     """
-    facts = site.ask()
+    facts = ask_facts(site)
     check_answered(facts)
     return facts
 
@@ -68,7 +70,7 @@ def detected_profile(
         choices: what the person has chosen; the account decides which partitions are open.
     """
     offers = gpu_offers(facts, choices.account)
-    trials = site.try_gpu_forms(offers[0].type, offers[0].partition.name) if offers else []
+    trials = try_gpu_forms(site, offers[0].type, offers[0].partition.name) if offers else []
     cluster = DetectedCluster(
         facts,
         offers,

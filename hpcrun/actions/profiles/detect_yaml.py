@@ -24,7 +24,8 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folder import Source
 from hpcrun.profiles.load import SUFFIX, load_text
-from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.client import Trial
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.cluster_text import Association, Partition
 from hpcrun.schedulers.host import HostFacts
 

@@ -20,7 +20,8 @@ from hpcrun.profiles.load import SUFFIX
 
 if TYPE_CHECKING:  # most commands read no detected profile
     from hpcrun.profiles.load import LoadedProfile
-    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache, SlurmSite
+    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache
+    from hpcrun.schedulers.process import SlurmSite
 
 QUICKLY_S = 5.0
 """How long a submission waits for each of Slurm's commands."""
@@ -98,13 +99,13 @@ def known_facts(site: SlurmSite, cache: FactsCache, now_s: float) -> ClusterFact
     Raises:
         SchedulerError: Slurm does not respond.
     """
-    from hpcrun.schedulers.cluster_facts import check_answered, read_stamp
+    from hpcrun.schedulers.cluster_facts import ask_facts, check_answered, read_stamp
 
     stamp = read_stamp(site.env)
     known = cache.load(stamp, now_s)
     if known is not None:
         return known
-    facts = site.ask()
+    facts = ask_facts(site)
     check_answered(facts, ", or choose a profile with -P")
     cache.save(facts, stamp, now_s)
     return facts

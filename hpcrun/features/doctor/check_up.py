@@ -36,9 +36,10 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.runs.file_system import Mount, look_at_place, mount_of
-from hpcrun.schedulers.client import ask_version, missing_commands, ping, try_directives
-from hpcrun.schedulers.cluster_facts import SlurmSite, Trial
+from hpcrun.schedulers.client import Trial, ask_version, missing_commands, ping, try_directives
+from hpcrun.schedulers.cluster_facts import ask_facts
 from hpcrun.schedulers.host import ask_quota, try_modules
+from hpcrun.schedulers.process import SlurmSite
 from hpcrun.schedulers.software import DriverFacts, PythonFacts, ask_driver, ask_python
 
 # Two commands of ten seconds may follow each other.
@@ -190,7 +191,7 @@ def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Targ
     if answer.away:
         return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer)
     trials = BackgroundCall(lambda: _try(site, targets[0]) if targets and "sbatch" not in missing else ())
-    facts = site.ask()
+    facts = ask_facts(site)
     return SlurmAnswers(missing, version.answer(_ONE_ANSWER_S), answer, facts, trials.answer(_ONE_ANSWER_S) or ())
 
 

@@ -17,7 +17,8 @@ from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
-from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.client import Trial
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
 from hpcrun.schedulers.host import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
 from hpcrun.runs.file_system import Mount, RunsFolderFacts
-from hpcrun.schedulers.client import COMMANDS, Ping, major_release
-from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.client import COMMANDS, Ping, Trial, major_release
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.host import Quota, Use
 
 # Without these no job can be submitted, seen or ended from here.

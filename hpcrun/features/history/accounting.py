@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hpcrun.job.state import base_state
-from hpcrun.schedulers.process import Completed, env_for_answers, run_command
+from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import allocated_gpus, rows_of, run_id_of_line, sacct
 
 ANSWER_WITHIN_S = 60.0
@@ -58,8 +58,9 @@ class AccountedJob:
 
 def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[AccountedJob], Completed]:
     """Ask for this user's jobs since a time, with one command; none where there is no accounting."""
-    asked = {**env_for_answers(env), "SLURM_TIME_FORMAT": "%s"}  # sacct(1), a format of strftime(3)
-    answer = run_command(accounted_command(since_s, os.getuid()), timeout_s=ANSWER_WITHIN_S, env=asked)
+    site = SlurmSite(env, ANSWER_WITHIN_S)
+    # sacct(1), a format of strftime(3)
+    answer = site.run(accounted_command(since_s, os.getuid()), SLURM_TIME_FORMAT="%s")
     return (parse_accounted(answer.stdout) if answer.ok else []), answer
 
 

@@ -18,7 +18,7 @@ from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.process import Completed, run_command, start_and_leave
+from hpcrun.schedulers.process import Completed, leave_running, run_command
 from hpcrun.writing import flocked, for_oneself
 
 SYNC_S = 6 * 3600.0
@@ -130,7 +130,7 @@ def _why(done: Completed, log: Path) -> str:
 def start_sync(run: Run, folder: Path, env: Mapping[str, str]) -> None:
     """Start ``hpcrun open --upload`` for a run in the background; its output goes into the run's folder."""
     program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
-    start_and_leave(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
+    leave_running(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:

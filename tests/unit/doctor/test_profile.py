@@ -20,7 +20,8 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.client import Trial
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
 from hpcrun.schedulers.host import ModuleFacts
 from tests.unit.actions.profiles.test_detect import facts

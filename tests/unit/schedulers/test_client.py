@@ -1,14 +1,29 @@
-"""What Slurm's client says of itself and of the controller."""
+"""Slurm's client: its version, the controller, and sbatch --test-only, as several versions of Slurm answer."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.client import Server, major_release, missing_commands, parse_ping, parse_version, refusal_words
+from hpcrun.schedulers.client import (
+    Server,
+    Start,
+    estimate_command,
+    major_release,
+    missing_commands,
+    parse_ping,
+    parse_start,
+    parse_version,
+    read_answer,
+    refusal_words,
+    try_gpu_forms,
+)
+from hpcrun.schedulers.process import Completed, SlurmSite
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
+AT = datetime(2026, 11, 21, 3, 30).timestamp()
 
 
 @pytest.mark.parametrize(
@@ -46,3 +61,83 @@ def test_commands_are_looked_for_on_the_caller_s_path(tmp_path: Path) -> None:
     for name in ("sbatch", "sinfo"):
         (tmp_path / name).touch(mode=0o755)
     assert missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
+
+
+def completed(stderr: str, status: int | None = 0) -> Completed:
+    return Completed("sbatch --test-only", status, "", stderr)
+
+
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        (
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-[1-2] in partition gpu",
+            Start(AT, "a100-[1-2]", "gpu"),
+        ),
+        # before 18.08
+        ("sbatch: Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1", Start(AT, "a100-1")),
+        ("sbatch: Job 7 to start at 2026-11-21T03:30:00 using 32 processors on a100-1", Start(AT, "a100-1")),
+        (
+            "sbatch: this site says hello\n"
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 using 1 processors on nodes n1 in partition gpu\n"
+            "sbatch:   Preempts: 12,15",
+            Start(AT, "n1", "gpu", ("12", "15")),
+        ),
+        (  # 24.11, in a federation
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 on cluster b using 2 processors on nodes n1 in partition p",
+            Start(AT, "n1", "p"),
+        ),
+        (  # 26.05
+            "sbatch: Job 7 to start at 2026-11-21T03:30:00 a using 64 processors on nodes a100-[1-2] in partition gpu",
+            Start(AT, "a100-[1-2]", "gpu"),
+        ),
+        ("sbatch: Job 7 to start at Unknown using 32 processors on nodes n1 in partition gpu", None),
+        ("sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition gpu", None),
+        ("allocation failure: Requested node configuration is not available", None),
+        ("", None),
+    ],
+)
+def test_the_start_is_read(said: str, start: Start | None) -> None:
+    assert parse_start(said) == start
+
+
+def test_the_recorded_answers() -> None:
+    accepted = read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
+    assert accepted.start is not None
+    assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
+    refused = read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
+    assert (refused.start, refused.silent) == (None, False)
+    assert refused.message == "allocation failure: Requested node configuration is not available"
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (completed("timed out after 10 s", None), True),
+        (completed("allocation failure: Unable to contact slurm controller (connect failure)", 1), True),
+        (completed("", 1), False),
+    ],
+)
+def test_a_refusal_is_told_from_silence(answer: Completed, silent: bool) -> None:
+    read = read_answer(answer)
+    assert (read.start, read.silent) == (None, silent)
+    assert read.message
+
+
+def test_directives_are_asked_for_as_they_are() -> None:
+    directives = (("gres", "gpu:a100:4"), ("comment", "two words"), ("no-requeue", None))
+    assert estimate_command(directives)[:2] == ["sbatch", "--test-only"]
+    assert set(estimate_command(directives)) > {"--gres=gpu:a100:4", "--comment=two words", "--no-requeue"}
+
+
+@pytest.mark.parametrize(("type_", "gpu"), [("h100", "h100:1"), (None, "1")])
+def test_each_form_of_a_request_for_a_gpu_is_tried(type_: str | None, gpu: str, tmp_path: Path) -> None:
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text('#!/bin/sh\necho "sbatch: error: $*" >&2\ncase $* in *--gres*) exit 1 ;; esac\n')
+    sbatch.chmod(0o755)
+    trials = try_gpu_forms(SlurmSite({"PATH": f"{tmp_path}:/usr/bin:/bin"}), type_, "gpu")
+    assert [(trial.form, trial.accepted) for trial in trials] == [
+        ("gres", False), ("gpus-per-node", True), ("gpus", True),
+    ]  # fmt: skip
+    for trial, option in zip(trials, (f"--gres=gpu:{gpu}", f"--gpus-per-node={gpu}", f"--gpus={gpu}"), strict=True):
+        assert {"--test-only", "--partition=gpu", option} < set(trial.message.split())

@@ -23,7 +23,6 @@ from hpcrun.schedulers.cluster_text import (
     parse_records,
     parse_sinfo,
     sinfo_command,
-    try_gpus_command,
 )
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
@@ -125,21 +124,6 @@ def test_values_with_blanks() -> None:
 )
 def test_gres(gres: str, gpus: list[tuple[str | None, int]]) -> None:
     assert list(parse_gres(gres)) == gpus
-
-
-@pytest.mark.parametrize(
-    ("form", "type_", "asked"),
-    [
-        ("gres", "h100", "--gres=gpu:h100:1"),
-        ("gres", None, "--gres=gpu:1"),
-        ("gpus-per-node", "h100", "--gpus-per-node=h100:1"),
-        ("gpus", None, "--gpus=1"),
-    ],
-)
-def test_forms_of_asking_for_a_gpu(form: str, type_: str | None, asked: str) -> None:
-    command = try_gpus_command(form, type_, "gpu")
-    assert asked in command
-    assert "--test-only" in command
 
 
 def test_a_command_is_named_without_its_options() -> None:

@@ -15,7 +15,8 @@ from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.folder import shipped_folder
 from hpcrun.profiles.load import load_text
-from hpcrun.schedulers.cluster_facts import ClusterFacts, Trial
+from hpcrun.schedulers.client import Trial
+from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, parse_nodes, parse_partitions
 from hpcrun.schedulers.host import HostFacts
 from tests.harness import REPO
