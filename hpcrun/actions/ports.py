@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.errors import UsageError
-from hpcrun.profiles.config import DETECTED, Config
+from hpcrun.profiles.config import Config
 from hpcrun.profiles.folder import Source
 from hpcrun.schedulers.protocol import Scheduler
 
@@ -94,6 +92,11 @@ class Choice:
 Choose = Callable[[Choice], str]
 
 
+def first_option(choice: Choice) -> str:
+    """Return what would be offered."""
+    return choice.options[choice.default].value
+
+
 @dataclass(slots=True)
 class Picker:
     """Makes choices, or collects those that cannot be made without a person at a terminal."""
@@ -105,27 +108,7 @@ class Picker:
         """Return the answer to a choice, or what would be offered."""
         if self.choose is None:
             self.unmade.append(choice)
-            return choice.options[choice.default].value
-        return self.choose(choice)
-
-    def check(self, profile: str) -> None:
-        """Refuse choices that were not made, all in one message.
-
-        Raises:
-            UsageError: there is one.
-        """
-        if not self.unmade:
-            return
-        values = [f"{made.key}={made.options[made.default].value}" for made in self.unmade]
-        command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
-        raise UsageError(
-            "\n".join(made.flags for made in self.unmade), hint=f"for all your jobs: hpcrun {shlex.join(command)}"
-        )
-
-
-def first_option(choice: Choice) -> str:
-    """Make a choice without asking: take what would be offered."""
-    return choice.options[choice.default].value
+        return (self.choose or first_option)(choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +130,7 @@ class Surroundings:
 
     Attributes:
         profile_folders, template_folders: most important first: project, user, site, shipped.
+        runs: the runs folder.
         own_python: hpcrun's own interpreter where it has torch, else None.
         warnings: configuration that is not used, for a caller that is not told of it by the command line.
         typed: the command line, where there was one.
@@ -162,10 +146,11 @@ class Surroundings:
     config: Config
     profile_folders: tuple[Source, ...]
     template_folders: tuple[Source, ...]
+    runs: Path | None = None
     own_python: str | None = None
     warnings: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)
     failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
     cluster: Callable[[], str | None] | None = None
     detected: DetectedProfile | None = None
-    choose: Callable[[Choice], str] | None = None
+    choose: Choose | None = None

@@ -1,4 +1,7 @@
-"""``hpcrun.Executor``: submitit's executor, with hpcrun's profiles, scripts and run folders."""
+"""``hpcrun.Executor``: submitit's executor, with hpcrun's profiles, scripts and run folders.
+
+Its parameters are the options of ``hpcrun submit``, as Python values.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,7 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submit import Array, SubmitResult, submit
-from hpcrun.actions.ports import Surroundings
-from hpcrun.api import executor as parameters
+from hpcrun.actions.jobs.submit import SubmitResult, changed_job, submit
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, nearest
@@ -30,12 +30,21 @@ from hpcrun.job.layout import WITHIN
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import job_name_from
 from hpcrun.job.request import JobRequest, learn_secrets
-from hpcrun.job.resources import Machine
-from hpcrun.job.script import render_script
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import load_profile
 
+PROGRAM = "hpcrun_function"
+"""The module that every task runs; below the run's folder, in ``programs/runtime/``."""
+_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
+           "cancel_idle": "cancel_idle_s"}  # fmt: skip
+"""Parameter → field of the request, where a person writes it otherwise."""
+_SPELLED = {field: name for name, field in _FIELDS.items()}
+# what runs is the function, with this very Python, and one process for each task
+_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
+_OWN = ("profile", "array_parallelism", "stderr_to_stdout")
+# hpcrun submit reads these as text, with a unit or without
+_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
+_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify"}
 _log = logging.getLogger("hpcrun")
 
 
@@ -71,82 +80,86 @@ class Executor(core.Executor):
         self._internal_update_parameters(profile=profile, **values)
 
     def _internal_update_parameters(self, **values: Any) -> None:
-        parameters.check_names(values)
+        check_names(values)
         together = {**self.parameters, **values}
-        function_request(parameters.fields(together), parameters.read_function_request)
-        parameters.array_parallelism(together)
-        parameters.stderr_to_stdout(together)
+        _read_request(_fields(together))
+        _array_parallelism(together)
+        _stderr_to_stdout(together)
         self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
     def _valid_parameters(cls) -> set[str]:
-        return set(parameters.names())
+        return set(_names())
 
     def script(self, elements: int = 1) -> str:
-        """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it.
-
-        Raises:
-            UsageError, ProfileError, PlanError: as ``submit``.
-        """
+        """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it."""
         return self._prepare(make_context(announce=None), "function", elements).script.text
 
     def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
         context = make_context(announce=None)
-        name = _name(delayed_submissions[0].function)
-        prepared = self._prepare(context, name, len(delayed_submissions))
+        name, number = _name(delayed_submissions[0].function), len(delayed_submissions)
+        prepared = self._prepare(context, name, number)
         if self._requeues_checkpoints(prepared.plan, delayed_submissions):
             with suppress(UsageError):  # its time limit is too short for Slurm's warning
-                prepared = self._prepare(context, name, len(delayed_submissions), requeue=self.checkpoint_requeues)
-        for note in (*context.surroundings.warnings, *prepared.plan.notes):
+                prepared = self._prepare(context, name, number, requeue=self.checkpoint_requeues)
+        plan, requeue = prepared.plan, prepared.plan.requeue
+        for note in (*context.surroundings.warnings, *plan.notes):
             _log.warning(note)
-        requeue = prepared.plan.requeue
         for delayed in delayed_submissions:
             # submitit's count of time-outs; how often a job starts again is --requeue's to say
-            delayed.set_timeout((prepared.plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
-        calls = [_pickled(delayed) for delayed in delayed_submissions]
-        return self._submit_calls(context, prepared, calls)
+            delayed.set_timeout((plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
+        calls = io.BytesIO()
+        with zipfile.ZipFile(calls, "w") as archive:
+            for index, delayed in enumerate(delayed_submissions):
+                archive.writestr(str(index), _pickled(delayed))
+        # to Slurm the script's directive says that it is an array
+        elements = range(number) if plan.scheduler == "local" and number > 1 else ()
+        at_once = _array_parallelism(self.parameters) or (1 if plan.local_gpus else number)  # a call takes all GPUs
+        files = {str(WITHIN.calls): calls.getvalue()}
+        result = submit(prepared, context.ports, context.surroundings, files=files, elements=elements, at_once=at_once)
+        if result.remarks:
+            _log.warning(result.remarks)
+        return [_job(result, index, of=number) for index in range(number)]
 
     def _requeues_checkpoints(self, plan: Plan, calls: Sequence[DelayedSubmission]) -> bool:
         if not self.checkpoint_requeues or self.parameters.get("requeue") is not None:
             return False
-        return not (plan.requeue and plan.requeue.times) and any(map(_has_checkpoint, calls))
+        methods = ("checkpoint", "__submitit_checkpoint__")
+        return not (plan.requeue and plan.requeue.times) and any(
+            hasattr(call.function, method) for call in calls for method in methods
+        )
 
     def _prepare(self, context: Context, name: str, elements: int, **defaults: Any) -> Prepared:
+        """Decide everything about a job that runs functions, one task each as srun starts them; several are an array.
+
+        Raises:
+            UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
+        """
         surroundings = context.surroundings
         profile = context.profile_name(self.parameters.get("profile"))
-        fields = {"name": name, **_python(context), **parameters.fields(self.parameters), **defaults}
-        if parameters.stderr_to_stdout(self.parameters):
+        fields = {"name": name, **_python(context), **_fields(self.parameters), **defaults}
+        if _stderr_to_stdout(self.parameters):
             fields["env"] = [*fields.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
         if "workdir" in fields:
-            fields["workdir"] = _folder(context.cwd / Path(fields["workdir"]).expanduser())
-        return prepare_functions(
-            function_request(fields, parameters.read_function_request),
-            profile,
-            surroundings,
-            context.machine,
-            elements=elements,
-            at_once=parameters.array_parallelism(self.parameters),
-        )
-
-    def _submit_calls(self, context: Context, prepared: Prepared, calls: Sequence[bytes]) -> list[core.Job[Any]]:
-        result = submit(
-            prepared,
-            context.ports,
-            context.surroundings,
-            files=function_files(calls),
-            array=self._local_array(prepared, len(calls)),
-        )
-        if result.remarks:
-            _log.warning(result.remarks)
-        return [_job(result, index, of=len(calls)) for index in range(len(calls))]
-
-    def _local_array(self, prepared: Prepared, calls: int) -> Array | None:
-        """Return what this machine's scheduler is told of an array; to Slurm the script's directive says it."""
-        if prepared.plan.scheduler != "local" or calls == 1:
-            return None
-        # each call takes all GPUs of the plan
-        default = 1 if prepared.plan.local_gpus else calls
-        return Array(tuple(range(calls)), parameters.array_parallelism(self.parameters) or default)
+            folder = context.cwd / Path(fields["workdir"]).expanduser()
+            if not folder.is_dir():
+                raise UsageError(f"workdir: there is no folder {folder}")
+            fields["workdir"] = str(folder)
+        request = _read_request(fields)
+        local = load_profile(profile, surroundings.profile_folders).profile.scheduler == "local"
+        if local and request.nproc_per_node not in (None, 1):
+            raise UsageError(
+                f"tasks_per_node={request.nproc_per_node}: profile {profile!r} starts one task on each node",
+                hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
+            )
+        # said outright, since without a number torch's ranks are one per GPU
+        launch = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
+        prepared = prepare(request.model_copy(update=launch), profile, surroundings, context.machine)
+        if elements == 1 or local:
+            return prepared
+        at_once = _array_parallelism(self.parameters)
+        array = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
+        return changed_job(prepared, surroundings, {"array": array})
 
 
 def _job(result: SubmitResult, index: int, *, of: int) -> core.Job[Any]:
@@ -170,16 +183,6 @@ def _python(context: Context) -> dict[str, str]:
     return {"python": sys.executable}
 
 
-def _folder(path: Path) -> str:
-    if not path.is_dir():
-        raise UsageError(f"workdir: there is no folder {path}")
-    return str(path)
-
-
-def _has_checkpoint(call: DelayedSubmission) -> bool:
-    return any(hasattr(call.function, name) for name in ("checkpoint", "__submitit_checkpoint__"))
-
-
 def _name(function: Callable[..., Any]) -> str:
     inner = getattr(function, "func", function)  # of a partial
     return job_name_from(getattr(inner, "__name__", type(inner).__name__))
@@ -196,158 +199,33 @@ def _pickled(delayed: DelayedSubmission) -> bytes:
         ) from error
 
 
-PROGRAM = "hpcrun_function"
-"""The module that every task runs; below the run's folder, in ``programs/runtime/``."""
+# --- parameters -----------------------------------------------------------------------------------------------
 
 
-def function_request(fields: Mapping[str, Any], read: Callable[[dict[str, Any]], JobRequest]) -> JobRequest:
-    """Return the request of a job that runs functions, from the fields that were said."""
-    return read({**fields, "script": PROGRAM, "module": True})
-
-
-def prepare_functions(
-    request: JobRequest,
-    profile_name: str,
-    surroundings: Surroundings,
-    machine: Callable[[], Machine],
-    *,
-    elements: int = 1,
-    at_once: int | None = None,
-) -> Prepared:
-    """Decide everything about a job that runs functions, one task each as srun starts them.
-
-    Args:
-        elements: how many; on Slurm several are an array.
-        at_once: how many of them may run at a time, None for any number.
-
-    Raises:
-        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
-    """
-    local = load_profile(profile_name, surroundings.profile_folders).profile.scheduler == "local"
-    if local and request.nproc_per_node not in (None, 1):
-        raise UsageError(
-            f"tasks_per_node={request.nproc_per_node}: profile {profile_name!r} starts one task on each node",
-            hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
-        )
-    # said outright, since without a number torch's ranks are one per GPU
-    fields = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
-    prepared = prepare(request.model_copy(update=fields), profile_name, surroundings, machine)
-    if elements == 1 or local:
-        return prepared
-    plan = with_array(prepared.plan, elements, at_once)
-    return replace(prepared, plan=plan, script=render_script(plan, load_templates(surroundings.template_folders)))
-
-
-def with_array(plan: Plan, elements: int, at_once: int | None) -> Plan:
-    """Return the plan as an array of elements that are numbered from 0."""
-    indices = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
-    return replace(plan, directives=(*plan.directives, ("array", indices)))
-
-
-def function_files(calls: Sequence[bytes]) -> dict[str, str | bytes]:
-    """Return what the run's folder holds for pickled calls, one per element: path → content."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        for index, call in enumerate(calls):
-            file.writestr(str(index), call)
-    return {str(WITHIN.calls): archive.getvalue()}
-
-
-_FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_per_node": "nproc_per_node",
-           "cancel_idle": "cancel_idle_s"}  # fmt: skip
-"""Parameter → field of the request, where a person writes it otherwise."""
-
-
-_SPELLED = {field: name for name, field in _FIELDS.items()}
-
-
-# what runs is the function, with this very Python, and one process for each task
-_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
-
-
-_OWN = ("profile", "array_parallelism", "stderr_to_stdout")
-
-
-# hpcrun submit reads these as text, with a unit or without
-_TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
-
-
-_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify"}
-
-
-def names() -> list[str]:
-    """Return the parameters there are."""
+def _names() -> list[str]:
     return sorted(
         {_SPELLED.get(field, field) for field in JobRequest.model_fields if field not in _NOT_ASKED} | {*_OWN}
     )
 
 
 def check_names(values: Mapping[str, Any]) -> None:
-    """Refuse a parameter that there is not.
-
-    Raises:
-        UsageError: with the nearest name.
-    """
+    """Refuse a parameter that there is not; the UsageError has the nearest name."""
+    names = _names()
     for name in values:
-        if name not in names():
-            close = nearest(name, names())
+        if name not in names:
+            close = nearest(name, names)
             raise UsageError(
                 f"Executor has no parameter {name!r}",
-                hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(names())}",
+                hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(names)}",
             )
 
 
-def fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as fields of the request, without the parameters that are the Executor's own."""
     request = {
         _FIELDS.get(name, name): value for name, value in values.items() if name not in _OWN and value is not None
     }
     return {field: _as_typed(field, value) for field, value in request.items()}
-
-
-def array_parallelism(values: Mapping[str, Any]) -> int | None:
-    """Return how many elements of an array may run at a time, None for any number.
-
-    Raises:
-        UsageError: it is no such number.
-    """
-    value = values.get("array_parallelism")
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
-
-
-def stderr_to_stdout(values: Mapping[str, Any]) -> bool:
-    """Return whether the tasks write stderr into the log of stdout.
-
-    Raises:
-        UsageError: the value is neither True nor False.
-    """
-    value = values.get("stderr_to_stdout")
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
-
-
-def read_function_request(fields: dict[str, Any]) -> JobRequest:
-    """Build the request.
-
-    Raises:
-        UsageError: a value cannot be read; the message names the parameter.
-    """
-    try:
-        return JobRequest(**fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        detail = first["msg"].removeprefix("Value error, ")
-        is_text = field not in ("env", "notify")  # these may be secrets
-        given = repr(fields.get(field)) if is_text else "..."
-        learn_secrets(fields)
-        raise UsageError(
-            HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
-            hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
-        ) from None
 
 
 def _as_typed(field: str, value: Any) -> Any:
@@ -361,3 +239,35 @@ def _as_typed(field: str, value: Any) -> Any:
     if field in _LISTS and isinstance(value, str):
         return [value]
     return value
+
+
+def _array_parallelism(values: Mapping[str, Any]) -> int | None:
+    """Return how many elements of an array may run at a time, None for any number."""
+    value = values.get("array_parallelism")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
+
+
+def _stderr_to_stdout(values: Mapping[str, Any]) -> bool:
+    """Return whether the tasks write stderr into the log of stdout."""
+    value = values.get("stderr_to_stdout")
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
+
+
+def _read_request(fields: Mapping[str, Any]) -> JobRequest:
+    """Return the request of a job that runs functions; a value that cannot be read is named by its parameter."""
+    try:
+        return JobRequest(**{**fields, "script": PROGRAM, "module": True})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        detail = first["msg"].removeprefix("Value error, ")
+        given = "..." if field in ("env", "notify") else repr(fields.get(field))  # these may be secrets
+        learn_secrets({**fields})
+        raise UsageError(
+            HIDER.hide(f"{_SPELLED.get(field, field)}={given}: {detail[0].lower()}{detail[1:]}"),
+            hint="the parameters of an Executor are the options of hpcrun submit, in Python's spelling",
+        ) from None

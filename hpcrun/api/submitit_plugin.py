@@ -150,11 +150,11 @@ class _ParameterNames(Set[str]):
         Raises:
             NameError: it is none, as AutoExecutor says it; with the nearest name.
         """
-        from hpcrun.api import executor as parameters
+        from hpcrun.api import executor
         from hpcrun.errors import UsageError
 
         try:
-            parameters.check_names({_RENAMED.get(str(name), str(name)): None})
+            executor.check_names({_RENAMED.get(str(name), str(name)): None})
         except UsageError as error:
             raise NameError(f"hpcrun_{name}: {error.message}; {error.hint}") from None
         return True

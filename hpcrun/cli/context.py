@@ -150,6 +150,7 @@ class Context:
             config=self.config,
             profile_folders=tuple(self.profile_layers.values()),
             template_folders=(*templates, shipped("templates")),
+            runs=self.runs,
             own_python=sys.executable if find_spec("torch") else None,
             warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
             typed=self.typed,
@@ -181,11 +182,9 @@ class Context:
         return os.uname().nodename
 
     @cached_property
-    def store(self) -> RunStore:
+    def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         import platformdirs
-
-        from hpcrun.runs.store import RunStore
 
         variable = self.env.get("HPCRUN_RUNS")
         root = (
@@ -193,7 +192,14 @@ class Context:
             if variable
             else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
         )
-        return RunStore(self.cwd / root, self.failed_nodes)
+        return self.cwd / root
+
+    @cached_property
+    def store(self) -> RunStore:
+        """The runs."""
+        from hpcrun.runs.store import RunStore
+
+        return RunStore(self.runs, self.failed_nodes)
 
     @cached_property
     def ports(self) -> Ports:

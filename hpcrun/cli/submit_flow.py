@@ -125,7 +125,7 @@ def submit_job(
         yield dry_run_outcome(prepared, parts, more)
         return []
     from hpcrun.actions.jobs.new_run import Lineage
-    from hpcrun.actions.jobs.submit import JobSeries, submit_all
+    from hpcrun.actions.jobs.submit import submit_all
 
     lineage = lineage or Lineage()
     if start.after:
@@ -135,16 +135,15 @@ def submit_job(
         yield note(notes)
         lineage = replace(lineage, after=resolved)
     yield printed(plan_lines(prepared.plan, more))
-    if not start.chain:
-        series, lines, document = JobSeries("array", parts, lambda _: lineage), submitted_lines, submissions_json
-    else:
+    noun, of_next, lines, document = "array", (lambda _: lineage), submitted_lines, submissions_json
+    if start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links
         from hpcrun.views.lineage import chain_json, link_line, look_line
 
-        links = chain_links(prepared, start.chain, lineage, context.surroundings)
-        series, lines, document = links, link_line, chain_json
+        noun, lines, document = "link", link_line, chain_json
+        parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
-    for result in submit_all(series, context.ports, context.surroundings, output_dir):
+    for result in submit_all(parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir):
         done.append(result)
         yield printed(lines(result), lambda: document(done))
     if start.chain:

@@ -6,15 +6,17 @@ options with the exact flags.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Choice, Option, Picker, first_option
-from hpcrun.errors import PlanError, SchedulerError
+from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape, for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
 
 if TYPE_CHECKING:  # only a detected profile has them
@@ -53,7 +55,7 @@ def settle(
     picker, detected = Picker(surroundings.choose), surroundings.detected
     request = _with_gpu_type(request, loaded.profile, picker, sizes)
     if detected is None or not detected.shaped(loaded):
-        picker.check(loaded.profile.name)
+        _check_made(picker, loaded.profile.name)
         return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
         DetectedValues,
@@ -70,7 +72,7 @@ def settle(
     request, profile = with_partition(request, loaded, values, picker)
     request = with_account(request, profile, values, picker)
     request = with_qos(request, profile, values, picker)
-    picker.check(loaded.profile.name)
+    _check_made(picker, loaded.profile.name)
     check_nodes(request, profile, values.facts)
     check_qos_limits(request, profile, values.facts)
     closed = closed_partition_note(request, profile, values.facts)
@@ -109,8 +111,18 @@ def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) ->
     type_ = picker.pick(
         _type_choice(list(profile.gpu.types), profile, "gpus", sizes, "the profile has several GPU types")
     )
-    picker.check(profile.name)
+    _check_made(picker, profile.name)
     return type_
+
+
+def _check_made(picker: Picker, profile: str) -> None:
+    """Refuse choices that were not made, all in one message."""
+    if picker.unmade:
+        values = [f"{made.key}={first_option(made)}" for made in picker.unmade]
+        command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
+        raise UsageError(
+            "\n".join(made.flags for made in picker.unmade), hint=f"for all your jobs: hpcrun {shlex.join(command)}"
+        )
 
 
 # --- the GPU type -----------------------------------------------------------------------------------------------

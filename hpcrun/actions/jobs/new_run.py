@@ -1,20 +1,21 @@
-"""Making a run: its record, and all that lies in its folder before the job is submitted."""
+"""Making a run: its record, what it has to do with earlier runs, and all that lies in its folder before its job."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.after import Dependency
 from hpcrun.job.layout import WITHIN, RunFolder
-from hpcrun.job.notify import Notify
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.plan import Plan
 from hpcrun.job.request import JobRequest
@@ -25,182 +26,6 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.snapshot import share_checkpoints, share_code
 from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submit_claim import claim_text
-
-if TYPE_CHECKING:  # few jobs have a snapshot
-    from hpcrun.actions.jobs.snapshot import Code
-
-
-def new_run_id(name: str) -> str:
-    """Return an id for a run that begins now: sorted by name is sorted by time."""
-    return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
-
-
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run that was made; ``notes`` say what a person should know of it."""
-
-    run: Run
-    folder: Path
-    notes: tuple[str, ...]
-
-
-def new_run(
-    prepared: Prepared,
-    ports: Ports,
-    surroundings: Surroundings,
-    run_id: str,
-    *,
-    output_dir: Path | None,
-    files: Mapping[str, str | bytes],
-    lineage: Lineage,
-) -> NewRun:
-    """Make a run and its folder, whole or not at all.
-
-    Raises:
-        HpcrunError: it cannot be made; no run is left.
-    """
-    plan, store = prepared.plan, ports.store
-    code = _code(prepared, lineage, surroundings, store.root, output_dir)
-    fields: dict[str, Any] = {
-        "cwd": str(surroundings.cwd),
-        "profile_file": profile_file(prepared.profile, surroundings),
-        "code": code.record() if code else None,
-    }
-    cluster, now_s = ports.schedulers(plan.scheduler).cluster(), ports.now_s()
-
-    def record(run_id: str) -> Run:
-        run = _record(prepared, cluster, ports.host, run_id, now_s)
-        return replace(run, **fields, **lineage.record(run_id))
-
-    def fill(folder: Path) -> None:
-        lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
-        if plan.sweep:
-            RunFolder(folder).batch_logs.mkdir(mode=0o700)  # Slurm makes no folder for logs
-        if code:
-            code.copy_to(folder)
-
-    needed = {str(WITHIN.submit_claim()): claim_text(), **files}
-    if plan.notify:
-        needed |= message_sender(plan, plan.notify)
-    programs = job_programs()
-    run, folder = _create(
-        record, run_id, lambda run: store.create(run, prepared.script.text, output_dir, needed, fill, programs)
-    )
-    return NewRun(run, folder, code.notes if code else ())
-
-
-def _code(
-    prepared: Prepared, lineage: Lineage, surroundings: Surroundings, runs: Path, output_dir: Path | None
-) -> Code | None:
-    """Return the code to copy; None where the job runs the files themselves, or an earlier run's copy."""
-    request, snapshot = prepared.request, prepared.plan.snapshot
-    if snapshot is None or lineage.code:
-        return None
-    from hpcrun.actions.jobs.snapshot import find_tree, list_code
-
-    tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
-    leaving_out = [runs, *([output_dir] if output_dir else [])]
-    return list_code(
-        tree,
-        snapshot,
-        limit_mb=request.snapshot_limit_mb,
-        leaving_out=leaving_out,
-        include=request.snapshot_include,
-    )
-
-
-def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
-    """Return the profile's file where it was named by that; None where the name finds it."""
-    named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
-    return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
-
-
-def _create(record: Callable[[str], Run], run_id: str, create: Callable[[Run], Path]) -> tuple[Run, Path]:
-    """Make a run's folder, under the next id where another submission of this second has drawn the same."""
-    while True:
-        run = record(run_id)
-        try:
-            return run, create(run)
-        except RunExistsError:
-            number = int(run_id[-4:], 16) + 1
-            if number > 0xFFFF:
-                raise
-            run_id = f"{run_id[:-4]}{number:04x}"
-
-
-def job_programs() -> dict[str, bytes]:
-    """Return the programs that run inside jobs, or beside their ranks, by their paths below ``programs``."""
-    package = Path(LAUNCH).parent
-    paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
-    paths += [("runtime", path) for path in package.glob("hpcrun_*.py")]
-    return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
-
-
-def sender_folder() -> Path:
-    """Return the folder in which a Python finds this hpcrun."""
-    return Path(LAUNCH).resolve().parents[1]
-
-
-def message_sender(plan: Plan, notify: Notify) -> dict[str, str]:
-    """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
-    import json
-    import sys
-
-    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see prepare_functions
-    elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
-    sender = {"python": sys.executable, "package": str(sender_folder()), "elements": elements, "events": notify.events}
-    return {str(WITHIN.messages("sender")): json.dumps(sender) + "\n"}
-
-
-def _record(prepared: Prepared, cluster: str | None, host: str, run_id: str, now_s: float) -> Run:
-    plan = prepared.plan
-    return Run(
-        run_id=run_id,
-        name=plan.name,
-        scheduler=plan.scheduler,
-        cluster=cluster,
-        host=host,
-        created_s=now_s,
-        job_id=None,
-        profile=plan.profile,
-        nodes=plan.shape.nodes,
-        gpus_per_node=plan.shape.gpus_per_node,
-        world_size=plan.shape.world_size,
-        walltime_s=plan.walltime_s,
-        request=request_record(prepared.request, prepared.profile.profile.secrets),
-        plan=_plan_record(plan),
-    )
-
-
-def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
-    """Return a request as JSON, with what was said alone. Secrets are masked, and listed where the name does not tell.
-
-    Args:
-        named: the names of secrets in the profile.
-    """
-    record = request.model_dump(exclude_defaults=True)
-    if "env" in record:
-        known = {*named, *request.secrets}
-        masked = {name for name, value in record["env"] if is_secret(name, value, known)}
-        record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
-        if noted := sorted({*request.secrets, *(name for name in masked if not is_secret(name))}):
-            record["secrets"] = noted
-    return record
-
-
-def _plan_record(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON; the parameters of a sweep stand in the request already."""
-    record = asdict(replace(plan, sweep=None, batch=None))
-    if plan.batch:
-        record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
-    if plan.sweep:
-        sweep = plan.sweep
-        record["sweep"] = {
-            "indices": index_ranges(sweep.chosen),
-            "first": sweep.first,
-            "max_parallel": sweep.max_parallel,
-        }
-    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +38,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """The place of a run in a chain.
-
-    Attributes:
-        number: 1 for the first.
-        first: run id of the first; None in the first itself.
-    """
+    """The place of a run in a chain, from 1; ``first`` is the first one's id, None in the first itself."""
 
     number: int
     links: int
@@ -253,17 +73,132 @@ class Lineage:
             "code_of": self.code.run_id if self.code else None,
         }
 
-    def fill(self, folder: Path, elements: Sequence[int] = (0,)) -> None:
-        """Link the new run's folder to what it has from earlier ones.
-
-        Args:
-            elements: those of the run; each goes on from the checkpoints of its own.
-
-        Raises:
-            OSError: it could not be done.
-        """
-        if self.checkpoints:
-            for element in elements:
-                share_checkpoints(folder, self.checkpoints.folder, element)
+    def fill(self, folder: Path, elements: Sequence[int]) -> None:
+        """Link a new run's folder to what it has from earlier ones; each element goes on from its own checkpoints."""
+        for element in elements if self.checkpoints else ():
+            assert self.checkpoints is not None
+            share_checkpoints(folder, self.checkpoints.folder, element)
         if self.code:
             share_code(folder, self.code.folder)
+
+
+def new_run_id(name: str) -> str:
+    """Return an id for a run that begins now: sorted by name is sorted by time."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
+
+
+def new_run(
+    prepared: Prepared,
+    ports: Ports,
+    surroundings: Surroundings,
+    run_id: str,
+    *,
+    output_dir: Path | None,
+    files: Mapping[str, str | bytes],
+    lineage: Lineage,
+) -> tuple[Run, Path, tuple[str, ...]]:
+    """Make a run, whole or not at all; return its record, its folder, and what a person should know of it.
+
+    Where another submission of this second has drawn the same id, the run gets the next one.
+    """
+    plan, code = prepared.plan, None
+    if plan.snapshot and not lineage.code:
+        from hpcrun.actions.jobs.snapshot import code_to_copy  # few jobs have a snapshot
+
+        assert prepared.listing is not None
+        code = code_to_copy(prepared.listing, plan.snapshot, prepared.request.snapshot_limit_mb, output_dir)
+    needed = {str(WITHIN.submit_claim()): claim_text(), **files}
+    if plan.notify:
+        needed[str(WITHIN.messages("sender"))] = _message_sender(plan, plan.notify.events)
+    programs = job_programs()
+    record = run_record(prepared, ports, surroundings)
+
+    def fill(folder: Path) -> None:
+        lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
+        if plan.sweep:
+            RunFolder(folder).batch_logs.mkdir(mode=0o700)  # Slurm makes no folder for logs
+        if code:
+            code.copy_to(folder)
+
+    while True:
+        run = replace(record, run_id=run_id, code=code.record() if code else None, **lineage.record(run_id))
+        try:
+            folder = ports.store.create(run, prepared.script.text, output_dir, needed, fill, programs)
+            return run, folder, code.notes if code else ()
+        except RunExistsError:
+            number = int(run_id[-4:], 16) + 1
+            if number > 0xFFFF:
+                raise
+            run_id = f"{run_id[:-4]}{number:04x}"
+
+
+def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings) -> Run:
+    """Return the record of a run without its id, its code, and what it has to do with earlier runs."""
+    plan = prepared.plan
+    return Run(
+        run_id="",
+        name=plan.name,
+        scheduler=plan.scheduler,
+        cluster=ports.schedulers(plan.scheduler).cluster(),
+        host=ports.host,
+        created_s=ports.now_s(),
+        job_id=None,
+        profile=plan.profile,
+        nodes=plan.shape.nodes,
+        gpus_per_node=plan.shape.gpus_per_node,
+        world_size=plan.shape.world_size,
+        walltime_s=plan.walltime_s,
+        request=request_record(prepared.request, prepared.profile.profile.secrets),
+        plan=_plan_record(plan),
+        cwd=str(surroundings.cwd),
+        profile_file=profile_file(prepared.profile, surroundings),
+    )
+
+
+def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
+    """Return the profile's file where it was named by that; None where the name finds it."""
+    named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
+    return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
+
+
+def job_programs() -> dict[str, bytes]:
+    """Return the programs that run inside jobs, or beside their ranks, by their paths below ``programs``."""
+    package = Path(LAUNCH).parent
+    paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
+    paths += [("runtime", path) for path in package.glob("hpcrun_*.py")]
+    return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
+
+
+def _message_sender(plan: Plan, events: Sequence[str]) -> str:
+    """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
+    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see hpcrun.api
+    elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
+    package = str(Path(LAUNCH).resolve().parents[1])
+    return json.dumps({"python": sys.executable, "package": package, "elements": elements, "events": events}) + "\n"
+
+
+def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
+    """Return a request as JSON, with what was said alone. Secrets are masked, and listed where the name does not tell.
+
+    Args:
+        named: the names of secrets in the profile.
+    """
+    record = request.model_dump(exclude_defaults=True)
+    if "env" in record:
+        known = {*named, *request.secrets}
+        masked = {name for name, value in record["env"] if is_secret(name, value, known)}
+        record["env"] = [[name, MASK if name in masked else value] for name, value in record["env"]]
+        if noted := sorted({*request.secrets, *(name for name in masked if not is_secret(name))}):
+            record["secrets"] = noted
+    return record
+
+
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as JSON; the parameters of a sweep stand in the request already."""
+    record = asdict(replace(plan, sweep=None, batch=None))
+    if plan.batch:
+        record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
+    if sweep := plan.sweep:
+        indices = index_ranges(sweep.chosen)
+        record["sweep"] = {"indices": indices, "first": sweep.first, "max_parallel": sweep.max_parallel}
+    return record

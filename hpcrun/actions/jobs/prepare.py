@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.program import check_program, find_batch_script, with_container, with_launcher
-from hpcrun.actions.jobs.python import find_python, missing_torch_note
+from hpcrun.actions.jobs.python import changes_path, find_python, missing_torch_note
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import HpcrunError, UsageError
@@ -33,21 +33,20 @@ from hpcrun.profiles.folder import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.process import clean_env
 
-if TYPE_CHECKING:  # few jobs run a batch script
-    from hpcrun.actions.ports import Surroundings
+if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
+    from hpcrun.actions.jobs.snapshot import Listing
     from hpcrun.job.batch_script import BatchScript
-    from hpcrun.job.profile import Profile
-    from hpcrun.job.request import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Everything decided, nothing submitted."""
+    """Everything decided, nothing submitted; ``listing`` has the code of a job with a snapshot."""
 
     request: JobRequest
     profile: LoadedProfile
     plan: Plan
     script: Script
+    listing: Listing | None = None
 
     def secrets(self) -> dict[str, str]:
         """Return the variables that go through the environment and nowhere else."""
@@ -75,107 +74,127 @@ def prepare(
         UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
     """
     loaded = load_profile(profile_name, surroundings.profile_folders)
-    profile = loaded.profile
-    named, given = {*profile.secrets, *request.secrets}, {**surroundings.env, **profile.env, **dict(request.env)}
+    profile, env = loaded.profile, surroundings.env
     request = _with_sweep_file(request, surroundings.cwd)
-    check_secrets(request, given, named)
+    check_secrets(request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets})
     notes = [*surroundings.typed.notes]
+    script = find_batch_script(request, surroundings)
     if profile.scheduler == "slurm":
-        changes = apply_sbatch_env(request, surroundings.env)
-        notes += [*([f"from your shell: {' '.join(changes.used)}"] if changes.used else []), *changes.notes]
-    if script := find_batch_script(request, surroundings):
-        return _prepare_script(request, script, loaded, surroundings, notes)
-    settled = settle(with_defaults(request, profile, surroundings), loaded, surroundings)
-    request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
-    notes += settled.notes
-    request = with_container(request, profile, surroundings)
-    inside = image_of(request, profile) is not None
-    path_may_change = bool(profile.modules or profile.setup or request.load or request.setup) or inside
-    request, launcher_notes = with_launcher(request, profile, surroundings)
-    request = check_program(request, surroundings, path_may_change=path_may_change, in_container=inside)
-    # --python names the one in the container
-    hosts = request.model_copy(update={"python": None}) if inside else request
-    python = find_python(hosts, profile, surroundings)
-    request, snapshot, snapshot_notes = _snapshot(request, python, surroundings)
-    notes += snapshot_notes
-    messages, mail, message_notes = _messages(request, profile, surroundings)
-    left_out = leave_out(request, profile, surroundings)
-    excluded = ",".join(filter(None, (request.exclude, *left_out.nodes))) or None
-    plan = build_plan(
-        request.model_copy(update={"exclude": excluded}),
-        profile,
-        python=python,
-        machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
-        notify=messages,
-        mail=mail,
+        shell = apply_sbatch_env(request, env)
+        notes += [f"from your shell: {' '.join(shell.used)}"] if shell.used else []
+        notes += shell.notes
+        # the lines of a batch script decide, and not the configuration
+        request = shell.request if script else _with_config(shell.request, surroundings.config, profile)
+    if script:
+        request = _as_script_asks(request, script, surroundings)
+        python = find_python(request, profile, surroundings)
+        kind = "for hpcrun's programs; the script has its own"
+        python = replace(python, kind=kind, prefix=None, of_project=False)
+    else:
+        settled = settle(request, loaded, surroundings)
+        request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
+        notes += settled.notes
+        request = with_container(request, profile, surroundings)
+        request, launcher_notes = with_launcher(request, profile, surroundings)
+        in_container = image_of(request, profile) is not None
+        path_may_change = changes_path(request, profile) or in_container
+        request = check_program(request, surroundings, path_may_change=path_may_change, in_container=in_container)
+        python = find_python(request, profile, surroundings, in_container=in_container)
+    request, snapshot, listing = _with_snapshot(request, python, surroundings)
+    notes += listing.secret_notes() if listing else ()
+    notify, mail, message_notes = _messages(request, profile, surroundings)
+    if script:
+        from hpcrun.job.batch_plan import plan_script
+
+        plan = plan_script(request, profile, script, python=python, notify=notify, mail=mail)
+        notes += [*message_notes, *plan.notes]
+    else:
+        failed = failed_nodes(request, profile, surroundings)
+        plan = build_plan(
+            request.model_copy(update={"exclude": ",".join(filter(None, (request.exclude, *failed))) or None}),
+            profile,
+            python=python,
+            machine=machine() if profile.scheduler == "local" else Machine(cpus=1),
+            notify=notify,
+            mail=mail,
+        )
+        _check_launch_options(request, plan, surroundings)
+        if failed:
+            when = "which failed in the last 24 hours (see hpcrun nodes)"
+            notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
+        notes += [*message_notes, *launcher_notes, *plan.notes]
+        notes += plan_notes(plan, for_gpu_type(profile, request), env)
+        if plan.shape.launcher == "torchrun" and not path_may_change:
+            variables = {name: value for name, value in plan.env if value is not None}
+            if missing := missing_torch_note(plan.python, {**env, **variables}):
+                notes.append(missing)
+        notes += check_job_env(request, loaded, plan.shape.gpu_type)
+    added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
+    text = render_script(plan, load_templates(surroundings.template_folders))
+    return Prepared(request, loaded, plan, text, listing)
+
+
+def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
+    """Fill in what SBATCH_* and the configuration say of a Slurm job that was asked for without it."""
+    if profile.scheduler != "slurm":
+        return request
+    return _with_config(apply_sbatch_env(request, surroundings.env).request, surroundings.config, profile)
+
+
+def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
+    """Fill in the configured time and account: below flags and environment, above the profile."""
+    walltime_s, most = config.walltime_s, profile.time.max
+    if walltime_s and most:
+        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
+    fields = {"walltime_s": walltime_s, "account": config.account}
+    return request.model_copy(
+        update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
     )
-    _check_launch_options(request, plan, surroundings)
-    notes += [
-        *left_out.notes,
-        *message_notes,
-        *launcher_notes,
-        *plan.notes,
-        *plan_notes(plan, for_gpu_type(profile, request), surroundings.env),
-    ]
-    if plan.shape.launcher == "torchrun" and not path_may_change:
-        variables = {name: value for name, value in plan.env if value is not None}
-        missing = missing_torch_note(plan.python, {**surroundings.env, **variables})
-        notes += [missing] if missing else []
-    notes += check_job_env(request, loaded, plan.shape.gpu_type)
-    added = flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env)))
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
-    return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
 
 
-def _prepare_script(
-    request: JobRequest, script: BatchScript, loaded: LoadedProfile, surroundings: Surroundings, notes: list[str]
-) -> Prepared:
-    """Decide a job that runs a batch script: its own lines decide, not the profile's defaults."""
-    from hpcrun.job.batch_plan import plan_script
+def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
+    if request.sweep_file is None:
+        return request
+    if request.sweep:
+        raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
+    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
-    profile = loaded.profile
-    if profile.scheduler == "slurm":
-        request = apply_sbatch_env(request, surroundings.env).request
-    request = request_of_script(request, script, surroundings)
-    python = python_of_job(request, profile, surroundings)
-    request, snapshot, snapshot_notes = _snapshot(request, python, surroundings)
-    messages, mail, message_notes = _messages(request, profile, surroundings)
-    plan = plan_script(request, profile, script, python=python, notify=messages, mail=mail)
-    added = flight_recorder_env((*clean_env(surroundings.env), *dict(plan.env)))
-    notes += [*snapshot_notes, *message_notes, *plan.notes]
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
-    return Prepared(request, loaded, plan, render_script(plan, load_templates(surroundings.template_folders)))
+    rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
+    return request.model_copy(update={"sweep": rows, "sweep_file": None})
 
 
-def _snapshot(
+def _as_script_asks(request: JobRequest, script: BatchScript, surroundings: Surroundings) -> JobRequest:
+    """Return the request with the folder and the task ids of a batch script."""
+    from hpcrun.job.batch_plan import with_array
+
+    if script.options.workdir and not request.workdir:
+        folder = str(surroundings.cwd / script.options.workdir)
+        if not os.path.isdir(folder):
+            raise UsageError(f"{script.name}: --chdir={script.options.workdir}: there is no such folder")
+        request = request.model_copy(update={"workdir": folder})
+    return with_array(request, script)
+
+
+def _with_snapshot(
     request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
-) -> tuple[JobRequest, Snapshot | None, tuple[str, ...]]:
-    """Return the request with its script as it is called in the copy of the code, the copy, and notes.
+) -> tuple[JobRequest, Snapshot | None, Listing | None]:
+    """Return the request with its script as it is called in the copy of the code, the copy, and what is copied."""
+    if not request.snapshot:
+        if request.snapshot_include:
+            raise UsageError("--snapshot-include has no effect without --snapshot")
+        return request, None, None
+    from hpcrun.actions.jobs.snapshot import find_tree, list_code, place_in_snapshot
 
-    Raises:
-        UsageError: the script is not in the code.
-    """
-    if request.snapshot:
-        from hpcrun.actions.jobs.snapshot import find_tree, place_in_snapshot, secret_notes  # few jobs have one
-
-        tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
-        request, snapshot = place_in_snapshot(request, tree, python)
-        runs = surroundings.env.get("HPCRUN_RUNS") or surroundings.config.runs
-        left_out = [surroundings.cwd / runs] if runs else []
-        return request, snapshot, secret_notes(tree, request.snapshot_include, left_out)
-    if request.snapshot_include:
-        raise UsageError("--snapshot-include has no effect without --snapshot")
-    return request, None, ()
+    tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+    request, snapshot = place_in_snapshot(request, tree, python)
+    return request, snapshot, list_code(tree, request.snapshot_include, surroundings.runs)
 
 
 def _messages(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[Notify | None, dict[str, str], list[str]]:
-    """Return the messages that hpcrun sends, the directives of Slurm's own mail, and notes.
-
-    Raises:
-        UsageError: a typed destination has no value here, or is not possible.
-    """
+    """Return the messages that hpcrun sends, the directives of Slurm's own mail, and notes."""
     config = surroundings.config
     # a check of nodes is no run that somebody waits for
     known = () if request.preflight == "only" else (*config.notify, *profile.notify)
@@ -208,30 +227,34 @@ def _messages(
     return notify, {"mail-user": address, "mail-type": mail_types(events)} if address else {}, notes
 
 
+def failed_nodes(request: JobRequest, profile: Profile, surroundings: Surroundings) -> tuple[str, ...]:
+    """Return which nodes a job with --exclude-bad-nodes leaves out; none where it names its nodes itself."""
+    wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
+    known = surroundings.failed_nodes() if wanted and surroundings.failed_nodes else ()
+    cluster: str | None = None
+    if known:
+        with suppress(HpcrunError):
+            cluster = surroundings.cluster() if surroundings.cluster else None
+    return tuple(dict.fromkeys(one.node for one in known if cluster is not None and one.cluster == cluster))
+
+
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
     """Refuse options that srun here, or the torchrun of the job's Python, does not take; and a uv.lock that is old.
 
     srun answers in milliseconds. To ask torchrun takes seconds, and is done for --torchrun alone: a profile's options
     are the same for every job.
-
-    Raises:
-        UsageError: one of them is refused; the message has the program's own words.
     """
-    env = surroundings.env
-    if plan.python.uv_project:
-        from hpcrun.schedulers.software import uv_refusal
-
-        if reason := uv_refusal(plan.python.uv_project, env):
-            raise UsageError(f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(plan.python.uv_project)}")
-    if not (plan.srun or request.torchrun):
+    env, python = surroundings.env, plan.python
+    if not (plan.srun or request.torchrun or python.uv_project):
         return
-    from hpcrun.schedulers.software import srun_refusal, torchrun_refusal
+    from hpcrun.schedulers.software import srun_refusal, torchrun_refusal, uv_refusal
 
+    if python.uv_project and (reason := uv_refusal(python.uv_project, env)):
+        raise UsageError(f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(python.uv_project)}")
     if plan.srun and (reason := srun_refusal(option_words(plan.srun), env)):
         raise _refusal("srun", reason, plan.srun, plan.profile, is_typed=bool(request.srun))
     # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a job is submitted
-    if request.torchrun and not (plan.python.of_project or plan.python.uv_project):
-        python = plan.python
+    if request.torchrun and not (python.of_project or python.uv_project):
         words = option_words(plan.torchrun)
         reason = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)
         if reason:
@@ -246,83 +269,3 @@ def _refusal(program: Program, reason: str, options: Options, profile: str, *, i
         f"{where}: {program} refuses it: {reason}",
         hint=f"did you mean {close}?" if close and close != name else f"`{program} --help` lists its options",
     )
-
-
-def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Fill in what SBATCH_* and the configuration say of a Slurm job that was asked for without it.
-
-    Raises:
-        UsageError: SBATCH_TIMELIMIT cannot be read.
-    """
-    if profile.scheduler != "slurm":
-        return request
-    return _with_config(apply_sbatch_env(request, surroundings.env).request, surroundings.config, profile)
-
-
-def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
-    if request.sweep_file is None:
-        return request
-    if request.sweep:
-        raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
-    from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
-
-    rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
-    return request.model_copy(update={"sweep": rows, "sweep_file": None})
-
-
-def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
-    """Fill in the configured time and account: below flags and environment, above the profile."""
-    walltime_s, most = config.walltime_s, profile.time.max
-    if walltime_s and most:
-        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
-    fields = {"walltime_s": walltime_s, "account": config.account}
-    return request.model_copy(
-        update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """The nodes that a submission leaves out because they failed, and what a person is told of it."""
-
-    nodes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def leave_out(request: JobRequest, profile: Profile, surroundings: Surroundings) -> LeftOut:
-    """Return which nodes a job with --exclude-bad-nodes leaves out; none where it names its nodes itself."""
-    wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
-    if not wanted or surroundings.failed_nodes is None:
-        return LeftOut()
-    known = surroundings.failed_nodes()
-    if not known:
-        return LeftOut()
-    cluster: str | None = None
-    with suppress(HpcrunError):
-        cluster = surroundings.cluster() if surroundings.cluster else None
-    nodes = tuple(dict.fromkeys(one.node for one in known if cluster is not None and one.cluster == cluster))
-    text = ", ".join(nodes)
-    notes = (f"excludes {text}, which failed in the last 24 hours (see hpcrun nodes); undo: hpcrun nodes forget",)
-    return LeftOut(nodes, notes) if nodes else LeftOut()
-
-
-def request_of_script(request: JobRequest, script: BatchScript, surroundings: Surroundings) -> JobRequest:
-    """Return the request with the folder and the task ids of the script.
-
-    Raises:
-        UsageError: the folder does not exist, or the request has a sweep beside the script's array.
-    """
-    from hpcrun.job.batch_plan import with_array
-
-    if script.options.workdir and not request.workdir:
-        folder = str(surroundings.cwd / script.options.workdir)
-        if not os.path.isdir(folder):
-            raise UsageError(f"{script.name}: --chdir={script.options.workdir}: there is no such folder")
-        request = request.model_copy(update={"workdir": folder})
-    return with_array(request, script)
-
-
-def python_of_job(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
-    """Return the Python for hpcrun's own programs in the job; the script finds its Python itself."""
-    python = find_python(request, profile, surroundings)
-    return replace(python, kind="for hpcrun's programs; the script has its own", prefix=None, of_project=False)

@@ -1,4 +1,4 @@
-"""The program of a job: whether it can run at all, with which Python, and in which container."""
+"""The program of a job: whether it can run at all, with which launcher, in which container; or a batch script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.jobs.python import file_head
+from hpcrun.actions.jobs.python import changes_path, file_head
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.command_words import SCRIPTS, interpreted, program_of
@@ -22,23 +22,21 @@ from hpcrun.job.shape import for_gpu_type
 from hpcrun.reading import read_named_text
 from hpcrun.schedulers.software import mpi_types
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch_script import BatchScript
 
 _SHELL_LINE = re.compile(r"#!.*\b(sh|bash|dash|zsh|ksh)\b")
+_DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 
 
 def check_program(
     request: JobRequest, surroundings: Surroundings, *, path_may_change: bool, in_container: bool = False
 ) -> JobRequest:
-    """Return the request with its script as the job will call it.
+    """Return the request with its script as the job will call it; refuse one that is not there or cannot run.
 
     Args:
         path_may_change: modules, set-up commands or an image may bring the program: it need not be on PATH here.
         in_container: an absolute path that is not there may be one of the image.
-
-    Raises:
-        UsageError: there is no such script, or it cannot be executed.
     """
     if request.module or request.preflight == "only":
         return request
@@ -58,25 +56,21 @@ def check_program(
                              f"hpcrun submit ... bash {script}")  # fmt: skip
         # as sbatch takes it: a program in this folder needs no ./
         return request if "/" in script else request.model_copy(update={"script": f"./{script}"})
-    if in_container and path.is_absolute() and script.startswith("/"):
+    if in_container and script.startswith("/"):
         return request
     if script.endswith(".py") or "/" in script:
         if os.path.lexists(path):
             kind = "a FIFO" if path.is_fifo() else "a socket or a device" if path.exists() else "a link to nothing"
             raise UsageError(f"{script} is {kind}, not a script", hint="give a script: hpcrun submit ... train.py")
-        raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
+        raise _no_script(script, path, surroundings)
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
-        hint = _other_script(path) or _other_words(request)
+        hint = _close_script(path) or _other_words(request)
         raise UsageError(f"{script} is neither a file here nor a program on PATH", hint=hint)
     return request
 
 
 def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_container: bool) -> None:
-    """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Refuse ``bash run.sh`` and ``python -u train.py`` without such a script."""
     inner = interpreted((request.script, *request.args))
     if inner is None or inner.option or not inner.words[0].endswith(SCRIPTS) or "{" in inner.words[0]:
         return  # {NAME} is a parameter of a sweep
@@ -84,14 +78,15 @@ def _check_interpreted(request: JobRequest, surroundings: Surroundings, *, in_co
     path = Path(request.workdir or surroundings.cwd, script)
     by_path = "/" not in script and shutil.which(script, path=surroundings.env.get("PATH"))
     if not (os.path.exists(path) or by_path or (in_container and script.startswith("/"))):
-        raise UsageError(f"there is no script {script}" + _where(path, surroundings), hint=_other_script(path))
+        raise _no_script(script, path, surroundings)
 
 
-def _where(path: Path, surroundings: Surroundings) -> str:
-    return "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
+def _no_script(script: str, path: Path, surroundings: Surroundings) -> UsageError:
+    where = "" if path.is_absolute() and path.parent == surroundings.cwd else f" (looked for {path})"
+    return UsageError(f"there is no script {script}{where}", hint=_close_script(path))
 
 
-def _other_script(path: Path) -> str | None:
+def _close_script(path: Path) -> str | None:
     try:
         beside = [entry.name for entry in path.parent.iterdir() if entry.suffix in (".py", ".sh")]
     except OSError:
@@ -109,12 +104,10 @@ def _other_words(request: JobRequest) -> str | None:
     name = PurePath(request.script).name
     if name in BY_NAME:
         script = next((number for number, argument in enumerate(request.args) if argument.endswith(SCRIPTS)), None)
-        preferred = (
-            f"hpcrun submit ... {shlex.join(request.args[script:])}"
-            if script is not None
-            else "hpcrun submit ... train.py"
+        program = "train.py" if script is None else shlex.join(request.args[script:])
+        return (
+            f"hpcrun starts the ranks itself: hpcrun submit ... {program}; or activate the environment that has {name}"
         )
-        return f"hpcrun starts the ranks itself: {preferred}; or activate the environment that has {name}"
     if rest != (request.script, *request.args):
         return f"hpcrun uses the job's own Python: hpcrun submit ... {shlex.join(rest)}"
     return None
@@ -123,21 +116,15 @@ def _other_words(request: JobRequest) -> str | None:
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and what to say of that.
-
-    Raises:
-        UsageError: the program starts what hpcrun starts itself, or nothing would join its nodes.
-    """
+    """Return the request with the launcher that its program needs, and what to say of that."""
     if request.preflight == "only":
         return request, ()
     argv = ("python", "-m") if request.module else ()
     folder = Path(request.workdir or surroundings.cwd)
-
-    calls = find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name))
     return choose_launcher(
         request,
         for_gpu_type(profile, request),
-        calls,
+        find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)),
         surroundings.typed.words,
         lambda name: file_text(folder / name),
         lambda: mpi_types(surroundings.env),
@@ -158,18 +145,12 @@ def file_text(path: Path) -> str:
 
 
 def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Return the request with the image of its container as the job finds it.
-
-    Raises:
-        UsageError: there is no such image.
-        PlanError: the job runs on this machine, and its container runtime is not here.
-    """
+    """Return the request with the image of its container as the job finds it; refuse one that is not there."""
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         return request
-    by_job = profile.modules or profile.setup or request.load or request.setup
-    on_path = shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
-    if profile.scheduler == "local" and runtime != "pyxis" and not by_job and not on_path:
+    on_path = changes_path(request, profile) or shutil.which(runtime, path=surroundings.env.get("PATH")) is not None
+    if profile.scheduler == "local" and runtime != "pyxis" and not on_path:
         raise PlanError(
             f"{runtime} is not on PATH here; the job's container needs it",
             hint="install it, or set container.runtime in the profile; --container none runs without",
@@ -179,38 +160,27 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
     path = Path(os.path.abspath(surroundings.cwd / Path(image).expanduser()))
     if not os.path.exists(path):
         whose = "" if request.container else f", which profile {profile.name!r} names"
+        pull = "import it: enroot import -o" if runtime == "pyxis" else f"pull it: {runtime} pull"
         raise UsageError(
             f"there is no container image {path}{whose}",
-            hint=f"pull it: {runtime} pull {path.name} docker://...; or use another image: --container IMAGE"
-            if runtime != "pyxis"
-            else f"import it: enroot import -o {path.name} docker://...; or use another image: --container IMAGE",
+            hint=f"{pull} {path.name} docker://...; or use another image: --container IMAGE",
         )
     return request.model_copy(update={"container": str(path)})
 
 
-_DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
+# --- submit train.sbatch: a person's batch script as it is -------------------------------------------------------
 
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
-    """Return the program of a request, if it is a batch script with #SBATCH lines; None of other programs.
-
-    Raises:
-        UsageError: it is one that sbatch would not take.
-    """
+    """Return the program of a request, if it is a batch script with #SBATCH lines; None of other programs."""
     path = surroundings.cwd / request.script
     if request.module or request.preflight == "only" or request.script.endswith(".py") or not os.path.isfile(path):
         return None
-    if not _DIRECTIVE.search(file_text(path)):
-        return None
-    return read_script(path, request.args)
+    return read_script(path, request.args) if _DIRECTIVE.search(file_text(path)) else None
 
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
-    """Read a batch script; it is never run.
-
-    Raises:
-        UsageError: it cannot be read, or sbatch would not take it.
-    """
+    """Read a batch script, which is never run; refuse one that sbatch would not take."""
     from hpcrun.job.batch_script import read_batch_script
     from hpcrun.job.shell_text import MOST_BYTES
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import UsageError
@@ -20,27 +20,23 @@ from hpcrun.job.request import JobRequest
 from hpcrun.ownership import danger_in_project
 from hpcrun.reading import open_regular
 
-if TYPE_CHECKING:
-    pass
-
 _HEAD_BYTES = 65536
 # What lies in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
 _ROOT = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", ".git")
-
-
 _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
     ".venv": "VIRTUAL_ENV", "venv": "VIRTUAL_ENV", ".pixi/envs/default": "CONDA_PREFIX"
 }  # fmt: skip
 
 
-def find_python(request: JobRequest, profile: Profile, surroundings: Surroundings) -> PythonEnvironment:
-    """Return the Python of a job: requested, of the active environment, the project, the profile, or with torch."""
+def find_python(
+    request: JobRequest, profile: Profile, surroundings: Surroundings, *, in_container: bool = False
+) -> PythonEnvironment:
+    """Return the Python of a job; of a job in a container that of the host: --python names the one in the image."""
     env = surroundings.env
-    project = project_folders(Path(request.workdir or surroundings.cwd))
+    project = _project_folders(Path(request.workdir or surroundings.cwd))
     if request.uv:
-        by_job = profile.modules or profile.setup or request.load or request.setup
-        return _uv_environment(request, project, env, path_may_change=bool(by_job))
-    if request.python:
+        return _uv_environment(request, project, env, path_may_change=changes_path(request, profile))
+    if request.python and not in_container:
         return PythonEnvironment(request.python, "--python")
     for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
         prefix = env.get(variable)
@@ -53,6 +49,11 @@ def find_python(request: JobRequest, profile: Profile, surroundings: Surrounding
     if surroundings.own_python:
         return PythonEnvironment(surroundings.own_python, "hpcrun's Python, which has torch")
     return PythonEnvironment("python3", "the first on the job's PATH")
+
+
+def changes_path(request: JobRequest, profile: Profile) -> bool:
+    """Whether modules or set-up commands may bring programs that are not on PATH here."""
+    return bool(profile.modules or profile.setup or request.load or request.setup)
 
 
 def missing_torch_note(python: PythonEnvironment, env: Mapping[str, str]) -> str | None:
@@ -83,7 +84,7 @@ def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
     return not any(os.path.isdir(folder / "torch") for folder in folders)
 
 
-def project_folders(folder: Path) -> list[Path]:
+def _project_folders(folder: Path) -> list[Path]:
     """Return a folder and those above it up to the project's root; the folder alone if it is in no project."""
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
     root = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
@@ -104,9 +105,6 @@ def _uv_environment(
     """Return the environment that each node makes of a project's uv.lock.
 
     It has the same path on all nodes, so that scripts and records can name it; jobs with the same lock share it.
-
-    Raises:
-        UsageError: there is no uv.lock or no uv, or another option chooses the Python.
     """
     if request.python or request.container not in (None, "none"):
         other = "--python" if request.python else "--container"
@@ -121,8 +119,7 @@ def _uv_environment(
             "--uv: there is no uv on PATH", hint="install it where all nodes see it, or load its module: --load"
         )
     digest = hashlib.sha256(os.fsencode(project) + b"\0" + (project / "uv.lock").read_bytes()).hexdigest()
-    place = env.get("HPCRUN_UV_DIR") or f"/tmp/hpcrun-uv-{os.getuid()}"
-    prefix = f"{place}/{digest[:16]}"
+    prefix = f"{env.get('HPCRUN_UV_DIR') or f'/tmp/hpcrun-uv-{os.getuid()}'}/{digest[:16]}"
     return PythonEnvironment(f"{prefix}/bin/python", f"uv.lock of {project}, installed on each node", prefix,
                              uv_project=str(project))  # fmt: skip
 

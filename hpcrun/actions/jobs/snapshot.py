@@ -1,4 +1,4 @@
-"""--snapshot: the code as it is now, for a job that starts later."""
+"""--snapshot: the code as it is now, without its secrets, for a job that starts later."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, m
 from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200
-_LOOKED_AT = 64 * 1024  # bytes of a file that may be a key
+_KEY_BYTES = 64 * 1024
+"""How much is read of a file that may be a key."""
 _IN_QUOTES = re.compile(r"""['"](/[^'"\n]+)['"]""")
 _LARGEST = 100_000  # of a file that names folders, in bytes
 _UNTRACKED = "?"  # git-ls-files(1), -t
+
+
+# --- the folder that is copied --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,71 +54,15 @@ class Tree:
         return run_git(self.root / below, *args, env=self.env)
 
     def diff(self, *args: str) -> Completed:
-        """Run git diff of a commit, named by its hash, and the work tree.
-
-        Raises:
-            PlanError: git cannot read the repository, or does not know the commit.
-        """
+        """Run git diff of a commit, named by its hash, and the work tree."""
         answer = diff_work_tree(self.root, *args, env=self.env)
         if not answer.ok:
             raise PlanError(f"the changes cannot be recorded: {answer.words()}")
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What is to be copied.
-
-    Attributes:
-        commit: git's HEAD; None without git, and before the first commit.
-        changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
-        notes: what a person should know of the copy.
-        left_out: files that look like secrets, and that nobody asked for.
-        include: patterns of those that were asked for.
-    """
-
-    tree: Tree
-    files: tuple[CodeFile, ...]
-    commit: str | None
-    changes: str
-    notes: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Return what the run's record says of it."""
-        return {
-            "root": str(self.tree.root),
-            "folder": self.tree.folder,
-            "files": len(self.files),
-            "bytes": sum(file.size for file in self.files),
-            "commit": self.commit,
-            "changes": self.changes,
-            "left_out": list(self.left_out),
-        }
-
-    def copy_to(self, folder: Path) -> None:
-        """Copy it into a run's folder, and what distinguishes it from the commit into ``code.diff``.
-
-        Raises:
-            PlanError: a file cannot be read, or git fails.
-            OSError: the copy cannot be written.
-        """
-        copy_code(self.tree.root, self.files, RunFolder(folder).code, self.tree.folder)
-        if self.commit:
-            # also of files that are tracked no longer, or deleted: the diff would show what was in them
-            changed = self.tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0")
-            hidden = [path for path in changed if path and _is_secret(self.tree.root, path, self.include)]
-            less = [f":(exclude,top,literal){path}" for path in hidden]
-            self.tree.diff("--binary", f"--output={RunFolder(folder).code_diff}", self.commit, "--", ":(top)", *less)
-
-
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
-    """Return what is copied for a job that starts in a folder: its git work tree, or without git the folder itself.
-
-    Raises:
-        PlanError: git does not want to say.
-    """
+    """Return what is copied for a job that starts in a folder: its git work tree, or without git the folder itself."""
     workdir = workdir.resolve()
     tree = Tree(workdir, ".", False, env)
     if shutil.which("git", path=env.get("PATH")) is None:
@@ -132,22 +80,20 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
 
 
 def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
-    """Return the request with its script as it is called in the copy, and what the script must know of the copy.
-
-    Raises:
-        UsageError: the script is not in the code.
-    """
+    """Return the request with its script as it is called in the copy, and what the script must know of the copy."""
     workdir = tree.root / tree.folder
     script = _script(request, tree, workdir)
     if script:
         called = os.path.relpath(tree.root / script, workdir)
         is_plain = called.endswith(".py") or "/" in called
         request = request.model_copy(update={"script": called if is_plain else f"./{called}"})
-    search_path = [Path(item) for item in tree.env.get("PYTHONPATH", "").split(":") if item]
-    folders = [workdir, *(workdir / item for item in search_path), *_editable_folders(python, tree.env)]
-    paths = dict.fromkeys(
-        os.path.relpath(inside, tree.root) for folder in folders if (inside := _inside(folder, tree.root))
+    search_path = [workdir / item for item in tree.env.get("PYTHONPATH", "").split(":") if item]
+    inside = (
+        real
+        for folder in (workdir, *search_path, *_editable_folders(python, tree.env))
+        if (real := folder.resolve()).is_relative_to(tree.root) and "site-packages" not in real.parts
     )
+    paths = dict.fromkeys(os.path.relpath(folder, tree.root) for folder in inside)
     return request, Snapshot(tree.folder, tuple(paths), script)
 
 
@@ -165,103 +111,86 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
                      hint="submit from the folder of the script, or leave --snapshot out")  # fmt: skip
 
 
-def _inside(folder: Path, root: Path) -> Path | None:
-    real = folder.resolve()
-    return real if real.is_relative_to(root) and "site-packages" not in real.parts else None
+def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders outside of site-packages that a Python finds packages in.
 
-
-def secret_notes(tree: Tree, include: Sequence[str], leaving_out: Sequence[Path]) -> tuple[str, ...]:
-    """Return what to say of the files that look like secrets.
-
-    Args:
-        include: patterns of those that are copied all the same.
-        leaving_out: as for ``list_code``.
-
-    Raises:
-        PlanError: git fails.
+    ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for some projects; both
+    come after PYTHONPATH.
     """
-    paths = _code_paths(tree, leaving_out, [])
-    secret = [path for path in paths if _is_secret(tree.root, path, include)]
-    notes = [
-        f"--snapshot-include {pattern}: no such file that looks like a secret"
-        for pattern in include
-        if not any(is_included(path, [pattern]) and _is_secret(tree.root, path, ()) for path in paths)
-    ]
-    if secret:
-        words = f"not copied, since they look like secrets: {left_out_text(secret)}"
-        notes.append(f"{words}; to copy them: --snapshot-include PATTERN")
-    return tuple(notes)
+    program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
+    bases = [Path(python.prefix) if python.prefix else Path(program).parent.parent]
+    bases += [Path(env["HOME"], ".local")] if env.get("HOME") else []
+    for site in (site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))):
+        for name in map(str.strip, _lines_of(site.glob("*.pth"))):
+            if name and not name.startswith(("#", "import ", "import\t")):  # as site.py reads them
+                yield site / name
+        for line in _lines_of(site.glob("__editable__*_finder.py")):
+            yield from (Path(package).parent for package in _IN_QUOTES.findall(line))
 
 
-def _is_secret(root: Path, path: str, include: Sequence[str]) -> bool:
-    if is_included(path, include):
-        return False
-    if looks_secret(path) or not may_be_key(path):
-        return looks_secret(path)
-    full = root / path
-    try:
-        if not stat.S_ISREG(full.lstat().st_mode):
-            return is_named_key(path)
-        with open_regular(full, links=False) as file:
-            return is_key(path, file.read(_LOOKED_AT), os.fstat(file.fileno()).st_size)
-    except OSError:
-        return is_named_key(path)  # it was deleted, or nobody may read it
+def _lines_of(files: Iterator[Path]) -> Iterator[str]:
+    for file in sorted(files):
+        try:
+            yield from read_bytes(file, _LARGEST, links=True).decode("utf-8", "surrogateescape").splitlines()
+        except OSError:
+            continue
 
 
-def _code_paths(tree: Tree, leaving_out: Sequence[Path], notes: list[str]) -> dict[str, str]:
-    """Return what could be copied: path → git's letter for it, or none without git."""
-    left_out = [folder.resolve() for folder in leaving_out]
-    if not tree.git:
-        return dict.fromkeys(islice(walk_code(tree.root, left_out), MOST_FILES + 1), "")
-    tagged = _git_paths(tree, notes)
-    outside = tuple(f"{folder.relative_to(tree.root)}/" for folder in left_out if folder.is_relative_to(tree.root))
-    return {path: tag for path, tag in tagged.items() if not path.startswith(outside) and not _is_cache(path, tag)}
+# --- its files, and those that look like secrets --------------------------------------------------------------
 
 
-def list_code(
-    tree: Tree, snapshot: Snapshot, *, limit_mb: int | None, leaving_out: Sequence[Path], include: Sequence[str] = ()
-) -> Code:
-    """Decide what is copied.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that could be copied.
+
+    Attributes:
+        paths: path → git's letter for it, or none without git.
+        secrets: files that look like secrets.
+        include: patterns of those that are copied all the same.
+        notes: on repositories within this one.
+    """
+
+    tree: Tree
+    paths: Mapping[str, str]
+    secrets: Sequence[str]
+    include: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The secrets that nobody asked for."""
+        return tuple(path for path in self.secrets if not is_included(path, self.include))
+
+    def secret_notes(self) -> Iterator[str]:
+        """Yield what to say of the files that look like secrets."""
+        for pattern in self.include:
+            if not any(is_included(path, [pattern]) for path in self.secrets):
+                yield f"--snapshot-include {pattern}: no such file that looks like a secret"
+        if left_out := self.left_out:
+            words = f"not copied, since they look like secrets: {left_out_text(list(left_out))}"
+            yield f"{words}; to copy them: --snapshot-include PATTERN"
+
+
+def list_code(tree: Tree, include: Sequence[str], runs: Path | None) -> Listing:
+    """List the files of a tree.
 
     Args:
         include: patterns of files that are copied although they look like secrets.
-        limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
-        leaving_out: folders that are no code, such as that of the runs.
-
-    Raises:
-        PlanError: it is too much, or git fails.
-        UsageError: the script is not among it.
+        runs: the runs folder, which is no code.
     """
     notes: list[str] = []
-    tagged = _code_paths(tree, leaving_out, notes)
-    check_count(list(tagged), tree.root)
-    secret = tuple(path for path in tagged if _is_secret(tree.root, path, include))
-    hidden = frozenset(secret)
-    paths = [path for path in tagged if path not in hidden]
-    unknown = sum(tagged[path] == _UNTRACKED for path in paths)
-    if snapshot.script in secret:
-        raise UsageError(f"{snapshot.script} looks like a file of secrets, and those are not copied",
-                         hint=f"--snapshot-include {snapshot.script}")  # fmt: skip
-    if snapshot.script and snapshot.script not in paths:
-        raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
-                         hint=f"git add -f {snapshot.script}")  # fmt: skip
-    files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
-    leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
-    if leaving:
-        notes.append(f"symbolic links that point outside the snapshot: {listed(leaving)}")
-    commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
-    changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
-    words = [changes, f"{unknown} untracked" if unknown else None]
-    described = ", ".join(part for part in words if part)
-    return Code(tree, files, commit, described, tuple(notes), secret, tuple(include))
+    leaving_out = [runs.resolve()] if runs else []
+    if tree.git:
+        tagged = _outside(_git_paths(tree, notes), tree.root, leaving_out)
+        paths = {path: tag for path, tag in tagged.items() if tag != _UNTRACKED or "__pycache__" not in path.split("/")}
+    else:
+        paths = dict.fromkeys(islice(walk_code(tree.root, leaving_out), MOST_FILES + 1), "")
+    return Listing(tree, paths, [path for path in paths if _is_secret(tree.root, path)], include, notes)
 
 
-def _is_cache(path: str, tag: str) -> bool:
-    return tag == _UNTRACKED and "__pycache__" in path.split("/")
-
-
-def _first_line(answer: Completed) -> str | None:
-    return answer.stdout.strip() or None if answer.ok else None
+def _outside(paths: Mapping[str, str], root: Path, folders: Sequence[Path]) -> dict[str, str]:
+    below = tuple(f"{folder.relative_to(root)}/" for folder in folders if folder.is_relative_to(root))
+    return {path: tag for path, tag in paths.items() if not path.startswith(below)}
 
 
 def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]:
@@ -283,39 +212,98 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
     return paths
 
 
-def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
-    """Return the folders outside of site-packages that a Python finds packages in.
+def _is_secret(root: Path, path: str) -> bool:
+    if looks_secret(path) or not may_be_key(path):
+        return looks_secret(path)
+    full = root / path
+    try:
+        if not stat.S_ISREG(full.lstat().st_mode):
+            return is_named_key(path)
+        with open_regular(full, links=False) as file:
+            return is_key(path, file.read(_KEY_BYTES), os.fstat(file.fileno()).st_size)
+    except OSError:
+        return is_named_key(path)  # it was deleted, or nobody may read it
 
-    ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for some projects; both
-    come after PYTHONPATH.
+
+# --- the copy -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is to be copied.
+
+    Attributes:
+        commit: git's HEAD; None without git, and before the first commit.
+        changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
+        notes: what a person should know of the copy.
     """
-    return [folder for site in _site_folders(python, env) for folder in (*_in_pth(site), *_in_finders(site))]
+
+    listing: Listing
+    files: tuple[CodeFile, ...]
+    commit: str | None
+    changes: str
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return what the run's record says of it."""
+        return {
+            "root": str(self.listing.tree.root),
+            "folder": self.listing.tree.folder,
+            "files": len(self.files),
+            "bytes": sum(file.size for file in self.files),
+            "commit": self.commit,
+            "changes": self.changes,
+            "left_out": list(self.listing.left_out),
+        }
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy it into a run's folder, and what distinguishes it from the commit into ``code.diff``.
+
+        Raises:
+            PlanError: a file cannot be read, or git fails.
+            OSError: the copy cannot be written.
+        """
+        tree, include = self.listing.tree, self.listing.include
+        copy_code(tree.root, self.files, RunFolder(folder).code, tree.folder)
+        if self.commit:
+            # also of files that are tracked no longer, or deleted: the diff would show what was in them
+            changed = filter(None, tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0"))
+            hidden = [path for path in changed if not is_included(path, include) and _is_secret(tree.root, path)]
+            less = [f":(exclude,top,literal){path}" for path in hidden]
+            tree.diff("--binary", f"--output={RunFolder(folder).code_diff}", self.commit, "--", ":(top)", *less)
 
 
-def _site_folders(python: PythonEnvironment, env: Mapping[str, str]) -> list[Path]:
-    program = shutil.which(python.executable, path=env.get("PATH")) or python.executable
-    bases = [Path(python.prefix) if python.prefix else Path(program).parent.parent]
-    if env.get("HOME"):
-        bases.append(Path(env["HOME"], ".local"))
-    return [site for base in bases for site in sorted(base.glob("lib/python3*/site-packages"))]
+def code_to_copy(listing: Listing, snapshot: Snapshot, limit_mb: int | None, output_dir: Path | None) -> Code:
+    """Decide what is copied.
+
+    Args:
+        limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
+        output_dir: where the run's folder goes, which is no code.
+
+    Raises:
+        PlanError: it is too much, or git fails.
+        UsageError: the script is not among it.
+    """
+    tree = listing.tree
+    tagged = _outside(listing.paths, tree.root, [output_dir.resolve()] if output_dir else [])
+    check_count(list(tagged), tree.root)
+    left_out = frozenset(listing.left_out)
+    paths = [path for path in tagged if path not in left_out]
+    if snapshot.script in left_out:
+        raise UsageError(f"{snapshot.script} looks like a file of secrets, and those are not copied",
+                         hint=f"--snapshot-include {snapshot.script}")  # fmt: skip
+    if snapshot.script and snapshot.script not in paths:
+        raise UsageError(f"{snapshot.script} is not in the snapshot: git ignores it",
+                         hint=f"git add -f {snapshot.script}")  # fmt: skip
+    files = measure_code(tree.root, paths, LIMIT_MB if limit_mb is None else limit_mb)
+    leaving = [f"{file.path} -> {file.link}" for file in files if file.leaves]
+    outside = [f"symbolic links that point outside the snapshot: {listed(leaving)}"] if leaving else []
+    commit = _first_line(tree.run("rev-parse", "--verify", "--quiet", "HEAD")) if tree.git else None
+    changes = _first_line(tree.diff("--shortstat", commit, "--")) if commit else None
+    unknown = sum(tagged[path] == _UNTRACKED for path in paths)
+    described = ", ".join(filter(None, (changes, f"{unknown} untracked" if unknown else None)))
+    return Code(listing, files, commit, described, (*listing.notes, *outside))
 
 
-def _in_pth(site: Path) -> Iterator[Path]:
-    for line in _lines_of(site.glob("*.pth")):
-        name = line.strip()
-        if name and not name.startswith(("#", "import ", "import\t")):  # as site.py reads them
-            yield site / name
-
-
-def _in_finders(site: Path) -> Iterator[Path]:
-    for line in _lines_of(site.glob("__editable__*_finder.py")):
-        for package in _IN_QUOTES.findall(line):
-            yield Path(package).parent
-
-
-def _lines_of(files: Iterator[Path]) -> Iterator[str]:
-    for file in sorted(files):
-        try:
-            yield from read_bytes(file, _LARGEST, links=True).decode("utf-8", "surrogateescape").splitlines()
-        except OSError:
-            continue
+def _first_line(answer: Completed) -> str | None:
+    return answer.stdout.strip() or None if answer.ok else None

@@ -1,4 +1,7 @@
-"""submit: make the run, then its job: the record comes first, so that no job is ever unknown."""
+"""submit: make the run, then its job: the record comes first, so that no job is ever unknown.
+
+Several jobs are submitted one after the other: the links of a chain, the arrays of a large sweep.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 from hpcrun import journal
@@ -27,7 +29,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name
 from hpcrun.job.script import render_script
-from hpcrun.job.sweep import Sweep, parts_of
+from hpcrun.job.sweep import parts_of
 from hpcrun.profiles.folder import load_templates
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission
@@ -51,14 +53,6 @@ class SubmitResult:
     remarks: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
-    """The elements of a run for a scheduler that reads no directives, and how many of them may run at once."""
-
-    elements: tuple[int, ...]
-    at_once: int | None
-
-
 def submit(
     prepared: Prepared,
     ports: Ports,
@@ -68,7 +62,8 @@ def submit(
     output_dir: Path | None = None,
     files: Mapping[str, str | bytes] | None = None,
     lineage: Lineage = _ALONE,
-    array: Array | None = None,
+    elements: Sequence[int] = (),
+    at_once: int | None = None,
 ) -> SubmitResult:
     """Record a run and submit its job: the record comes first, so that no job is ever unknown.
 
@@ -76,23 +71,43 @@ def submit(
         run_id: a new one where it is None.
         output_dir: where the run's folder goes, instead of the runs folder.
         files: path below the run's folder → content, for what the job needs besides its script.
-        lineage: what it has to do with earlier runs.
-        array: the elements of a run that is no sweep, on this machine; None for a plain job.
+        elements: those of a run that is no sweep, for a scheduler that reads no directives.
+        at_once: how many of them may run at a time, None for any number.
 
     Raises:
         SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
         HpcrunError: refused; no run is left.
     """
-    scheduler = ports.schedulers(prepared.plan.scheduler)
-    check_available(prepared.plan, scheduler)
-    check_secrets_set(prepared, surroundings)
-    run_id = run_id or new_run_id(prepared.plan.name)
-    made = new_run(prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage)
-    run, folder, notes = made.run, made.folder, made.notes
+    plan = prepared.plan
+    scheduler = ports.schedulers(plan.scheduler)
+    check_available(plan, scheduler)
+    env = {**surroundings.env, **prepared.secrets()}
+    for name, value in plan.env:
+        if value is None and not env.get(name):
+            raise UsageError(
+                f"{name} is not set: the job needs this secret, and its value comes from your environment",
+                hint=f"read -rs {name} && export {name}",
+            )
+    run_id = run_id or new_run_id(plan.name)
+    run, folder, notes = new_run(
+        prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage
+    )
+    submission = Submission(
+        name=plan.name,
+        folder=folder,
+        script=prepared.script.text,
+        workdir=Path(prepared.request.workdir or surroundings.cwd),
+        env=env,
+        walltime_s=plan.walltime_s,
+        warn_s=plan.requeue.warn_s if plan.requeue else None,
+        dependency=dependency_option(lineage.after),
+        elements=plan.sweep.chosen if plan.sweep else tuple(elements),
+        max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
+    )
     try:
         with journal.kept_in(RunFolder(folder).journal, "submit"):
             journal.note(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
-            submitted = scheduler.submit(_submission(prepared, folder, surroundings, lineage, array))
+            submitted = scheduler.submit(submission)
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
@@ -100,7 +115,10 @@ def submit(
             ports.store.delete(run.run_id)
         if surroundings.detected and surroundings.detected.shaped(prepared.profile):
             surroundings.detected.forget()  # what was detected may be out of date
-        raise _with_doubts(error, prepared.plan) from None
+        doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
+        if error.hint or not doubts:
+            raise
+        raise SchedulerError(error.message, hint="; ".join(doubts)) from None
     except KeyboardInterrupt:
         raise InterruptedByUser(
             f"interrupted while submitting {run.run_id}: the job may have been submitted",
@@ -112,136 +130,61 @@ def submit(
         with suppress(OSError):
             close_submission(folder)
     except PlanError as error:
-        note = f"{error.message}; the job is submitted; hpcrun status finds it by its folder"
-        notes = (*notes, note)
+        notes = (*notes, f"{error.message}; the job is submitted; hpcrun status finds it by its folder")
     return SubmitResult(prepared, run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
-    """Refuse a job whose scheduler is not here.
-
-    Raises:
-        PlanError: it is not.
-    """
+    """Refuse a job whose scheduler is not here."""
     if reason := scheduler.unavailable():
         raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
                         hint="run on this machine with --profile local, or see the script with --dry-run")  # fmt: skip
 
 
-def check_secrets_set(prepared: Prepared, surroundings: Surroundings) -> None:
-    """Refuse a job whose secrets have no value here: it would find out only when it starts.
-
-    Raises:
-        UsageError: one has none.
-    """
-    given = {**surroundings.env, **prepared.secrets()}
-    for name, value in prepared.plan.env:
-        if value is None and not given.get(name):
-            raise UsageError(
-                f"{name} is not set: the job needs this secret, and its value comes from your environment",
-                hint=f"read -rs {name} && export {name}",
-            )
-
-
-def _submission(
-    prepared: Prepared, folder: Path, surroundings: Surroundings, lineage: Lineage, array: Array | None
-) -> Submission:
-    plan = prepared.plan
-    if plan.sweep:
-        array = Array(plan.sweep.chosen, plan.sweep.max_parallel)
-    return Submission(
-        name=plan.name,
-        folder=folder,
-        script=prepared.script.text,
-        workdir=Path(prepared.request.workdir or surroundings.cwd),
-        env={**surroundings.env, **prepared.secrets()},
-        walltime_s=plan.walltime_s,
-        warn_s=plan.requeue.warn_s if plan.requeue else None,
-        dependency=dependency_option(lineage.after),
-        elements=array.elements if array else (),
-        max_parallel=array.at_once if array else None,
-    )
-
-
-def _with_doubts(error: SchedulerError, plan: Plan) -> HpcrunError:
-    """Hint at a misspelt directive where sbatch refused and hpcrun had its doubts."""
-    doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
-    if error.hint or not doubts:
-        return error
-    return SchedulerError(error.message, hint="; ".join(doubts))
-
-
-@dataclass(frozen=True, slots=True)
-class JobSeries:
-    """Jobs that are submitted one after the other.
-
-    Attributes:
-        noun: what a message calls one of them.
-        lineage: the jobs submitted so far → what the next one has to do with them, and with earlier runs.
-        run_ids: their ids; new ones where there are none.
-    """
-
-    noun: str
-    jobs: Sequence[Prepared]
-    lineage: Callable[[Sequence[SubmitResult]], Lineage]
-    run_ids: Sequence[str] = ()
-
-
-def submit_many(
-    series: JobSeries, ports: Ports, surroundings: Surroundings, output_dir: Path | None = None
-) -> Iterator[SubmitResult | HpcrunError]:
-    """Submit jobs one after the other, and yield each, or why it was refused, as soon as it is known.
-
-    The next one is submitted when the caller asks for it.
-    """
-    done: list[SubmitResult] = []
-    for job, run_id in zip_longest(series.jobs, series.run_ids):
-        item: SubmitResult | HpcrunError
-        try:
-            item = submit(job, ports, surroundings, run_id, output_dir=output_dir, lineage=series.lineage(tuple(done)))
-            done.append(item)
-        except HpcrunError as error:
-            item = error
-        yield item
+LineageOfNext = Callable[[Sequence[SubmitResult]], Lineage]
+"""The jobs submitted so far → what the next one has to do with them, and with earlier runs."""
 
 
 def submit_all(
-    series: JobSeries, ports: Ports, surroundings: Surroundings, output_dir: Path | None = None
+    jobs: Sequence[Prepared],
+    lineage: LineageOfNext,
+    ports: Ports,
+    surroundings: Surroundings,
+    *,
+    noun: str,
+    output_dir: Path | None = None,
 ) -> Iterator[SubmitResult]:
-    """Submit jobs one after the other, and yield each as soon as it is submitted.
+    """Submit jobs one after the other; yield each as soon as it is submitted, the next when the caller asks for it.
+
+    Args:
+        noun: what a message calls one of them.
 
     Raises:
         HpcrunError: one was refused; those before it stay, and the message says so.
     """
     done: list[SubmitResult] = []
-    for item in submit_many(series, ports, surroundings, output_dir):
-        if isinstance(item, HpcrunError):
-            raise _half_made(item, series, done) from None
-        done.append(item)
-        yield item
-
-
-def _half_made(error: HpcrunError, series: JobSeries, done: Sequence[SubmitResult]) -> HpcrunError:
-    if not done:
-        return error
-    is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
-    what = f"{series.noun} {len(done) + 1} of {len(series.jobs)} {'may not be' if is_unsure else 'was not'} submitted"
-    remaining = (
-        f"the {len(done)} jobs before it stay submitted" if len(done) > 1 else "the job before it stays submitted"
-    )
-    cancel = f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels the submitted jobs"
-    return type(error)(f"{what}; {remaining}:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint))))
+    for job in jobs:
+        try:
+            done.append(submit(job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))))
+        except HpcrunError as error:
+            if not done:
+                raise
+            is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)
+            which = f"{noun} {len(done) + 1} of {len(jobs)} {'may not be' if is_unsure else 'was not'} submitted"
+            others = f"{len(done)} jobs before it stay" if len(done) > 1 else "job before it stays"
+            cancel = f"hpcrun cancel {' '.join(str(item.run.job_id) for item in done)} cancels the submitted jobs"
+            raise type(error)(
+                f"{which}; the {others} submitted:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint)))
+            ) from None
+        yield done[-1]
 
 
 def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:
     """Return a prepared submission in as many as the cluster's MaxArraySize makes of it: mostly one.
 
     Each is a run of its own, NAME-1, NAME-2 ...; the numbers of the elements go on from one to the next.
-
-    Raises:
-        PlanError: the cluster does not take so many jobs.
     """
-    sweep = prepared.plan.sweep
+    plan, sweep = prepared.plan, prepared.plan.sweep
     limits = scheduler.array_limits() if sweep else None
     if sweep is None or limits is None:
         return [prepared]
@@ -251,18 +194,22 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
             hint=f"submit it in pieces: --elements 0-{limits.jobs // 2 - 1}, then the rest",
         )
     parts = parts_of(sweep, limits.array)
-    if len(parts) == 1 and parts[0] == sweep:
+    if parts == [sweep]:
         return [prepared]
-    templates = load_templates(surroundings.template_folders)
     jobs = []
     for number, part in enumerate(parts, 1):
-        plan = _with_sweep(prepared.plan, part, f"-{number}" if len(parts) > 1 else "")
+        suffix = f"-{number}" if len(parts) > 1 else ""
+        name = check_job_name(plan.name[: 100 - len(suffix)] + suffix)
+        directives = {"job-name": name, "array": part.array}
         request = prepared.request.model_copy(update={"elements": part.chosen, "max_parallel": part.max_parallel})
-        jobs.append(replace(prepared, request=request, plan=plan, script=render_script(plan, templates)))
+        jobs.append(replace(changed_job(prepared, surroundings, directives, name=name, sweep=part), request=request))
     return jobs
 
 
-def _with_sweep(plan: Plan, sweep: Sweep, suffix: str) -> Plan:
-    name = check_job_name(plan.name[: 100 - len(suffix)] + suffix)
-    directives = {**dict(plan.directives), "job-name": name, "array": sweep.array}
-    return replace(plan, name=name, sweep=sweep, directives=tuple(directives.items()))
+def changed_job(
+    prepared: Prepared, surroundings: Surroundings, directives: Mapping[str, str], **fields: object
+) -> Prepared:
+    """Return a prepared job with other directives, other fields of its plan, and the script of that."""
+    changed = {**dict(prepared.plan.directives), **directives}
+    plan = replace(prepared.plan, directives=tuple(changed.items()), **fields)  # type: ignore[arg-type]
+    return replace(prepared, plan=plan, script=render_script(plan, load_templates(surroundings.template_folders)))

@@ -15,7 +15,8 @@ from hpcrun.actions.jobs.new_run import Earlier, Lineage, new_run_id, profile_fi
 from hpcrun.actions.jobs.prepare import Prepared, with_defaults
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
-from hpcrun.actions.jobs.submit import JobSeries, SubmitResult, check_available, submit_many
+from hpcrun.actions.jobs.submit import SubmitResult, check_available
+from hpcrun.actions.jobs.submit import submit as submit_run
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.actions.runs.find import run_name
 from hpcrun.cli.command_line import option_names, with_typed
@@ -341,17 +342,20 @@ def submit_points(
         before = Dependency(done[-1].run.run_id, done[-1].run.job_id, "any") if done and in_line else last
         return Lineage(after=(before,) if before else (), code=_shared_code(study, folder))
 
-    series = JobSeries("run", [job.prepared for job in left], lineage, [job.point.run_id for job in left])
-    for job, item in zip(left, submit_many(series, ports, surroundings), strict=True):
+    done: list[SubmitResult] = []
+    for job in left:
         point = job.point
-        if isinstance(item, InterruptedByUser):  # it speaks of one run, and there are several
-            raise KeyboardInterrupt from None
-        if isinstance(item, SubmitResult):
+        item: SubmitResult | HpcrunError
+        try:
+            item = submit_run(job.prepared, ports, surroundings, point.run_id, lineage=lineage(done))
+            done.append(item)
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
-        elif isinstance(item, SubmissionUncertainError):
-            point = replace(point, submitted=True, problem="")
-        else:
-            point = replace(point, problem=" ".join(item.message.split()))
+        except InterruptedByUser:  # it speaks of one run, and there are several
+            raise KeyboardInterrupt from None
+        except SubmissionUncertainError as error:
+            item, point = error, replace(point, submitted=True, problem="")
+        except HpcrunError as error:
+            item, point = error, replace(point, problem=" ".join(error.message.split()))
         study = _noted(study, point, studies, was=job.point.run_id)
         yield Submitted(study, point, item)
         if waits and isinstance(item, SubmitResult):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcrun.actions.jobs.new_run import _record
+from hpcrun.actions.jobs.new_run import run_record
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.actions.jobs.resubmit import repeated
 from hpcrun.errors import UsageError
@@ -33,8 +33,9 @@ from hpcrun.job.secrets import (
     secret_in_command,
     secret_kind,
 )
+from hpcrun.runs.store import RunStore
 from hpcrun.views.plan import plan_lines, prepared_json
-from tests.unit.given import cluster, plan, request, script, surroundings, write
+from tests.unit.given import Takes, cluster, plan, ports, request, script, surroundings, write
 
 VALUE = "hf_s3cr3t"
 
@@ -304,7 +305,7 @@ def test_no_secret_is_kept_or_shown(
     asked = request("job.py", gpus="0", env=[f"{name}={value}", "HF_HOME=/data"], **said)
     ready = prepare(asked, profile, surroundings(folder), lambda: Machine(cpus=1))
     assert ready.secrets() == {name: value}
-    run = _record(ready, None, "here", "20260102-030405-job-0a1b", 0.0)
+    run = run_record(ready, ports(RunStore(folder / "runs"), Takes(), 0.0), surroundings(folder))
     kept = [ready.script.text, json.dumps(asdict(run)), json.dumps(prepared_json(ready)), *plan_lines(ready.plan)]
     assert all(heart not in text for text in kept)
     # and it comes back from the environment when the run is submitted again

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
-from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
+from hpcrun.errors import HpcrunError, PlanError, ProfileError, SchedulerError, UsageError
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.config import Config
+from hpcrun.runs.failed_nodes import FailedNode
 from tests.unit.given import request, surroundings, write
 
 NO_SLURM = "there is no sbatch on PATH"
@@ -291,3 +294,34 @@ def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(
     write(tmp_path / "own/profiles/here.yaml", "scheduler: local\ncontainer: {runtime: podman, image: docker.io/x}\n")
     with pytest.raises(PlanError, match="podman is not on PATH here"):
         prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")
+
+
+FAILED = (
+    FailedNode("a-1", "big", 5.0, "down or not responding", "r1"),
+    FailedNode("b-1", "other", 5.0, "down or not responding", "r2"),
+    FailedNode("a-2", "big", 4.0, "down or not responding", "r3"),
+)
+
+
+def away() -> str:
+    raise SchedulerError("Slurm does not respond")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cluster", "excluded"),
+    [
+        ({"exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h"}, lambda: "big", "a-1,a-2"),
+        ({"exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h", "exclude": "a-7"}, lambda: "big", "a-7,a-1,a-2"),
+        ({"exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h", "nodelist": "a-[1-2]"}, lambda: "big", None),
+        ({"exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h"}, away, None),
+        ({}, lambda: "big", None),
+    ],
+)
+def test_a_submission_leaves_out_the_failed_nodes_of_its_own_cluster(
+    asked: dict[str, Any], cluster: Callable[[], str], excluded: str | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "train.py", "")
+    caller = replace(surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=cluster)
+    plan = prepare(request(gpus="1", **asked), "a100", caller, lambda: Machine(cpus=1)).plan
+    assert plan.directive("exclude") == excluded
+    assert any("excludes a-1, a-2, which failed in the last 24 hours" in note for note in plan.notes) == bool(excluded)

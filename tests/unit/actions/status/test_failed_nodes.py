@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from hpcrun.actions.jobs.prepare import leave_out
 from hpcrun.actions.status.status import failures_of
-from hpcrun.errors import SchedulerError
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.failed_nodes import FailedNode
@@ -41,24 +35,3 @@ def test_an_attempt_that_left_no_word_was_on_a_node_that_died_once_another_has_s
     run = given.run(cluster="big")
     assert list(failures_of(run, [attempt(0, None)])) == []
     assert [one.node for one in failures_of(run, [attempt(1, None), attempt(0, None)])] == ["head-0"]
-
-
-def test_a_submission_leaves_out_the_nodes_of_its_own_cluster(tmp_path: Path) -> None:
-    caller = replace(given.surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=lambda: "big")
-    left_out = leave_out(given.request(exclude_bad_nodes=True), given.cluster(), caller)
-    assert left_out.nodes == ("a-1", "a-2")
-    assert "excludes a-1, a-2, which failed in the last 24 hours" in left_out.notes[0]
-
-
-@pytest.mark.parametrize("asked", [{}, {"exclude_bad_nodes": True, "nodelist": "a-[1-2]"}])
-def test_one_that_did_not_ask_or_names_its_nodes_leaves_out_none(tmp_path: Path, asked: dict[str, Any]) -> None:
-    caller = replace(given.surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=lambda: "big")
-    assert leave_out(given.request(**asked), given.cluster(), caller).nodes == ()
-
-
-def test_a_cluster_that_does_not_answer_leaves_out_none(tmp_path: Path) -> None:
-    def away() -> str:
-        raise SchedulerError("Slurm does not respond")
-
-    caller = replace(given.surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=away)
-    assert leave_out(given.request(exclude_bad_nodes=True), given.cluster(), caller).nodes == ()
