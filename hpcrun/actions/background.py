@@ -31,11 +31,7 @@ class BackgroundCall(Generic[Answer]):
         return self._thread.is_alive()
 
     def answer(self, within_s: float | None = None) -> Answer | None:
-        """Return the answer, None where it does not come within that many seconds.
-
-        Raises:
-            BaseException: what the call raised.
-        """
+        """Return the answer, None where it does not come within that many seconds."""
         self._thread.join(None if within_s is None else max(0.0, within_s))
         if self._failure is not None:
             raise self._failure

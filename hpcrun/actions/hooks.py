@@ -18,19 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SetupChecks:
-    """The checks of a set-up.
+    """The checks of a set-up."""
 
-    Attributes:
-        text: columns of the terminal → the warnings and errors.
-        document: for programs.
-        failed: a job would fail.
-        has_torch: the job's Python has a torch that can be imported.
-    """
-
-    text: Callable[[int], Text]
-    document: dict[str, Any]
-    failed: bool = False
-    has_torch: bool = False
+    text: Callable[[int], Text]  # columns of the terminal → the warnings and errors
+    document: dict[str, Any]  # for programs
+    failed: bool = False  # a job would fail
+    has_torch: bool = False  # the job's Python has a torch that can be imported
 
 
 class Hooks:

@@ -23,23 +23,15 @@ Schedulers = Callable[[str], Scheduler]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The runs, the schedulers, this host and the clock; ``cli`` builds them, for ``api`` too.
-
-    Attributes:
-        schedulers: asked afresh each time.
-        polling: for commands that repeat their questions: they share the answers.
-        host: this host's name; a local run lives on it.
-        now_s: returns the time, in seconds since the epoch.
-        on_end: is given the id of each run whose end is learned, once.
-        on_status: is given the runs of each question about their status, the runs folder and the time.
-    """
+    """The runs, the schedulers, this host and the clock; ``cli`` builds them, for ``api`` too."""
 
     store: RunStore
-    schedulers: Schedulers
-    polling: Schedulers
-    host: str
-    now_s: Callable[[], float]
-    on_end: Callable[[str], None] = lambda _: None
+    schedulers: Schedulers  # asked afresh each time
+    polling: Schedulers  # for commands that repeat their questions: they share the answers
+    host: str  # this host's name; a local run lives on it
+    now_s: Callable[[], float]  # returns the time, in seconds since the epoch
+    on_end: Callable[[str], None] = lambda _: None  # is given the id of each run whose end is learned, once
+    # is given the runs of each question about their status, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
     def for_polling(self) -> Ports:
@@ -49,34 +41,22 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a choice.
-
-    Attributes:
-        flag: what to type to choose it: ``--gpus a100:4``.
-        about: what distinguishes it from the others.
-    """
+    """An option of a choice."""
 
     value: str
-    flag: str
-    about: str = ""
+    flag: str  # what to type to choose it: ``--gpus a100:4``
+    about: str = ""  # what distinguishes it from the others
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice that only a person can make.
+    """A choice that only a person can make."""
 
-    Attributes:
-        what: the thing to choose: ``GPU type``.
-        key: of the profile that settles it for all jobs.
-        reason: why there is a choice, as the heading of the options.
-        default: the position of the option that is offered.
-    """
-
-    what: str
-    key: str
-    reason: str
+    what: str  # the thing to choose: ``GPU type``
+    key: str  # of the profile that settles it for all jobs
+    reason: str  # why there is a choice, as the heading of the options
     options: tuple[Option, ...]
-    default: int = 0
+    default: int = 0  # the position of the option that is offered
 
     @property
     def named(self) -> str:
@@ -113,44 +93,31 @@ class Picker:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The command line that asked for a job.
+    """The command line that asked for a job."""
 
-    Attributes:
-        words: hpcrun's subcommand and its options, up to SCRIPT.
-        notes: what a person should be told of it.
-    """
-
-    words: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # hpcrun's subcommand and its options, up to SCRIPT
+    notes: tuple[str, ...] = ()  # what a person should be told of it
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a command needs to know of its caller; ``cli`` and ``api`` alone build it.
-
-    Attributes:
-        profile_folders, template_folders: most important first: project, user, site, shipped.
-        runs: the runs folder.
-        own_python: hpcrun's own interpreter where it has torch, else None.
-        warnings: configuration that is not used, for a caller that is not told of it by the command line.
-        typed: the command line, where there was one.
-        failed_nodes: returns the nodes that failed of late; None where nobody looks for them.
-        cluster: returns the name of the Slurm cluster, which is asked for it.
-        detected: the detected profile; None without Slurm.
-        choose: asks the person at the terminal and returns the value of an option; None without a terminal.
-    """
+    """What a command needs to know of its caller; ``cli`` and ``api`` alone build it."""
 
     env: Mapping[str, str]
     cwd: Path
     host: str
     config: Config
+    # profile_folders, template_folders: most important first: project, user, site, shipped
     profile_folders: tuple[Source, ...]
     template_folders: tuple[Source, ...]
-    runs: Path | None = None
-    own_python: str | None = None
+    runs: Path | None = None  # the runs folder
+    own_python: str | None = None  # hpcrun's own interpreter where it has torch, else None
+    # configuration that is not used, for a caller that is not told of it by the command line
     warnings: tuple[str, ...] = ()
-    typed: Typed = field(default_factory=Typed)
+    typed: Typed = field(default_factory=Typed)  # the command line, where there was one
+    # returns the nodes that failed of late; None where nobody looks for them
     failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
-    cluster: Callable[[], str | None] | None = None
-    detected: DetectedProfile | None = None
+    cluster: Callable[[], str | None] | None = None  # returns the name of the Slurm cluster, which is asked for it
+    detected: DetectedProfile | None = None  # the detected profile; None without Slurm
+    # asks the person at the terminal and returns the value of an option; None without a terminal
     choose: Choose | None = None

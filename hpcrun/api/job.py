@@ -50,19 +50,14 @@ JobKey = tuple[Path, int]
 
 @dataclass(slots=True)
 class JobStatuses:
-    """What is known of some jobs of one scheduler.
-
-    Attributes:
-        cluster, host: where this process is; a run of elsewhere is not asked about.
-        clock: seconds, from any beginning.
-        runs: the runs whose jobs can be asked about, by their folders.
-    """
+    """What is known of some jobs of one scheduler."""
 
     scheduler: Scheduler
+    # cluster, host: where this process is; a run of elsewhere is not asked about
     cluster: str | None
     host: str
-    clock: Callable[[], float] = time.monotonic
-    runs: dict[Path, KnownRun] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic  # seconds, from any beginning
+    runs: dict[Path, KnownRun] = field(default_factory=dict)  # the runs whose jobs can be asked about, by their folders
     _open: set[JobKey] = field(default_factory=set)
     _answers: Answers | None = None
     _asked: frozenset[Path] = frozenset()

@@ -33,11 +33,6 @@ def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Depe
     """Return the runs to wait for, and notes where a word could have meant another.
 
     Slurm forgets a job soon after its end: whether a run that is over is what was waited for, its own record says.
-
-    Raises:
-        NotFoundError, UsageError: no such run, or several.
-        PlanError: it cannot be waited for, or has ended otherwise.
-        SchedulerError: the scheduler is away.
     """
     if not conditions:
         return (), []

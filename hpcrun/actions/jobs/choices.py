@@ -26,14 +26,11 @@ if TYPE_CHECKING:  # only a detected profile has them
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request and its profile with nothing left open.
-
-    Attributes:
-        notes: what was detected and chosen, for a detected profile; and why the job's partition may refuse it.
-    """
+    """A request and its profile with nothing left open."""
 
     request: JobRequest
     loaded: LoadedProfile
+    # what was detected and chosen, for a detected profile; and why the job's partition may refuse it
     notes: tuple[str, ...] = ()
 
 

@@ -207,11 +207,7 @@ def with_qos(request: JobRequest, profile: Profile, detected: DetectedValues, pi
 
 
 def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
-    """Refuse a job that a QOS limit will never let start.
-
-    Raises:
-        PlanError: it is too large or too long; the message has the numbers.
-    """
+    """Refuse a job that a QOS limit will never let start."""
     if not {"limits", "safe", "all"} & _enforced(facts):
         return
     typed = for_gpu_type(profile, request)
@@ -237,11 +233,7 @@ def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts)
 
 
 def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
-    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it.
-
-    Raises:
-        PlanError: the hint names the best partition that has as many.
-    """
+    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it."""
     name, nodes = _partition_of(request, profile), decide_shape(request, for_gpu_type(profile, request)).nodes
     sizes = {
         part.name: min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)

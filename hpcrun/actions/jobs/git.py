@@ -73,9 +73,6 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
 
     Args:
         args: a commit is named by its hash, since there are no references.
-
-    Raises:
-        PlanError: git cannot read the repository, or the temporary one cannot be written.
     """
     parts, settings = _parts(root, env), _settings(root, env)
     try:

@@ -47,20 +47,13 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a new run has to do with earlier ones; nothing, unless it says otherwise.
+    """What a new run has to do with earlier ones; nothing, unless it says otherwise."""
 
-    Attributes:
-        after: the runs it waits for.
-        checkpoints: the run in whose folder of checkpoints it goes on.
-        code: the run whose snapshot of the code it uses.
-        resubmitted_from: the run whose request it repeats.
-    """
-
-    after: tuple[Dependency, ...] = ()
+    after: tuple[Dependency, ...] = ()  # the runs it waits for
     link: ChainLink | None = None
-    checkpoints: Earlier | None = None
-    code: Earlier | None = None
-    resubmitted_from: str | None = None
+    checkpoints: Earlier | None = None  # the run in whose folder of checkpoints it goes on
+    code: Earlier | None = None  # the run whose snapshot of the code it uses
+    resubmitted_from: str | None = None  # the run whose request it repeats
 
     def record(self, run_id: str) -> dict[str, Any]:
         """Return the fields of the run's record that say so."""

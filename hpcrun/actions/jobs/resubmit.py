@@ -25,12 +25,7 @@ _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def check_over(run: Run, ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still be writing its checkpoints.
-
-    Raises:
-        PlanError: it is not over.
-        SchedulerError: the scheduler is away, and does not say.
-    """
+    """Refuse to repeat a run that may still be writing its checkpoints."""
     if force:
         return
     result = one_status(run.run_id, ports)
@@ -47,11 +42,7 @@ def check_over(run: Run, ports: Ports, *, force: bool) -> None:
 
 
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
-    """Return the elements of a sweep that are over and did not complete; others may still run.
-
-    Raises:
-        PlanError: it is no sweep, or none of its elements failed.
-    """
+    """Return the elements of a sweep that are over and did not complete; others may still run."""
     item = one_status(run.run_id, ports).runs[0]
     if not item.elements:
         raise PlanError(
@@ -129,11 +120,7 @@ def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, 
 
 
 def folder_of(cwd: str | None, whose: str) -> Path:
-    """Return the folder that a run was submitted from.
-
-    Raises:
-        PlanError: it is gone, or was not recorded.
-    """
+    """Return the folder that a run was submitted from."""
     if cwd is not None and Path(cwd).is_dir():
         return Path(cwd)
     raise PlanError(f"the folder that {whose} was submitted from no longer exists: {cwd}",
@@ -146,9 +133,6 @@ def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapsh
     Args:
         fresh: it begins with a folder of checkpoints of its own.
         new_snapshot: the code is copied anew, and not taken from the earlier run's snapshot.
-
-    Raises:
-        PlanError: the earlier run's snapshot is gone.
     """
     folder = store.folder(run.run_id)
     code = None

@@ -36,18 +36,12 @@ _UNTRACKED = "?"  # git-ls-files(1), -t
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The folder that is copied.
-
-    Attributes:
-        folder: where the job starts, below the root.
-        git: it is a git work tree.
-        env: the environment git runs in.
-    """
+    """The folder that is copied."""
 
     root: Path
-    folder: str
-    git: bool
-    env: Mapping[str, str]
+    folder: str  # where the job starts, below the root
+    git: bool  # it is a git work tree
+    env: Mapping[str, str]  # the environment git runs in
 
     def run(self, *args: str, below: str = ".") -> Completed:
         """Run git in the tree, or in a submodule of it."""
@@ -141,20 +135,13 @@ def _lines_of(files: Iterator[Path]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files that could be copied.
-
-    Attributes:
-        paths: path → git's letter for it, or none without git.
-        secrets: files that look like secrets.
-        include: patterns of those that are copied all the same.
-        notes: on repositories within this one.
-    """
+    """The files that could be copied."""
 
     tree: Tree
-    paths: Mapping[str, str]
-    secrets: Sequence[str]
-    include: Sequence[str]
-    notes: Sequence[str]
+    paths: Mapping[str, str]  # path → git's letter for it, or none without git
+    secrets: Sequence[str]  # files that look like secrets
+    include: Sequence[str]  # patterns of those that are copied all the same
+    notes: Sequence[str]  # on repositories within this one
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -230,19 +217,13 @@ def _is_secret(root: Path, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is to be copied.
-
-    Attributes:
-        commit: git's HEAD; None without git, and before the first commit.
-        changes: what the work tree has over it, in git's words, and files that git does not know; empty for none.
-        notes: what a person should know of the copy.
-    """
+    """What is to be copied."""
 
     listing: Listing
     files: tuple[CodeFile, ...]
-    commit: str | None
-    changes: str
-    notes: tuple[str, ...]
+    commit: str | None  # git's HEAD; None without git, and before the first commit
+    changes: str  # what the work tree has over it, in git's words, and files that git does not know; empty for none
+    notes: tuple[str, ...]  # what a person should know of the copy
 
     def record(self) -> dict[str, Any]:
         """Return what the run's record says of it."""

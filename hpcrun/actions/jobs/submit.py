@@ -41,16 +41,12 @@ _ALONE = Lineage()
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """A submitted run.
-
-    Attributes:
-        remarks: what the scheduler said besides, and what could not be noted.
-    """
+    """A submitted run."""
 
     prepared: Prepared
     run: Run
     folder: Path
-    remarks: str = ""
+    remarks: str = ""  # what the scheduler said besides, and what could not be noted
 
 
 def submit(

@@ -29,35 +29,24 @@ _PROFILE_POWERS = {"setup": "set-up commands", "modules": "modules", "python": "
 
 @dataclass(frozen=True, slots=True)
 class FileToTrust:
-    """One file of a folder that may be trusted.
-
-    Attributes:
-        keys: the first keys of a YAML file, in its order; empty for a template.
-        power: what such a file can do.
-    """
+    """One file of a folder that may be trusted."""
 
     name: str
     state: State
     size_bytes: int
-    keys: tuple[str, ...]
-    power: str
+    keys: tuple[str, ...]  # the first keys of a YAML file, in its order; empty for a template
+    power: str  # what such a file can do
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A folder that a person is asked about.
-
-    Attributes:
-        contents: its files as they were read; what is trusted is this, and not what lies there later.
-        dangers: how other users could change it; it is then used as it was trusted until it differs.
-        trusted: whether it is trusted as it is.
-    """
+    """A folder that a person is asked about."""
 
     path: Path
     files: tuple[FileToTrust, ...]
-    contents: Contents
-    dangers: tuple[str, ...]
-    trusted: bool
+    contents: Contents  # its files as they were read; what is trusted is this, and not what lies there later
+    dangers: tuple[str, ...]  # how other users could change it; it is then used as it was trusted until it differs
+    trusted: bool  # whether it is trusted as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +64,6 @@ def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
     Args:
         asked: a folder of configuration, or the project that has one.
         layers: of where hpcrun was called, most important first.
-
-    Raises:
-        NotFoundError: there is none.
     """
     if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
@@ -92,12 +78,7 @@ def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
 
 
 def look_into(path: Path, store: TrustStore) -> Question:
-    """Return what a person should see before trusting a folder.
-
-    Raises:
-        ProfileError: it cannot be trusted.
-        NotFoundError: hpcrun would use nothing in it.
-    """
+    """Return what a person should see before trusting a folder."""
     layer = project_layer(path, store)
     if layer.refused or layer.contents is None:
         raise ProfileError(
@@ -151,11 +132,7 @@ def never_use(path: Path, store: TrustStore) -> None:
 
 
 def revoke(path: Path, store: TrustStore) -> None:
-    """Forget what was said of a folder.
-
-    Raises:
-        UsageError: nothing was.
-    """
+    """Forget what was said of a folder."""
     if not store.forget(path):
         raise UsageError(f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects")
 

@@ -26,19 +26,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """A profile that was detected.
-
-    Attributes:
-        offers: the GPU types that a person may use.
-        warnings: what could not be asked.
-        path: where it was written, None where it was not.
-    """
+    """A profile that was detected."""
 
     text: str
     profile: Profile
-    offers: tuple[GpuOffer, ...]
-    warnings: tuple[str, ...]
-    path: Path | None = None
+    offers: tuple[GpuOffer, ...]  # the GPU types that a person may use
+    warnings: tuple[str, ...]  # what could not be asked
+    path: Path | None = None  # where it was written, None where it was not
 
 
 def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
@@ -101,12 +95,7 @@ def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, 
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
-    """Return the file for a new profile.
-
-    Raises:
-        UsageError: it cannot be a profile's name, or hpcrun itself uses it.
-        ProfileError: the file already exists, and ``force`` is not set.
-    """
+    """Return the file for a new profile."""
     if name in ("local", DETECTED):  # a file of that name would hide the profile
         raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
     if not _NAME.fullmatch(name) or name.endswith((SUFFIX, ".yml")):

@@ -47,22 +47,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """The GPUs of one type.
+    """The GPUs of one type."""
 
-    Attributes:
-        type: Slurm's name for it, None where it has none.
-        nodes: how many of them a job can have.
-        per_node: of the nodes that have most.
-        counts: every number of them that a node has.
-        also_in: further partitions with this type.
-    """
-
-    type: str | None
+    type: str | None  # Slurm's name for it, None where it has none
     partition: Partition
-    also_in: tuple[str, ...]
-    nodes: int
-    per_node: int
-    counts: tuple[int, ...]
+    also_in: tuple[str, ...]  # further partitions with this type
+    nodes: int  # how many of them a job can have
+    per_node: int  # of the nodes that have most
+    counts: tuple[int, ...]  # every number of them that a node has
     cpus: Share | None
     memory_mb: Share | None
 

@@ -39,31 +39,21 @@ _Times = tuple[int, int | None]  # seconds: of a job that says no time, and the 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a cluster leaves to a person; None for what was not chosen.
-
-    Attributes:
-        gpu_type: the type that ``--gpus N`` means.
-    """
+    """What a cluster leaves to a person; None for what was not chosen."""
 
     account: str | None = None
-    gpu_type: str | None = None
+    gpu_type: str | None = None  # the type that ``--gpus N`` means
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedCluster:
-    """All that was found out.
-
-    Attributes:
-        trials: of the forms of the GPU directive; None if none was tried.
-        host: None if it was not looked at.
-        in_job: whether the host is one that jobs run on, seen from inside a job.
-    """
+    """All that was found out."""
 
     facts: ClusterFacts
     offers: list[GpuOffer]
-    trials: list[Trial] | None
-    host: HostFacts | None
-    in_job: bool
+    trials: list[Trial] | None  # of the forms of the GPU directive; None if none was tried
+    host: HostFacts | None  # None if it was not looked at
+    in_job: bool  # whether the host is one that jobs run on, seen from inside a job
     choices: Choices = Choices()
 
 

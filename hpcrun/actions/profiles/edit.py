@@ -30,34 +30,22 @@ AskAgain = Callable[[Sequence[Mistake]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where profiles are changed.
+    """Where profiles are changed."""
 
-    Attributes:
-        own: the folder of the user's profiles.
-        folders: every folder that names are looked up in, most important first.
-        host: this host; a lock says who holds it.
-    """
-
-    own: Path
-    folders: Sequence[Source]
-    host: str
+    own: Path  # the folder of the user's profiles
+    folders: Sequence[Source]  # every folder that names are looked up in, most important first
+    host: str  # this host; a lock says who holds it
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of a profile's file.
-
-    Attributes:
-        made: there was none before.
-        changed: False where it says already what it should.
-        hidden_by: the file that is used instead, where a more important folder has one of that name.
-        replaced: key of a value → the GPU types whose own values no longer apply.
-    """
+    """What became of a profile's file."""
 
     path: Path
-    made: bool
-    changed: bool
-    hidden_by: Path | None = None
+    made: bool  # there was none before
+    changed: bool  # False where it says already what it should
+    hidden_by: Path | None = None  # the file that is used instead, where a more important folder has one of that name
+    # key of a value → the GPU types whose own values no longer apply
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -75,10 +63,6 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
 
     Args:
         values: ``KEY=VALUE``, as ``set_values`` takes them.
-
-    Raises:
-        UsageError: the name cannot be one, or is taken.
-        ProfileError: there is no such base, or a value is wrong; nothing is written.
     """
     path = place.own / f"{_check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
@@ -117,11 +101,7 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
 
 
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
-    """Remove keys from the user's copy of a profile: what it extends holds again.
-
-    Raises:
-        ProfileError: a key does not stand there, or the profile would be wrong; the file is unchanged.
-    """
+    """Remove keys from the user's copy of a profile: what it extends holds again."""
     wanted = [tuple(key.split(".")) for key in keys]
 
     def change(text: str, path: Path) -> str:
@@ -168,9 +148,6 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
     Args:
         run_editor: opens a file in the person's editor, waits, returns its exit status.
         again: told of mistakes; whether to go back to the editor, where they stand at their lines.
-
-    Raises:
-        ProfileError: the editor failed or left no file, or mistakes were left in it; the file is unchanged.
     """
     copy = _open_copy(name, place, commented=True)
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:

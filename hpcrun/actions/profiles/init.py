@@ -85,11 +85,7 @@ def unmade(choices: Sequence[Choice]) -> UsageError:
 
 
 def check_choices(choices: Choices, facts: ClusterFacts) -> None:
-    """Refuse an account or a GPU type that was typed and that the cluster does not have for this person.
-
-    Raises:
-        UsageError: Slurm lists others only.
-    """
+    """Refuse an account or a GPU type that was typed and that the cluster does not have for this person."""
     types = [offer.type for offer in gpu_offers(facts) if offer.type]
     for flag, answer, known in (
         ("--account", choices.account, accounts_of(facts)),
@@ -136,26 +132,16 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What init writes.
-
-    Attributes:
-        profile: the change of the profile's file; None for the profile ``local``, which is shipped.
-        config: the change of the user's config.yaml.
-        instead_of: the default profile of config.yaml until now, where it was another.
-        runs: the runs folder that is set; None where it stays as it is.
-        anew: an existing profile is replaced as a whole.
-        outdated: keys for which the cluster now reports other values than an existing profile has.
-        detected: the profile that was detected; None without Slurm.
-    """
+    """What init writes."""
 
     name: str
-    profile: FileChange | None
-    config: FileChange
-    instead_of: str | None = None
-    runs: str | None = None
-    anew: bool = False
-    outdated: tuple[str, ...] = ()
-    detected: Detected | None = None
+    profile: FileChange | None  # the change of the profile's file; None for the profile ``local``, which is shipped
+    config: FileChange  # the change of the user's config.yaml
+    instead_of: str | None = None  # the default profile of config.yaml until now, where it was another
+    runs: str | None = None  # the runs folder that is set; None where it stays as it is
+    anew: bool = False  # an existing profile is replaced as a whole
+    outdated: tuple[str, ...] = ()  # keys for which the cluster now reports other values than an existing profile has
+    detected: Detected | None = None  # the profile that was detected; None without Slurm
 
     @property
     def files(self) -> tuple[FileChange, ...]:
@@ -168,10 +154,6 @@ def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
 
     Args:
         anew: it will be replaced, and may be wrong.
-
-    Raises:
-        UsageError: it cannot be a profile's name.
-        ProfileError: it is wrong.
     """
     path = new_profile_path(name, place.own, force=True)
     if not os.path.lexists(path):
@@ -235,11 +217,7 @@ def plan_config(name: str, config: Path, runs: str | None) -> tuple[FileChange, 
 
 
 def write_setup(setup: Setup, place: Place) -> Path | None:
-    """Write the files, each whole or not at all; return where the old profile is kept, if it was replaced.
-
-    Raises:
-        ProfileError: a file was changed meanwhile, or cannot be written.
-    """
+    """Write the files, each whole or not at all; return where the old profile is kept, if it was replaced."""
     kept = None
     for change in setup.files:
         if not change.changed:

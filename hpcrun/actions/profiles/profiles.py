@@ -22,21 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One profile of the list.
-
-    Attributes:
-        problem: why it cannot be loaded.
-        shipped: it comes with hpcrun.
-        elsewhere: it is shipped, for GPUs that this cluster does not have, or for Slurm where there is none.
-    """
+    """One profile of the list."""
 
     name: str
     path: Path
     default: bool
     profile: Profile | None
-    problem: str | None = None
-    shipped: bool = False
-    elsewhere: bool = False
+    problem: str | None = None  # why it cannot be loaded
+    shipped: bool = False  # it comes with hpcrun
+    elsewhere: bool = False  # it is shipped, for GPUs that this cluster does not have, or for Slurm where there is none
 
 
 def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
@@ -85,17 +79,13 @@ def _rows(surroundings: Surroundings) -> list[ProfileRow]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with a profile; nothing where ``mistakes`` is empty.
-
-    Attributes:
-        remarks: what should be looked at, and is no mistake.
-    """
+    """What is wrong with a profile; nothing where ``mistakes`` is empty."""
 
     name: str
     path: Path
     mistakes: tuple[Mistake, ...] = ()
     hint: str | None = None
-    remarks: tuple[Mistake, ...] = ()
+    remarks: tuple[Mistake, ...] = ()  # what should be looked at, and is no mistake
 
 
 def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:

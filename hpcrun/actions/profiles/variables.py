@@ -18,33 +18,22 @@ from hpcrun.profiles.yaml_file import Key, Origin
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
-    """A variable that a profile sets.
-
-    Attributes:
-        value: what it is set to; masked where the name is a secret's.
-        origin: where that is written.
-        variable: what is known of it, None where that is nothing.
-        problem: what is wrong with it, in one line.
-    """
+    """A variable that a profile sets."""
 
     name: str
-    value: str
-    origin: Origin | None
-    variable: Variable | None
-    problem: str | None = None
+    value: str  # what it is set to; masked where the name is a secret's
+    origin: Origin | None  # where that is written
+    variable: Variable | None  # what is known of it, None where that is nothing
+    problem: str | None = None  # what is wrong with it, in one line
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileVariables:
-    """What a job of a profile finds in its environment, before its own --env.
-
-    Attributes:
-        by_script: variables that hpcrun's script sets in every job.
-    """
+    """What a job of a profile finds in its environment, before its own --env."""
 
     profile: str
     set_here: tuple[SetVariable, ...]
-    by_script: tuple[Variable, ...]
+    by_script: tuple[Variable, ...]  # variables that hpcrun's script sets in every job
 
 
 def all_variables() -> list[Variable]:
@@ -57,10 +46,6 @@ def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileV
 
     Args:
         name: a variable's name in any case, a profile's name, or a path of a profile.
-
-    Raises:
-        NotFoundError: there is neither.
-        ProfileError: the profile is wrong.
     """
     catalogue = load_catalogue()
     if name.upper() in catalogue:
@@ -109,10 +94,6 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
 
     Args:
         gpu_type: the type of the job's GPUs, as the site calls it.
-
-    Raises:
-        ProfileError: the profile sets one to what it cannot be; the message says file and line.
-        UsageError: --env does.
     """
     profile = loaded.profile
     env = {name: value for name, value in planned_env(request, profile) if value is not None}

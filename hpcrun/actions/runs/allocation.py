@@ -23,9 +23,6 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
     Args:
         item: the run, with its elements where it is a sweep.
         element: the element that the user named; if None, the only running element is used.
-
-    Raises:
-        UsageError: none was named, and several could be meant.
     """
     if not item.elements:
         return item, None
@@ -49,9 +46,6 @@ def check_running(item: RunStatus, command: str) -> None:
     Args:
         item: the run.
         command: what needs the allocation: ``hpcrun shell``.
-
-    Raises:
-        PlanError: it is over, waits, or runs elsewhere, or the scheduler does not list its job.
     """
     run, status = item.run, item.status
     if status.final:
@@ -84,11 +78,7 @@ def nodes_of(item: RunStatus) -> list[str]:
 
 
 def check_node(item: RunStatus, node: str | None) -> None:
-    """Refuse a node that the run does not have.
-
-    Raises:
-        NotFoundError: it has others.
-    """
+    """Refuse a node that the run does not have."""
     there = nodes_of(item)
     if node is not None and there and node not in there:
         raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(there)}")
@@ -126,13 +116,7 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 
 
 def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:
-    """Give a person a shell on a node of a run, in the folder where its job started; return its exit status.
-
-    Raises:
-        PlanError: it does not run.
-        NotFoundError: it has no such node.
-        SchedulerError: there is no srun here.
-    """
+    """Give a person a shell on a node of a run, in the folder where its job started; return its exit status."""
     check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd
     workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None

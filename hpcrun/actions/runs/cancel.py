@@ -20,16 +20,11 @@ from hpcrun.schedulers.protocol import JobRef, Scheduler
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What became of the runs that were to be cancelled.
+    """What became of the runs that were to be cancelled."""
 
-    Attributes:
-        cancelled: the scheduler was asked to cancel their jobs.
-        over: over already.
-        unlisted: nothing was done, since the scheduler does not list their jobs, or cannot be asked from here.
-    """
-
-    cancelled: tuple[RunStatus, ...] = ()
-    over: tuple[RunStatus, ...] = ()
+    cancelled: tuple[RunStatus, ...] = ()  # the scheduler was asked to cancel their jobs
+    over: tuple[RunStatus, ...] = ()  # over already
+    # nothing was done, since the scheduler does not list their jobs, or cannot be asked from here
     unlisted: tuple[RunStatus, ...] = ()
 
 
@@ -37,9 +32,6 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
     """Cancel runs that are not over.
 
     Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
-
-    Raises:
-        SchedulerError: a scheduler refused or is away, or a run has no job id yet.
     """
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
@@ -54,11 +46,7 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
 
 
 def check_listed(unlisted: Sequence[RunStatus]) -> None:
-    """Refuse runs of which nothing was cancelled.
-
-    Raises:
-        NotFoundError: there are any.
-    """
+    """Refuse runs of which nothing was cancelled."""
     if unlisted:
         lines = [f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})" for item in unlisted]
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
@@ -69,10 +57,6 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
 
     Returns:
         those that were cancelled, and those that were over already.
-
-    Raises:
-        SchedulerError: the scheduler refused or is away, or the sweep has no job id yet.
-        NotFoundError: the scheduler does not list an element's job; the others were cancelled.
     """
     known = {element.index: element for element in item.elements}
     going = [index for index in indices if not known[index].status.final]
@@ -93,11 +77,7 @@ def _no_job_id(item: RunStatus) -> SchedulerError:
 
 
 def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
-    """Cancel jobs that the scheduler lists, and note it in the folders of their runs.
-
-    Raises:
-        SchedulerError: the scheduler refused or is away.
-    """
+    """Cancel jobs that the scheduler lists, and note it in the folders of their runs."""
     folders = [JobFolder(ref.folder) for ref in refs]
     # for later, when the scheduler has forgotten why the job ended
     marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
@@ -119,24 +99,16 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HoldResult:
-    """What became of the runs that were to be held or released.
+    """What became of the runs that were to be held or released."""
 
-    Attributes:
-        changed: the scheduler has held or released their jobs.
-        others: they are not pending: nothing was done.
-    """
-
-    changed: tuple[RunStatus, ...] = ()
-    others: tuple[RunStatus, ...] = ()
+    changed: tuple[RunStatus, ...] = ()  # the scheduler has held or released their jobs
+    others: tuple[RunStatus, ...] = ()  # they are not pending: nothing was done
 
 
 def hold_runs(found: Sequence[FoundElement], ports: Ports, *, release: bool) -> HoldResult:
     """Hold or release the pending jobs of runs, or of elements of sweeps.
 
     Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
-
-    Raises:
-        SchedulerError: a scheduler refused or is away.
     """
     result = get_status(list(dict.fromkeys(item.run.run_id for item in found)), ports)
     if result.away:

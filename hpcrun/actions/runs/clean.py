@@ -24,74 +24,48 @@ LEFT_AFTER_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Bytes on the disk.
+    """Bytes on the disk."""
 
-    Attributes:
-        total: of the whole folder, checkpoints included.
-        checkpoints: of the files in the folders of ``HPCRUN_CHECKPOINT_DIR``.
-    """
-
-    total: int
-    checkpoints: int
+    total: int  # of the whole folder, checkpoints included
+    checkpoints: int  # of the files in the folders of ``HPCRUN_CHECKPOINT_DIR``
 
 
 @dataclass(frozen=True, slots=True)
 class CleanChoice:
-    """Which runs to remove.
+    """Which runs to remove."""
 
-    Attributes:
-        older_than_s: those that ended at least so many seconds ago; None for any age.
-        states: those in one of these states; empty for any.
-        keep: but not the newest so many of them.
-        named: they were named one by one.
-        checkpoints: those with checkpoints too.
-    """
-
-    older_than_s: int | None = None
-    states: frozenset[str] = frozenset()
-    keep: int = 0
-    named: bool = False
-    checkpoints: bool = False
+    older_than_s: int | None = None  # those that ended at least so many seconds ago; None for any age
+    states: frozenset[str] = frozenset()  # those in one of these states; empty for any
+    keep: int = 0  # but not the newest so many of them
+    named: bool = False  # they were named one by one
+    checkpoints: bool = False  # those with checkpoints too
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A run that could be removed.
-
-    Attributes:
-        ended_s: when it ended, in seconds since the epoch.
-        kept: why it stays all the same, None for one that goes.
-    """
+    """A run that could be removed."""
 
     item: RunStatus
-    ended_s: float
+    ended_s: float  # when it ended, in seconds since the epoch
     size: DiskUsage
-    kept: str | None = None
+    kept: str | None = None  # why it stays all the same, None for one that goes
 
 
 @dataclass(frozen=True, slots=True)
 class CleanLeftover:
-    """A folder that a killed process left while it made or removed a run.
-
-    Attributes:
-        total: its size in bytes; 0 of one that stays, which may be anything.
-    """
+    """A folder that a killed process left while it made or removed a run."""
 
     leftover: Leftover
-    total: int
+    total: int  # its size in bytes; 0 of one that stays, which may be anything
 
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What would be removed, oldest first, and what was asked for and stays.
-
-    Attributes:
-        leftovers: what goes with them, and what looks like a leftover and stays.
-    """
+    """What would be removed, oldest first, and what was asked for and stays."""
 
     going: tuple[Candidate, ...]
     staying: tuple[Candidate, ...]
-    leftovers: tuple[CleanLeftover, ...] = ()
+    leftovers: tuple[CleanLeftover, ...] = ()  # what goes with them, and what looks like a leftover and stays
 
     @property
     def going_leftovers(self) -> tuple[CleanLeftover, ...]:

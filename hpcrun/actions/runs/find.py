@@ -37,10 +37,6 @@ def find_run(word: str, store: RunStore) -> FoundRun:
 
     Args:
         word: a run id or the beginning of one, a job id or a name (the newest wins, said so), or ``last``.
-
-    Raises:
-        NotFoundError: none is meant; the nearest name is shown.
-        UsageError: several could be meant; they are listed.
     """
     try:
         return _find(word, store)
@@ -104,10 +100,6 @@ def choose_id(word: str, ids: Sequence[str], nouns: tuple[str, str], listing: st
         ids: oldest first.
         nouns: what they are ids of, one and several.
         listing: a hint that says how all of them are listed.
-
-    Raises:
-        NotFoundError: none is meant; the nearest name is shown.
-        UsageError: several could be meant; they are listed.
     """
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == word]

@@ -35,41 +35,26 @@ class GpuRow:
 
 @dataclass(frozen=True, slots=True)
 class GpuResult:
-    """The GPUs of a run in the order of its nodes.
-
-    Attributes:
-        without: node → why it shows no GPU.
-        ports: node → what its network moves.
-    """
+    """The GPUs of a run in the order of its nodes."""
 
     run_id: str
     rows: tuple[GpuRow, ...]
-    without: Mapping[str, str]
-    ports: Mapping[str, tuple[PortReading, ...]]
+    without: Mapping[str, str]  # node → why it shows no GPU
+    ports: Mapping[str, tuple[PortReading, ...]]  # node → what its network moves
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedUse:
-    """What a run, or an element of a sweep, recorded of its hardware, over all of its attempts.
-
-    Attributes:
-        element: of a sweep; None for a run that is none.
-        nodes: node → the summary of its samples.
-        gpus: node and index → the summary of the samples with this GPU alone.
-    """
+    """What a run, or an element of a sweep, recorded of its hardware, over all of its attempts."""
 
     run_id: str
-    nodes: Mapping[str, UseSummary]
-    gpus: Mapping[tuple[str, int], UseSummary]
-    element: int | None = None
+    nodes: Mapping[str, UseSummary]  # node → the summary of its samples
+    gpus: Mapping[tuple[str, int], UseSummary]  # node and index → the summary of the samples with this GPU alone
+    element: int | None = None  # of a sweep; None for a run that is none
 
 
 def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
-    """Yield what a run has recorded, or each element of a sweep: how gpu answers for a run that has ended.
-
-    Raises:
-        PlanError: it has recorded nothing.
-    """
+    """Yield what a run has recorded, or each element of a sweep: how gpu answers for a run that has ended."""
     indices: list[int | None] = [one.index for one in item.elements]
     uses = (use for index in indices or [item.element] if (use := _recorded_use(item, index)) is not None)
     first = next(uses, None)
@@ -107,12 +92,7 @@ def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
 
 
 def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
-    """Ask nvidia-smi on every node of a run.
-
-    Raises:
-        PlanError: it does not run.
-        SchedulerError: srun could not start the question, or nobody answered in time.
-    """
+    """Ask nvidia-smi on every node of a run."""
     check_running(item, "hpcrun status --gpus")
     if item.run.scheduler == "local":
         answer = run_command(query_command(), timeout_s=ANSWER_WITHIN_S, env=env)

@@ -24,22 +24,16 @@ _RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which logs: some ranks', all, those on one node, or the batch script's; of them only stderr where ``err``.
-
-    Attributes:
-        element: of a sweep, else 0.
-        batch_log: where the batch script's own is, below the run's folder.
-        attempt: which start of the job, from 0 as in the records; None for the last.
-    """
+    """Which logs: some ranks', all, those on one node, or the batch script's; of them only stderr where ``err``."""
 
     ranks: tuple[int, ...] = (0,)
     all_ranks: bool = False
     batch: bool = False
     err: bool = False
-    element: int = 0
-    batch_log: str = str(WITHIN.batch_log)
+    element: int = 0  # of a sweep, else 0
+    batch_log: str = str(WITHIN.batch_log)  # where the batch script's own is, below the run's folder
     node: str | None = None
-    attempt: int | None = None
+    attempt: int | None = None  # which start of the job, from 0 as in the records; None for the last
 
     @property
     def several(self) -> bool:
@@ -48,12 +42,7 @@ class LogChoice:
 
 
 def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
-    """Return the ranks in ``0-3,7``.
-
-    Raises:
-        UsageError: that is no list of ranks.
-        NotFoundError: the job has no such rank.
-    """
+    """Return the ranks in ``0-3,7``."""
     found: set[int] = set()
     for part in text.replace(" ", "").split(","):
         if not _RANKS.fullmatch(part):
@@ -75,11 +64,7 @@ def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
 
 
 def check_choice(folder: Path, choice: LogChoice) -> None:
-    """Refuse an attempt or a node that the run does not have.
-
-    Raises:
-        NotFoundError: there is no such thing.
-    """
+    """Refuse an attempt or a node that the run does not have."""
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
         hint = (

@@ -15,17 +15,11 @@ from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps,
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The numbers of a run.
+    """The numbers of a run."""
 
-    Attributes:
-        names: of the metrics, in the order in which they were first said, ``epoch`` last.
-        rows: ordered by rank and step.
-        unreadable: how many lines of the ranks' notes are no metrics.
-    """
-
-    names: tuple[str, ...]
-    rows: tuple[MetricsRow, ...]
-    unreadable: int = 0
+    names: tuple[str, ...]  # of the metrics, in the order in which they were first said, ``epoch`` last
+    rows: tuple[MetricsRow, ...]  # ordered by rank and step
+    unreadable: int = 0  # how many lines of the ranks' notes are no metrics
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -123,11 +117,7 @@ def _all(begun: Sequence[Attempt]) -> list[int]:
 
 
 def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
-    """Return some of the metrics, all where none is named.
-
-    Raises:
-        NotFoundError: there is none of such a name.
-    """
+    """Return some of the metrics, all where none is named."""
     if not names:
         return metrics
     for name in names:

@@ -47,23 +47,15 @@ WORDS: Mapping[RankState, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One rank of an attempt.
-
-    Attributes:
-        node: None where it is not known yet.
-        wrote_s: when it last wrote, in seconds since the epoch; None if it has written nothing.
-        exit_status: None while it runs.
-        ended_s: when it ended, in seconds since the epoch.
-        line: its last line, as it wrote it; empty if that is not read yet.
-    """
+    """One rank of an attempt."""
 
     rank: int
     kind: RankState
-    node: str | None = None
-    wrote_s: float | None = None
-    exit_status: int | None = None
-    ended_s: float | None = None
-    line: str = ""
+    node: str | None = None  # None where it is not known yet
+    wrote_s: float | None = None  # when it last wrote, in seconds since the epoch; None if it has written nothing
+    exit_status: int | None = None  # None while it runs
+    ended_s: float | None = None  # when it ended, in seconds since the epoch
+    line: str = ""  # its last line, as it wrote it; empty if that is not read yet
 
     @property
     def state(self) -> str:
@@ -74,18 +66,12 @@ class RankRow:
 
 @dataclass(slots=True)
 class RanksReader:
-    """Reads the ranks of one element of a run again and again; a last line only where its rank has written since.
+    """Reads the ranks of one element of a run again and again; a last line only where its rank has written since."""
 
-    Attributes:
-        folder: of the run.
-        world_size: how many ranks an attempt has.
-        missing: ranks whose last line is still to be read.
-    """
-
-    folder: Path
+    folder: Path  # of the run
     element: int
-    world_size: int
-    missing: int = 0
+    world_size: int  # how many ranks an attempt has
+    missing: int = 0  # ranks whose last line is still to be read
     _lines: dict[tuple[int, int, bool], tuple[float | None, str]] = field(default_factory=dict)
     _paces: dict[tuple[int, int], tuple[float | None, float | None]] = field(default_factory=dict)
 

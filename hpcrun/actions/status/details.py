@@ -26,17 +26,14 @@ _SAMPLED_S = 120  # memory is looked at every 30 s (JobAcctGatherFrequency): a s
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs.
-
-    Attributes:
-        limits: QOS → what it allows this user and all of its users, and what of that is in use; under ``ACCOUNTS`` the
-            same of the user's accounts.
-        gpus: run id → its GPUs; only of runs that were named, since each is a step on its nodes.
-    """
+    """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs."""
 
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    # QOS → what it allows this user and all of its users, and what of that is in use; under ``ACCOUNTS`` the same of
+    # the user's accounts
     limits: Mapping[str, Sequence[Limit]] = field(default_factory=dict)
+    # run id → its GPUs; only of runs that were named, since each is a step on its nodes
     gpus: Mapping[str, GpuResult] = field(default_factory=dict)
 
 

@@ -28,19 +28,14 @@ _ORDER = ("RUNNING", "COMPLETING", "PENDING", "COMPLETED")
 
 @dataclass(frozen=True, slots=True)
 class ElementStatus:
-    """An element of a run and its status.
-
-    Attributes:
-        live: the scheduler's latest answer lists its job as unfinished.
-        stale: there was no answer, or the answer left the job out: ``status`` is the last known one.
-    """
+    """An element of a run and its status."""
 
     index: int
     job_id: str | None
     parameters: Parameters
     status: LastStatus
-    live: bool = False
-    stale: bool = False
+    live: bool = False  # the scheduler's latest answer lists its job as unfinished
+    stale: bool = False  # there was no answer, or the answer left the job out: ``status`` is the last known one
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:

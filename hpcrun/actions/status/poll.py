@@ -25,20 +25,14 @@ Answers = Mapping[Path, JobInfo]
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run with what was last known of it.
-
-    Attributes:
-        last: what was last known of it as a whole.
-        known: the same of its elements.
-        sending: how far its submission was before the scheduler was asked, for a run without a job.
-    """
+    """A run with what was last known of it."""
 
     run: Run
     folder: Path
     elements: Elements
-    last: LastStatus | None
-    known: dict[int, LastStatus]
-    sending: Sending | None = None
+    last: LastStatus | None  # what was last known of it as a whole
+    known: dict[int, LastStatus]  # the same of its elements
+    sending: Sending | None = None  # how far its submission was before the scheduler was asked, for a run without a job
 
     @property
     def is_over(self) -> bool:

@@ -16,33 +16,24 @@ from hpcrun.runs.record import LastStatus, Run
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run and its status.
-
-    Attributes:
-        stale: nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its
-            ``asked_s``.
-        elements: of a sweep, whose ``status`` is that of all of them together.
-        element: which one of a sweep this row of a table is for; None for a run as a whole.
-        about: what tells this row from others of its run, such as an element's parameters.
-        waits: the runs it waits for; of a run that never started, those because of which it did not.
-        elsewhere: it belongs to another cluster or host, which cannot be asked from here.
-        lost: nobody knows its end, and it has sent no heartbeat for a day.
-        live: the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id
-            known to be this run's: ids are used again.
-        silent_s: it runs, and no rank has written for so many seconds, which is long for it; else None.
-    """
+    """A run and its status."""
 
     run: Run
     folder: Path
     status: LastStatus
+    # nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its ``asked_s``
     stale: bool = False
-    elements: tuple[ElementStatus, ...] = ()
-    element: int | None = None
-    about: str = ""
+    elements: tuple[ElementStatus, ...] = ()  # of a sweep, whose ``status`` is that of all of them together
+    element: int | None = None  # which one of a sweep this row of a table is for; None for a run as a whole
+    about: str = ""  # what tells this row from others of its run, such as an element's parameters
+    # the runs it waits for; of a run that never started, those because of which it did not
     waits: tuple[Wait, ...] = ()
-    elsewhere: bool = False
-    lost: bool = False
+    elsewhere: bool = False  # it belongs to another cluster or host, which cannot be asked from here
+    lost: bool = False  # nobody knows its end, and it has sent no heartbeat for a day
+    # the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id known to
+    # be this run's: ids are used again
     live: bool = False
+    # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
 
     @property
@@ -75,16 +66,11 @@ def element_of(item: RunStatus, index: int) -> RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class StatusResult:
-    """The runs asked for, oldest first.
-
-    Attributes:
-        away: the scheduler's own words where it did not answer.
-        damaged: messages about runs that cannot be read.
-    """
+    """The runs asked for, oldest first."""
 
     runs: tuple[RunStatus, ...]
-    away: SchedulerError | None = None
-    damaged: tuple[str, ...] = ()
+    away: SchedulerError | None = None  # the scheduler's own words where it did not answer
+    damaged: tuple[str, ...] = ()  # messages about runs that cannot be read
 
 
 def is_in(item: RunStatus, states: Collection[str]) -> bool:

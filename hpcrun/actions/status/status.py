@@ -71,12 +71,7 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
-    """Learn the status of one run.
-
-    Raises:
-        NotFoundError: its folder is gone.
-        DamagedRunError: its record cannot be read any more.
-    """
+    """Learn the status of one run."""
     result = get_status([run_id], ports)
     if not result.runs:
         ports.store.load(run_id)  # says why

@@ -34,19 +34,14 @@ SETTLES_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Waits for one run.
-
-    Attributes:
-        look: returns the run's status, from its records and an answer of the scheduler that all who poll share.
-        element: which element of a sweep is waited for, None for all of the run.
-        elements: the numbers of all elements of the run.
-        tell: is called with each answer of the scheduler while the run goes on.
-    """
+    """Waits for one run."""
 
     folder: Path
+    # returns the run's status, from its records and an answer of the scheduler that all who poll share
     look: Callable[[], RunStatus]
-    element: int | None = None
-    elements: Sequence[int] = (0,)
+    element: int | None = None  # which element of a sweep is waited for, None for all of the run
+    elements: Sequence[int] = (0,)  # the numbers of all elements of the run
+    # is called with each answer of the scheduler while the run goes on
     tell: Callable[[RunStatus], None] = lambda _: None
 
     def current(self) -> RunStatus:
@@ -156,15 +151,11 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Changes:
-    """When to look again at all runs: after some seconds, or at once where the records of one say something new.
-
-    Attributes:
-        interval_s: between two looks; after the first minute it is half a minute at least.
-        pause: waits for so many seconds, or returns true before: a person wants to look now.
-    """
+    """When to look again at all runs: after some seconds, or at once where the records of one say something new."""
 
     store: RunStore
-    interval_s: float
+    interval_s: float  # between two looks; after the first minute it is half a minute at least
+    # waits for so many seconds, or returns true before: a person wants to look now
     pause: Callable[[float], bool | None] = lambda seconds: time.sleep(seconds)
     _began: float = field(default_factory=lambda: time.monotonic())
     _marks: dict[str, tuple[object, ...]] = field(default_factory=dict)

@@ -20,20 +20,14 @@ NEVER = "DependencyNeverSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run that another waits for, or because of which it never started.
-
-    Attributes:
-        condition: how it must end: ``ok``, ``any`` or ``fail``.
-        state: as it is now.
-        over: it will not change any more.
-    """
+    """A run that another waits for, or because of which it never started."""
 
     run_id: str
     name: str
     job_id: str | None
-    condition: Condition
-    state: str
-    over: bool
+    condition: Condition  # how it must end: ``ok``, ``any`` or ``fail``
+    state: str  # as it is now
+    over: bool  # it will not change any more
 
 
 def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]) -> tuple[Wait, ...]:
