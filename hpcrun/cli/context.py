@@ -14,16 +14,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.ports import Surroundings, Typed
-from hpcrun.cli.output import hold, tell
+import platformdirs
+
+from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
+from hpcrun.cli.output import hold, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.state import RUNNING
 from hpcrun.profiles.config import Config, load_config
 from hpcrun.profiles.folder import Folder, shipped
 from hpcrun.profiles.trusted_folders import Layer, TrustStore, own_layer, project_layer
+from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
-    from hpcrun.actions.ports import Choice, Ports
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
@@ -31,7 +35,7 @@ if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.job.resources import Machine
     from hpcrun.runs.failed_nodes import FailedNodes
     from hpcrun.runs.store import RunStore
-    from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache
+    from hpcrun.schedulers.cluster_facts import FactsCache
     from hpcrun.schedulers.protocol import Scheduler
     from hpcrun.schedulers.queue import SlurmQueue
 
@@ -52,6 +56,7 @@ class Context:
     cwd: Path
     announce: Announce | None = None
     typed: Typed = field(default_factory=Typed)
+    _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
     @cached_property
     def layers(self) -> dict[str, Folder]:
@@ -73,15 +78,11 @@ class Context:
     @cached_property
     def trust(self) -> TrustStore:
         """What this person has trusted."""
-        import platformdirs
-
         return TrustStore(platformdirs.user_state_path("hpcrun") / "trust")
 
     @cached_property
     def user_folder(self) -> Path:
         """The user's own configuration folder."""
-        import platformdirs
-
         return platformdirs.user_config_path("hpcrun")
 
     @cached_property
@@ -101,32 +102,22 @@ class Context:
         """The profile of this cluster that nobody had to write; None without Slurm."""
         if self.scheduler("slurm").unavailable():
             return None
-        import platformdirs
-
-        from hpcrun.actions.profiles.detected import DetectedProfile
+        from hpcrun.actions.profiles.detected import DetectedProfile, known_facts
 
         cache = platformdirs.user_cache_path("hpcrun")
+
+        def facts() -> FactsCache:
+            from hpcrun.schedulers.cluster_facts import FactsCache
+
+            return FactsCache(cache, self.scheduler("slurm").cluster())
+
         layers = (folder.below("profiles") for folder in self.layers.values())
         return DetectedProfile(
             cache / "detected",
-            self._cluster_facts,
+            lambda: known_facts(self.env, facts(), self.now_s()),
             (*layers, shipped("cluster_profiles")),
-            lambda: self._facts_cache.drop(),
+            lambda: facts().drop(),
         )
-
-    @cached_property
-    def _facts_cache(self) -> FactsCache:
-        import platformdirs
-
-        from hpcrun.schedulers.cluster_facts import FactsCache
-
-        return FactsCache(platformdirs.user_cache_path("hpcrun"), self.scheduler("slurm").cluster())
-
-    def _cluster_facts(self) -> ClusterFacts:
-        from hpcrun.actions.profiles.detected import QUICKLY_S, known_facts
-        from hpcrun.schedulers.process import SlurmSite
-
-        return known_facts(SlurmSite(self.env, QUICKLY_S), self._facts_cache, self.now_s())
 
     @cached_property
     def profile_paths(self) -> dict[str, Path]:
@@ -163,15 +154,12 @@ class Context:
     def _chooser(self) -> Callable[[Choice], str] | None:
         """Return what asks the person at the terminal; None without one, and for callers in Python."""
         from hpcrun.cli.confirm import can_ask, choose
-        from hpcrun.cli.output import wants_json
 
         return choose if self.announce and can_ask() and not wants_json() else None
 
     @cached_property
     def failed_nodes(self) -> FailedNodes:
         """The nodes on which runs failed of late."""
-        import platformdirs
-
         from hpcrun.runs.failed_nodes import FailedNodes
 
         return FailedNodes(platformdirs.user_state_path("hpcrun") / "failed-nodes.json")
@@ -184,8 +172,6 @@ class Context:
     @cached_property
     def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
-        import platformdirs
-
         variable = self.env.get("HPCRUN_RUNS")
         root = (
             Path(variable).expanduser()
@@ -204,8 +190,6 @@ class Context:
     @cached_property
     def ports(self) -> Ports:
         """The runs, the schedulers, this host and the clock, as actions take them."""
-        from hpcrun.actions.ports import Ports
-
         polling = partial(self.scheduler, polls=True)
         return Ports(self.store, self.scheduler, polling, self.host, self.now_s, self._on_end, _send_late_messages)
 
@@ -213,8 +197,6 @@ class Context:
         """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
         if not self.config.wandb_sync:
             return
-        from hpcrun.actions.hooks import hooks_of
-
         with suppress(OSError):  # the status of a run is worth more than its upload
             hooks_of("trackers").on_end(self.store.load(run_id), self.store.folder(run_id), self.env)
 
@@ -228,13 +210,11 @@ class Context:
             from hpcrun.schedulers.local import LocalScheduler
 
             return LocalScheduler()
-        import platformdirs
-
         from hpcrun.schedulers.slurm import SlurmScheduler
 
         # the user's own folder, and not the runs folder: one person may have several of those
         cache = platformdirs.user_cache_path("hpcrun")
-        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_said)
+        return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
 
     def machine(self) -> Machine:
         """Return the resources of this machine."""
@@ -247,10 +227,6 @@ class Context:
         from hpcrun.schedulers.queue import SlurmQueue
 
         return SlurmQueue(self.env)
-
-    @cached_property
-    def _slurm_said(self) -> dict[str, str | None]:
-        return {}
 
     def waiter(self, run_id: str) -> Waiter:
         """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
@@ -282,8 +258,6 @@ class Context:
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Send the messages that jobs could not send themselves."""
     if with_messages := [item for item in items if item.run.plan.get("notify")]:
-        from hpcrun.actions.hooks import hooks_of  # few runs have messages
-
         hooks_of("notify").on_status(with_messages, runs, now_s)
 
 
@@ -292,9 +266,7 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
     shown: set[tuple[str, str | None, bool]] = set()
 
     def tell_new(item: RunStatus) -> None:
-        from hpcrun.job.state import RUNNING
         from hpcrun.views.status import waiting_lines
-        from hpcrun.views.text import one_line
 
         status = item.status
         reason = (status.state, status.reason, status.start_s is None)

@@ -21,7 +21,6 @@ from hpcrun.profiles.load import SUFFIX
 if TYPE_CHECKING:  # most commands read no detected profile
     from hpcrun.profiles.load import LoadedProfile
     from hpcrun.schedulers.cluster_facts import ClusterFacts, FactsCache
-    from hpcrun.schedulers.process import SlurmSite
 
 QUICKLY_S = 5.0
 """How long a submission waits for each of Slurm's commands."""
@@ -93,19 +92,20 @@ class DetectedProfile(Mapping[str, bytes]):
         return 1
 
 
-def known_facts(site: SlurmSite, cache: FactsCache, now_s: float) -> ClusterFacts:
+def known_facts(env: Mapping[str, str], cache: FactsCache, now_s: float) -> ClusterFacts:
     """Return what an earlier command was told of the cluster while that is valid, else ask.
 
     Raises:
         SchedulerError: Slurm does not respond.
     """
     from hpcrun.schedulers.cluster_facts import ask_facts, check_answered, read_stamp
+    from hpcrun.schedulers.process import SlurmSite
 
-    stamp = read_stamp(site.env)
+    stamp = read_stamp(env)
     known = cache.load(stamp, now_s)
     if known is not None:
         return known
-    facts = ask_facts(site)
+    facts = ask_facts(SlurmSite(env, QUICKLY_S))
     check_answered(facts, ", or choose a profile with -P")
     cache.save(facts, stamp, now_s)
     return facts
