@@ -17,10 +17,17 @@ from hpcrun.job.patterns import STEP, compile_pattern
 from hpcrun.job.units import format_span, other_ranks, rank_text
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
-from hpcrun.runs.last_writes import STREAMS, Writes, last_line_of, last_writes, usual_pause_s
 from hpcrun.runs.logs import fold, rank_log, tail
 from hpcrun.runs.metrics import LogMetrics, Value
-from hpcrun.runs.silent_ranks import silence_limit_s, silence_sentence
+from hpcrun.runs.silence import (
+    STREAMS,
+    Writes,
+    last_line_of,
+    last_writes,
+    silence_limit_s,
+    silence_sentence,
+    usual_pause_s,
+)
 from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8

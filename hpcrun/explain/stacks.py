@@ -36,7 +36,7 @@ from hpcrun.explain.wording import Evidence
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.units import listed, rank_text, ranks_text
 from hpcrun.reading import open_regular, parse_object, whole
-from hpcrun.runs.silent_ranks import silence_limit_s
+from hpcrun.runs.silence import silence_limit_s
 from hpcrun.schedulers.process import Completed, run_command
 
 WITHIN_S = 8

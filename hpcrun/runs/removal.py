@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hpcrun.errors import PlanError
 from hpcrun.job.layout import WITHIN, parse_aside
+from hpcrun.runs.folder_checks import mounts_in
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO would wait for its writer
@@ -93,8 +94,6 @@ def _stranger(name: str, top: int) -> str | None:
         return "its name is not the name of a run"
     if (owner := os.fstat(top).st_uid) != os.geteuid():
         return f"it belongs to another user (uid {owner})"
-    from hpcrun.runs.file_system import mounts_in  # every command has a runs folder, and few delete in it
-
     if mounts := mounts_in(Path(os.readlink(f"/proc/self/fd/{top}"))):
         return f"another file system is mounted at {mounts[0]}"
     if not os.listdir(top) or _has_marker(top) or _has_record(top, run_id):

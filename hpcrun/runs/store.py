@@ -21,9 +21,9 @@ from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.job.layout import JOB_ID, RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
 from hpcrun.ownership import danger_in
 from hpcrun.reading import read_bytes
-from hpcrun.runs import permissions
+from hpcrun.runs import folder_checks as permissions
 from hpcrun.runs.failed_nodes import FailedNodes
-from hpcrun.runs.programs import put_programs, remove_unused_programs
+from hpcrun.runs.job_code import put_programs, remove_unused_programs
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.writing import replace_file, write_file

@@ -1,7 +1,8 @@
-"""This host: its GPUs, adapters, network interfaces and environment modules, and the quota of a user."""
+"""This host: GPUs and their driver, adapters, interfaces, modules, quota; the Python, torch and uv that a job finds."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcrun.schedulers.process import clean_env, run_command
 
@@ -204,3 +206,175 @@ def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
             if len(numbers) == 6:
                 return Quota(Use(*numbers[:3]), Use(*numbers[3:]))
     return None
+
+
+_IMPORT_WITHIN_S = 8  # less than the time above, so that the output before it is kept
+_DRIVER = re.compile(r"Driver Version\s*:\s*([\d.]+)")
+_CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+)\.(\d+)")
+
+# A program for the job's Python of any version: each line of its output is a complete JSON object. It reads torch's
+# version from its files, since the import takes seconds; it imports torch only for the list of cards for which its
+# kernels were built, which torch.cuda.get_arch_list() leaves empty if there is no GPU.
+_PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
+import json
+def say(**facts):
+    print(json.dumps(facts))
+    sys.stdout.flush()
+say(version=list(sys.version_info[:3]), executable=sys.executable)
+import importlib.util
+spec = importlib.util.find_spec("torch")
+if spec is None or spec.origin is None:
+    say(torch=None)
+    sys.exit()
+said = {}
+try:
+    with open(spec.submodule_search_locations[0] + "/version.py") as file:
+        exec(file.read(), said)
+except Exception as error:
+    say(problem="%s: %s" % (type(error).__name__, error))
+say(torch=str(said.get("__version__", "of unknown version")), cuda=said.get("cuda"), hip=said.get("hip"))
+try:
+    from importlib.metadata import metadata
+    say(requires_python=metadata("torch")["Requires-Python"])
+except Exception:
+    pass
+if sys.argv[1] == "kernels" and said.get("cuda"):
+    import signal
+    signal.alarm(int(sys.argv[2]))
+    try:
+        import torch
+        say(kernels=torch._C._cuda_getArchFlags().split())
+    except Exception as error:
+        say(problem="%s: %s" % (type(error).__name__, error))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFacts:
+    """An interpreter and its torch."""
+
+    version: tuple[int, ...] | None = None  # of Python, None if it could not be run; ``problem`` has the reason
+    torch: str | None = None  # its version, None if it is not installed
+    cuda: str | None = None  # the CUDA it was built with, None for a build without
+    hip: str | None = None  # the ROCm it was built with
+    requires_python: str | None = None  # torch's own requirement, such as ``>=3.10``
+    kernels: tuple[str, ...] = ()  # the architectures of its kernels, such as ``sm_80``; empty if unknown
+    problem: str | None = None  # why Python could not be run, or torch could not be imported
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """The NVIDIA driver of this machine."""
+
+    version: str | None = None  # None if there is no driver that responds
+    cuda: tuple[int, int] | None = None  # the newest CUDA it can run, as (major, minor)
+    capabilities: tuple[str, ...] = ()  # compute capability of each GPU here, such as ``9.0``
+
+
+def ask_python(
+    executable: str, env: Mapping[str, str], *, prefix: str | None, variable: str, kernels: bool
+) -> PythonFacts:
+    """Ask an interpreter for its properties, as a job runs it.
+
+    Args:
+        prefix: its environment's folder, put on PATH as the script does.
+        variable: the one that names an environment of this kind.
+        kernels: whether to ask for the architectures of torch's kernels, which takes seconds.
+    """
+    env = _env_of(env, prefix, variable)
+    argv = [executable, "-c", _PROBE, "kernels" if kernels else "files", str(_IMPORT_WITHIN_S)]
+    answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=env)
+    words = answer.stderr.strip().splitlines()
+    return parse_probe(answer.stdout, words[-1] if words and not answer.ok else None)
+
+
+def _env_of(env: Mapping[str, str], prefix: str | None, variable: str) -> dict[str, str]:
+    env = clean_env(env)
+    return env | {variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"} if prefix else env
+
+
+def parse_probe(text: str, failure: str | None) -> PythonFacts:
+    """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's start-up files.
+
+    Args:
+        failure: why the interpreter failed, if it did.
+    """
+    facts: dict[str, Any] = {}
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            facts.update(record)
+    version = facts.get("version")
+    return PythonFacts(
+        tuple(version) if version else None,
+        facts.get("torch"),
+        facts.get("cuda"),
+        facts.get("hip"),
+        facts.get("requires_python"),
+        tuple(facts.get("kernels", ())),
+        facts.get("problem") or failure or (None if version else "it printed nothing"),
+    )
+
+
+def ask_driver(env: Mapping[str, str]) -> DriverFacts:
+    """Ask nvidia-smi for the driver of this machine; one without it has none."""
+    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
+        return DriverFacts()
+    table = run_command(["nvidia-smi"], timeout_s=_ANSWER_WITHIN_S / 2, env=env)
+    if not table.ok:
+        return DriverFacts()
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    cards = run_command(query, timeout_s=_ANSWER_WITHIN_S / 2, env=env)
+    return parse_driver(table.stdout, cards.stdout if cards.ok else "")
+
+
+def parse_driver(table: str, cards: str) -> DriverFacts:
+    """Read nvidia-smi's table, and its list of compute capabilities."""
+    driver, cuda = _DRIVER.search(table), _CUDA.search(table)
+    return DriverFacts(
+        driver[1] if driver else None,
+        (int(cuda[1]), int(cuda[2])) if cuda else None,
+        tuple(line.strip() for line in cards.splitlines() if re.fullmatch(r"\d+\.\d+", line.strip(), re.ASCII)),
+    )
+
+
+_TORCH_WITHIN_S = 20.0
+_UV_WITHIN_S = 20.0
+# torch is imported by this, which takes seconds; an option that argparse does not know ends it with status 2.
+_TORCHRUN_PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]  # a folder called torch here is not the job's
+from torch.distributed.run import get_args_parser
+parser = get_args_parser()
+parser.prog = "torchrun"
+parser.parse_args(sys.argv[1:] + ["program"])
+"""
+
+
+def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
+    """Return uv's message if the lock of a project is not up to date; None if it is, or if uv cannot tell here."""
+    answer = run_command(["uv", "lock", "--check", "--project", project], timeout_s=_UV_WITHIN_S, env=clean_env(env))
+    if answer.ok or answer.status is None:
+        return None
+    words = " ".join(answer.stderr.split())
+    return words[max(0, words.find("error: ")) :]
+
+
+def torchrun_refusal(
+    executable: str, words: Sequence[str], env: Mapping[str, str], *, prefix: str | None, variable: str
+) -> str | None:
+    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be asked.
+
+    Args:
+        prefix: its environment's folder, put on PATH as the script does.
+        variable: the one that names an environment of this kind.
+    """
+    env = _env_of(env, prefix, variable)
+    answer = run_command([executable, "-c", _TORCHRUN_PROBE, *words], timeout_s=_TORCH_WITHIN_S, env=env)
+    errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE) if answer.status == 2 else []
+    return str(errors[-1]) if errors else None

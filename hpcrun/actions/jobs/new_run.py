@@ -22,8 +22,8 @@ from hpcrun.job.request import JobRequest
 from hpcrun.job.script import LAUNCH
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, profile_names
+from hpcrun.runs.job_code import share_checkpoints, share_code
 from hpcrun.runs.record import Run
-from hpcrun.runs.snapshot import share_checkpoints, share_code
 from hpcrun.runs.store import RunExistsError
 from hpcrun.schedulers.submit_claim import claim_text
 

@@ -247,7 +247,8 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     env, python = surroundings.env, plan.python
     if not (plan.srun or request.torchrun or python.uv_project):
         return
-    from hpcrun.schedulers.software import srun_refusal, torchrun_refusal, uv_refusal
+    from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
+    from hpcrun.schedulers.job_steps import srun_refusal
 
     if python.uv_project and (reason := uv_refusal(python.uv_project, env)):
         raise UsageError(f"--uv: {reason}", hint=f"uv lock --project {shlex.quote(python.uv_project)}")

@@ -20,7 +20,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import for_gpu_type
 from hpcrun.reading import read_named_text
-from hpcrun.schedulers.software import mpi_types
+from hpcrun.schedulers.job_steps import mpi_types
 
 if TYPE_CHECKING:  # few jobs run a batch script
     from hpcrun.job.batch_script import BatchScript

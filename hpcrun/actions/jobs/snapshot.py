@@ -20,7 +20,7 @@ from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import is_included, is_key, is_named_key, left_out_text, looks_secret, may_be_key
 from hpcrun.job.units import listed
 from hpcrun.reading import open_regular, read_bytes
-from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
+from hpcrun.runs.job_code import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from hpcrun.schedulers.process import Completed
 
 LIMIT_MB = 200

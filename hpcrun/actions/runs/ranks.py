@@ -10,9 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from hpcrun.runs.attempt import Attempt, RankExit, attempts, node_ranks, rank_exits
-from hpcrun.runs.last_writes import Writes, last_line_of, last_writes, usual_pause_s
 from hpcrun.runs.logs import fold, rank_log, tail
-from hpcrun.runs.silent_ranks import silence_limit_s, talkers
+from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
 MOST_LINES = 64
 """The most logs whose last line is read at a time: 512 ranks get theirs in eight rounds."""

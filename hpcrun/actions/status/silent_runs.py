@@ -8,7 +8,7 @@ from dataclasses import replace
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, last_attempt
-from hpcrun.runs.last_writes import last_write_s, last_writes, usual_pause_s
+from hpcrun.runs.silence import last_write_s, last_writes, usual_pause_s
 
 SILENT_S = 600.0
 """A silence that is shorter is not worth a word ..."""

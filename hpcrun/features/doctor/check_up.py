@@ -35,12 +35,11 @@ from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.runs.file_system import Mount, look_at_place, mount_of
+from hpcrun.runs.folder_checks import Mount, look_at_place, mount_of
 from hpcrun.schedulers.client import Trial, ask_version, missing_commands, ping, try_directives
 from hpcrun.schedulers.cluster_facts import ask_facts
-from hpcrun.schedulers.host import ask_quota, try_modules
+from hpcrun.schedulers.host import DriverFacts, PythonFacts, ask_driver, ask_python, ask_quota, try_modules
 from hpcrun.schedulers.process import SlurmSite
-from hpcrun.schedulers.software import DriverFacts, PythonFacts, ask_driver, ask_python
 
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0

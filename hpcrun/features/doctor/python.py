@@ -10,8 +10,8 @@ from hpcrun.features.doctor.check import PYTHON, Check, Level
 from hpcrun.features.doctor.site import is_shared
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
-from hpcrun.runs.file_system import Mount
-from hpcrun.schedulers.software import DriverFacts, PythonFacts
+from hpcrun.runs.folder_checks import Mount
+from hpcrun.schedulers.host import DriverFacts, PythonFacts
 
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
 _ANOTHER = "activate another environment, or name its Python: `python:` in the profile, --python for one job"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.features.doctor.check import RUNS, SLURM, Check, Level
-from hpcrun.runs.file_system import Mount, RunsFolderFacts
+from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
 from hpcrun.schedulers.client import COMMANDS, Ping, Trial, major_release
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.host import Quota, Use

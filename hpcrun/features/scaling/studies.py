@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hpcrun import reading
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.job.layout import RunsFolder, StudyFolder
-from hpcrun.runs.permissions import check_dedicated, check_path, check_private, make_folder, writing
+from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, make_folder, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.writing import flocked, replace_file
 

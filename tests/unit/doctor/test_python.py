@@ -18,8 +18,8 @@ from hpcrun.features.doctor.python import (
     wanted_by,
 )
 from hpcrun.job.plan import PythonEnvironment
-from hpcrun.runs.file_system import Mount
-from hpcrun.schedulers.software import DriverFacts, PythonFacts
+from hpcrun.runs.folder_checks import Mount
+from hpcrun.schedulers.host import DriverFacts, PythonFacts
 from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
 
 CU128 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")  # the list of torch 2.9.1+cu128

@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.site import judge_runs
-from hpcrun.runs.file_system import Mount, RunsFolderFacts
+from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
 from hpcrun.schedulers.host import Quota, Use
 
 ROOT = Path("/scratch/me/runs")

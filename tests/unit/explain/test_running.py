@@ -12,8 +12,8 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
 from hpcrun.job.layout import AttemptFolder, RunFolder
-from hpcrun.runs.last_writes import last_writes
 from hpcrun.runs.record import LastStatus
+from hpcrun.runs.silence import last_writes
 from hpcrun.views.explain import explanation_text
 from tests.unit.given import run, write
 

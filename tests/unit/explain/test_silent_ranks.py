@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.runs.silent_ranks import silence_sentence
+from hpcrun.runs.silence import silence_sentence
 
 
 def sentence(silent_s: dict[int, float | None], running_s: float = 7200.0, usual_s: float | None = 2.0) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.runs.file_system import Mount, find_mount, look_at_place, parse_mounts
+from hpcrun.runs.folder_checks import Mount, find_mount, look_at_place, parse_mounts
 from tests.unit.given import write
 
 MOUNTS = """/dev/vda / ext4 rw,relatime 0 0

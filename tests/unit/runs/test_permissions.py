@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.runs.permissions import UnsafeFolderError, check_dedicated, foreign_link, other_use
+from hpcrun.runs.folder_checks import UnsafeFolderError, check_dedicated, foreign_link, other_use
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
 

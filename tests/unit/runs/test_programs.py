@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.layout import RunFolder, RunsFolder
-from hpcrun.runs.permissions import UnsafeFolderError
-from hpcrun.runs.programs import put_programs, remove_unused_programs
+from hpcrun.runs.folder_checks import UnsafeFolderError
+from hpcrun.runs.job_code import put_programs, remove_unused_programs
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.runs.file_system import mounts_in
+from hpcrun.runs.folder_checks import mounts_in
 from hpcrun.runs.record import run_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from tests.harness import REPO
@@ -177,7 +177,7 @@ def test_a_tree_deeper_than_python_recurses_and_than_descriptors_reach(tmp_path:
 SWAPPED = """
 import os, sys
 from pathlib import Path
-import hpcrun.runs.file_system  # imported late, but this process will lose the right to read the checkout
+import hpcrun.runs.folder_checks  # imported late, but this process will lose the right to read the checkout
 from hpcrun.runs.removal import NotRemovedError, remove_tree
 
 event, folder, victim, into = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
@@ -236,7 +236,7 @@ def test_another_user_s_folder_is_left_alone_and_one_within_is_emptied_where_tha
 REMOVE = """
 import os, sys
 from pathlib import Path
-import hpcrun.runs.file_system  # imported late, but this process will lose the right to read the checkout
+import hpcrun.runs.folder_checks  # imported late, but this process will lose the right to read the checkout
 from hpcrun.runs.removal import NotRemovedError, remove_tree
 
 os.chdir(sys.argv[1])  # first: pytest's folders are closed to other users

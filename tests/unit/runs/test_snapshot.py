@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import PlanError
-from hpcrun.runs.snapshot import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
+from hpcrun.runs.job_code import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
 from tests.unit.given import write
 
 MB = 1024 * 1024

@@ -10,7 +10,7 @@ import pytest
 
 from hpcrun.errors import NotFoundError, PlanError
 from hpcrun.features.scaling.studies import DamagedStudyError, Study, StudyPoint, StudyStore
-from hpcrun.runs.permissions import UnsafeFolderError
+from hpcrun.runs.folder_checks import UnsafeFolderError
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run
 

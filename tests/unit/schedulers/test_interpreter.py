@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.software import DriverFacts, PythonFacts, ask_driver, ask_python, parse_driver, parse_probe
+from hpcrun.schedulers.host import DriverFacts, PythonFacts, ask_driver, ask_python, parse_driver, parse_probe
 from tests.unit.given import write
 
 # of nvidia-smi 535; only the lines that are read
@@ -65,7 +65,7 @@ def test_a_torch_that_cannot_be_imported_says_why(venv: Path) -> None:
 
 def test_an_import_that_takes_too_long_costs_only_the_kernels(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch_in(venv, "import time\ntime.sleep(60)\n")
-    monkeypatch.setattr("hpcrun.schedulers.software._IMPORT_WITHIN_S", 1)
+    monkeypatch.setattr("hpcrun.schedulers.host._IMPORT_WITHIN_S", 1)
     found = asked(venv)
     assert (found.torch, found.kernels, found.problem) == ("2.9.1+cu128", (), None)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.software import mpi_types, parse_mpi_list, srun_refusal, torchrun_refusal, uv_refusal
+from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
+from hpcrun.schedulers.job_steps import mpi_types, parse_mpi_list, srun_refusal
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked
