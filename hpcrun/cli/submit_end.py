@@ -14,7 +14,7 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed
 from hpcrun.cli.output import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
-from hpcrun.explain.first_line import Rules, ending, with_element_lines
+from hpcrun.explain.first_line import Rules, ending, has_failed, with_element_lines
 from hpcrun.job.parameters import index_ranges, parameters_text
 from hpcrun.job.state import COMPLETED
 from hpcrun.views.plan import joined_json, submitted_json
@@ -33,10 +33,12 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
     job_id = result.run.job_id
     item = _wait(result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow)
     failure = None
-    if item.status.state != COMPLETED:
-        failure = JobFailedError(f"job {job_id} ended as {item.status.state}", hint=f"hpcrun explain {job_id}")
+    if item.never_starts:
+        failure = JobFailedError(f"job {job_id} never starts, and is still pending", hint=f"hpcrun cancel {job_id}")
+    elif item.status.state != COMPLETED:
+        failure = JobFailedError(_how_it_ended(item), hint=f"hpcrun explain {job_id}")
     return Outcome(
-        lambda: [_how_it_ended(item), *_advice(item)],
+        lambda: [*([] if failure else [stderr([f"hpcrun: {_how_it_ended(item)}"])]), *_advice(item)],
         lambda: _ended_json(result, item),
         notes=_why_it_failed(item, context.rules),
         failure=failure,
@@ -90,7 +92,7 @@ def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     """Say of a run that failed what explain says first, and the last words of the rank it names."""
-    if item.status.state == COMPLETED:
+    if not has_failed(item.status):
         return
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
@@ -105,10 +107,12 @@ def _advice(item: RunStatus) -> Iterator[TextPart]:
     yield stderr(f"hint: {text}" for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ()))
 
 
-def _how_it_ended(item: RunStatus) -> TextPart:
+def _how_it_ended(item: RunStatus) -> str:
     status = item.status
-    reason = f" ({status.reason})" if status.reason else ""
-    return stderr([f"hpcrun: job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}"])
+    by_status = status.reason == "NonZeroExitCode" and status.exit_status
+    reason = f"exit status {status.exit_status}" if by_status else status.reason
+    reason = f" ({reason})" if reason else ""
+    return one_line(f"job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}")
 
 
 def _element_line(item: RunStatus, element: ElementStatus) -> str:

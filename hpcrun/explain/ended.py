@@ -18,12 +18,12 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, advice, answer, evidence_of, next_command
+from hpcrun.explain.wording import Evidence, advice, answer, evidence_of, next_command, of_scheduler
 from hpcrun.job import state
 from hpcrun.job.after import Condition
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import explain_reason
-from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, last_attempt
+from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, last_attempt
 from hpcrun.runs.use import UseSummary
 
 _MOST_ATTEMPTS = 5
@@ -87,6 +87,8 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
         if between and attempt and (attempt.exit or item.status.state == state.PENDING):
             return _between(item, attempt, said, rules, quick=quick)
+        if item.status.final and attempt and attempt.exit and attempt.exit.hides_failure and not item.elements:
+            return _hidden(item, attempt, attempt.exit, rules, quick=quick)
         running = item.status.state in (state.RUNNING, state.COMPLETED)
         follow = "-f " if not item.status.final else ""
         return Explanation(item, said, evidence=(*before, *_use_evidence(use)),
@@ -115,10 +117,29 @@ def _between(item: RunStatus, attempt: Attempt, said: str, rules: Sequence[Rule]
     if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
         command = f"hpcrun logs {item.run.job_id or item.run.run_id}"
         return Explanation(item, sentence + ended_text(attempt), evidence=before, next=command)
-    failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=exit_.status))
+    found = _as_failed(item, attempt, exit_.status, rules, quick=quick)
+    return replace(found, summary=sentence + found.summary)
+
+
+def _hidden(item: RunStatus, attempt: Attempt, exit_: ExitRecord, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+    """Explain a launch that failed in a script that completed."""
+    first = first_failure(attempt.folder)
+    found = _as_failed(item, attempt, first.status if first else 1, rules, quick=quick)
+    fix = f"{found.fix}; " if found.fix else ""
+    return replace(
+        found,
+        summary=f"{exit_.message}: {found.summary}",
+        fix=f"{fix}add `set -e` to the script: then the job fails with its launch",
+    )
+
+
+def _as_failed(item: RunStatus, attempt: Attempt, status: int, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+    """Explain an attempt of a job that itself has not failed."""
+    failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=status))
     facts, unread = gather(failed, attempt, rules, quick=quick)
-    found = explained(failed, facts, rules, attempt=attempt, before=before, unread=unread)
-    return replace(found, item=item, summary=sentence + found.summary)
+    found = explained(failed, facts, rules, attempt=attempt, before=_attempts_before(item), unread=unread)
+    as_it_is = {of_scheduler(failed): of_scheduler(item)}
+    return replace(found, item=item, evidence=tuple(as_it_is.get(each, each) for each in found.evidence))
 
 
 def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:

@@ -158,5 +158,6 @@ def lacks_line(item: RunStatus) -> bool:
 
 
 def has_failed(status: LastStatus) -> bool:
-    """Whether a run ended in a way that explain explains."""
-    return status.final and status.state in (*EXPLAINED, *_WITH_RANK)
+    """Whether a run ended in a way that explain explains: a completed one with a reason hides a failure."""
+    completed = status.state == state.COMPLETED and bool(status.reason)
+    return status.final and (completed or status.state in (*EXPLAINED, *_WITH_RANK))

@@ -224,10 +224,11 @@ def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: At
             line = _short(other.hit.line.strip())
             yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
     if item.run.scheduler:
-        yield _of_scheduler(item)
+        yield of_scheduler(item)
 
 
-def _of_scheduler(item: RunStatus) -> Evidence:
+def of_scheduler(item: RunStatus) -> Evidence:
+    """Return the state that the scheduler, or the run's records, give the run."""
     status = item.status
     code = f", exit status {status.exit_status}" if status.exit_status else ""
     signal = f", signal {status.signal}" if status.signal else ""

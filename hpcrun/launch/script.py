@@ -104,7 +104,7 @@ class ScriptStep(JobStep):
     def _how(self, launch_status: int) -> str:
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
-            return f"its launch ended with status {launch_status}, and {self._name} with 0"
+            return f"{self._name} ended with status 0, its launch with {launch_status}"
         place = "after" if self._was_launched else "before"
         line = next(iter(records.read_text("script-errors").splitlines()[-1:]), "")
         failed, _, command = line.partition(" ")

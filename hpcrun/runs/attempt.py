@@ -52,6 +52,11 @@ class ExitRecord:
     how: str = ""  # ``RESTART`` or ``requeue`` if ``again``
     nodes: tuple[str, ...] = ()  # the nodes on which it failed
 
+    @property
+    def hides_failure(self) -> bool:
+        """Whether a person's script ended well although its launch had failed."""
+        return self.status == 0 and bool(self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class RankExit:

@@ -250,7 +250,7 @@ def waiting_lines(item: RunStatus, now_s: float) -> list[str]:
 
 def _reason_text(status: LastStatus) -> str | None:
     """Return Slurm's reason if it is useful, with plain words for a pending job."""
-    if status.reason in (None, "NonZeroExitCode"):
+    if status.reason in (None, "NonZeroExitCode") or (status.cause or "").startswith(f"{status.reason}:"):
         return None
     known = explain_reason(status.reason)
     if status.state == state.CANCELLED and known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,24 @@ def test_a_run_that_ended_well_or_waits_is_said_to_be_so(hpcrun: Hpcrun) -> None
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "sleep", "60", check=True)
     assert "the job is" in hpcrun("explain", "long", check=True).stdout
     hpcrun("cancel", "long", check=True)
+
+
+def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "train.py").write_text("import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n")
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\nPATH={Path(sys.executable).parent}:$PATH\ntorchrun --nproc-per-node 2 train.py\necho done\n"
+    (hpcrun.folder / "old.sbatch").write_text(script)
+    waited = hpcrun("submit", "-P", "local", "--wait", "old.sbatch", check=True)
+    first = (
+        "old.sbatch ended with status 0, its launch with 1: "
+        "rank 1 on local-0 failed first: KeyError: 'wdith' at train.py:3"
+    )
+    assert f"hpcrun: {first}" in waited.stderr
+    said = explained(hpcrun, "old")
+    assert (said["summary"], said["rank"]) == (first, 1)
+    assert "set -e" in said["fix"]
+    assert "COMPLETED" in said["evidence"][-1]["lines"][0]
+    assert "KeyError: 'wdith'" in hpcrun("logs", "old", check=True).stdout
+    assert hpcrun("status", "old", check=True).stdout.count("its launch with 1") == 1
 
 
 def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
