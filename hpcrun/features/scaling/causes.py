@@ -6,10 +6,10 @@ A command that a report proposes is the study's own command with one change.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import BATCH_PLACES, Size
@@ -18,6 +18,8 @@ from hpcrun.features.scaling.verdict import Advice
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
 NOTABLE = 0.05
 """The least share of the time that is reported."""
+UNKNOWN_SCRIPT = "SCRIPT"
+"""Stands for a script with its arguments; of a table nothing is known of them."""
 SMALL_BATCH = 32
 """Samples per GPU below which few models keep any card busy."""
 
@@ -37,7 +39,7 @@ class ScaleCommand:
         one_by_one: a run of the study started when the run before it had ended.
     """
 
-    script: str = "SCRIPT"
+    script: str = UNKNOWN_SCRIPT
     sizes: str = "--gpus"
     profile: str = ""
     options: str = ""
@@ -58,7 +60,8 @@ class ScaleCommand:
 
         Args:
             batch_size: a new global batch of the last size.
-            options, args: additional options of hpcrun, and arguments of the script; "" is the value of a flag.
+            options: additional options of hpcrun; "" is the value of a flag.
+            args: new values of the script's arguments; those that its command does not have are left out.
         """
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
@@ -68,6 +71,8 @@ class ScaleCommand:
             options["--batch-size"] = str(batch)
         elif batch_size is not None:
             args = {"--batch-size": str(batch), **args}
+        known = {text.partition("=")[0].replace("_", "-") for text in shlex.split(self.script)}
+        args = {name: value for name, value in args.items() if name in known or self.script == UNKNOWN_SCRIPT}
         gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
         typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
         spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
@@ -75,6 +80,11 @@ class ScaleCommand:
         return " ".join(
             filter(None, ("hpcrun scale run", self.profile, self.sizes, typed, spread, study_options, script))
         )
+
+    def change(self, sizes: Sequence[Size], **changes: Any) -> str:
+        """Return the command with a change, as ``scale`` takes it; "" where it is the same command without it."""
+        line = self.scale(sizes, **changes)
+        return "" if line == self.scale(sizes) else line
 
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""
@@ -108,7 +118,7 @@ class Bottleneck:
         share: of the time of that size, 0 to 1.
         evidence: the measured number, in words.
         advice: what to do, in words.
-        command: a command to try it; SCRIPT is the training script with its arguments.
+        command: a command to try it; "" if the script's arguments do not name what it would change.
     """
 
     kind: Kind
@@ -172,7 +182,7 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
         lost,
         f"global batch {row.batch_size} leaves a per-{one} batch of {_number(each)} on {row.gpus} {row.unit}{shrunk}",
         f"use a larger per-{one} batch, and scale the learning rate with the global batch",
-        command.scale(_sizes(base, row), batch_size=batch),
+        command.change(_sizes(base, row), batch_size=batch),
     )
 
 
@@ -188,7 +198,7 @@ def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterable[Bottleneck |
          "use more DataLoader workers (num_workers, persistent_workers) and more CPUs", workers),
         ("startup", shares.startup, "launch overhead (startup_s and total_s)",
          "{} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
-         command.scale(sizes, args={"--epochs": "20"})),
+         command.change(sizes, args={"--epochs": "20"})),
     )  # fmt: skip
     for kind, share, unknown, evidence, advice, line in causes:
         percent = f"{100 * (share or 0):.0f} %"
@@ -213,7 +223,7 @@ def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | No
         evidence,
         f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
         "drop_last",
-        command.scale(_sizes(base, row), batch_size=even),
+        command.change(_sizes(base, row), batch_size=even),
     )
 
 

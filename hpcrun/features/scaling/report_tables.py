@@ -167,7 +167,7 @@ def table(part: Part) -> tuple[Column, ...]:
     columns = (
         _column(series.unit[0].upper() + series.unit[1:], series.unit.upper(), (str(row.gpus) for row in rows)),
         _column("Nodes", "NODES", (str(row.nodes) for row in rows), plain="1"),
-        _column("Runs", "N", (str(row.speedup.n) for row in rows), plain="1"),
+        _column("Runs", "RUNS", (str(row.speedup.n) for row in rows), plain="1"),
         _column("Batch", "BATCH", (str(row.batch_size or "") for row in rows)),
         _column("Batch per GPU", "BATCH/GPU", (_share(row.batch_size, row.gpus) for row in rows)),
         _column("Steps", "STEPS", (str(row.steps or "") for row in rows)),

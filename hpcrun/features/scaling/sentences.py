@@ -181,7 +181,7 @@ def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
     low, high = (two_digits(100 * share) for share in outlook.serial_range)
     over = f" ({low} to {high} % over the sizes)" if low != high else ""
     grows = ": it grows with them, so it is the cost of more, not serial work" if outlook.grows else ""
-    one, largest = series.unit.removesuffix("s"), units_text(series.sizes[-1].gpus, series.unit)
+    one, largest = series.unit.removesuffix("s"), units_text(outlook.gpus, series.unit)
     if outlook.serial < 1:  # else nothing became faster, as the table says
         yield Line(
             "serial", f"{two_digits(100 * outlook.serial)} % of the work on one {one}, by {largest}{over}{grows}"

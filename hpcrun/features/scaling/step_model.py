@@ -194,6 +194,7 @@ class Outlook:
     """What follows from a series.
 
     Attributes:
+        gpus: the largest size of the series.
         serial: the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size.
         serial_range: its smallest and largest value over the sizes.
         grows: it grows from size to size.
@@ -201,6 +202,7 @@ class Outlook:
         predictions: for the next two doublings.
     """
 
+    gpus: int
     serial: float
     serial_range: tuple[float, float]
     grows: bool
@@ -214,6 +216,7 @@ def outlook(series: Series) -> Outlook:
     fractions = [_serial_fraction(first, row, weak=series.weak) for row in others]
     gpus, serial = others[-1].gpus, fractions[-1]
     return Outlook(
+        gpus,
         serial,
         (min(fractions), max(fractions)),
         grows=len(fractions) > 1 and all(after > _GROWS * before for before, after in pairwise(fractions)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, TypeVar
 
@@ -122,7 +122,9 @@ def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = 
     if missing:
         raise UsageError(
             f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-            hint="give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
+            hint="add --samples N, or log samples or samples_per_s with hpcrun_runtime.log_metrics"
+            if known
+            else "give --samples, --batch-size and --epoch-time, or read them from metrics: --from RUN or STUDY",
         )
     samples, batch_size = values["samples"], values["batch_size"]
     if (text := options.get("epoch_time")) is not None:
@@ -147,7 +149,7 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
     Raises:
         UsageError: no run has the time of an epoch, or its batch.
     """
-    timed = [(point, run.epoch_s) for point in points if (run := measure(point, warmup)).epoch_s is not None]
+    timed = [item for point in points if (item := _timed(point, warmup))]
     if not timed:
         raise UsageError(
             "no run has the time of an epoch",
@@ -163,7 +165,7 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
                 hint="add --batch-size, the global batch, or log it with hpcrun_runtime.log_metrics(batch_size=...)",
             )
         whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
-        sizes.setdefault((point.gpus, point.nodes, batch), []).append((epoch_s or 0.0) * whole)
+        sizes.setdefault((point.gpus, point.nodes, batch), []).append(epoch_s * whole)
     epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(sizes.items())]
     first = epochs[0]
     known = {
@@ -175,6 +177,17 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
         "also": tuple(epochs[1:]),
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
+    """Return a run with the samples and the time of its epoch; one of them may follow from its samples per second."""
+    run = measure(point, warmup)
+    rate, epoch_s, samples = run.samples_per_s, run.epoch_s, point.samples
+    if rate and epoch_s and not samples:
+        samples = round(rate * epoch_s)
+    if rate and samples and not epoch_s:
+        epoch_s = samples / rate
+    return (replace(point, samples=samples), epoch_s) if epoch_s else None
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:

@@ -25,13 +25,13 @@ def test_a_command_of_which_nothing_is_known() -> None:
 
 def test_a_study_s_own_command_has_its_options_and_its_batch_in_their_places() -> None:
     study = ScaleCommand(
-        "train.py --batch-size '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024
+        "train.py --num-workers 2 '{batch_size}'", profile="-P a100", options="--lr 1e-3", batch_size=1024
     )
-    begin, end = "hpcrun scale run -P a100 --gpus 1,4 --lr 1e-3", "train.py --batch-size '{batch_size}'"
-    assert study.scale(SIZES, batch_size=4096) == f"{begin} --batch-size 4096 {end}"
+    begin, end = "hpcrun scale run -P a100 --gpus 1,4 --lr 1e-3", "train.py --num-workers"
+    assert study.scale(SIZES, batch_size=4096) == f"{begin} --batch-size 4096 {end} 2 '{{batch_size}}'"
     assert (
         study.scale(SIZES, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
-        == f"{begin} --cpus-per-gpu 8 --batch-size 1024 {end} --num-workers 8"
+        == f"{begin} --cpus-per-gpu 8 --batch-size 1024 {end} 8 '{{batch_size}}'"
     )
     assert study.preflight(8, 2) == "hpcrun preflight -P a100 --gpus 8 --nodes 2"
 
@@ -61,7 +61,6 @@ def test_in_weak_scaling_the_batch_is_that_of_each() -> None:
 )
 def test_no_option_stands_twice(script: str, expected: str) -> None:
     assert with_options(script, {"--batch-size": "64"}) == expected
-    assert ScaleCommand(script).scale(SIZES, batch_size=64) == f"hpcrun scale run --gpus 1,4 {expected}"
 
 
 def test_options_of_hpcrun_stand_once_too() -> None:
@@ -82,13 +81,13 @@ def diagnose(series: Series, command: str = "SCRIPT") -> ScalingDiagnosis | None
     return diagnose_series(series, advice, ScaleCommand(command))
 
 
-def diagnosis(*, time_s: float = 50.0, **fields: Any) -> ScalingDiagnosis:
+def diagnosis(*, time_s: float = 50.0, script: str = "train.py --batch-size 64", **fields: Any) -> ScalingDiagnosis:
     """Why 4 GPUs are twice as fast as one, where that one's batch was 64 and the four's too."""
     epoch = {name: fields.pop(name) for name in ("data_s", "sync_s") if name in fields}
     base = Point(1, epochs=(Epoch(1, time_s=100),), batch_size=fields.pop("base_batch", 256))
     four = Point(4, epochs=(Epoch(1, time_s=time_s, **epoch),), **{"batch_size": 1024, **fields})
     (series,) = build_series([base, four])
-    found = diagnose(series, "train.py --lr 1e-3")
+    found = diagnose(series, script)
     assert found
     return found
 
@@ -102,6 +101,24 @@ def test_causes_come_by_their_share() -> None:
     ]
     assert "takes 40 % of an epoch" in found.causes[0].evidence
     assert found.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        (
+            "train.py '{batch_size}'",
+            ["--batch-size 4096 train.py '{batch_size}'", "--cpus-per-gpu 8 train.py '{batch_size}'", ""],
+        ),
+        ("train.py --lr 1", ["", "--cpus-per-gpu 8 train.py --lr 1", ""]),
+        ("train.py --epochs=3", ["", "--cpus-per-gpu 8 train.py --epochs=3", "train.py --epochs 20"]),
+        ("SCRIPT", ["SCRIPT --batch-size 4096", "--cpus-per-gpu 8 SCRIPT --num-workers 8", "SCRIPT --epochs 20"]),
+    ],
+)
+def test_a_command_gives_the_script_no_argument_that_it_did_not_have(script: str, commands: list[str]) -> None:
+    found = diagnosis(script=script, time_s=60, base_batch=1024, data_s=15, startup_s=15, total_s=100)
+    by_kind = {cause.kind: cause.command.removeprefix("hpcrun scale run --gpus 1,4 ") for cause in found.causes}
+    assert [by_kind[kind] for kind in ("batch", "data", "startup")] == commands
 
 
 def test_what_was_not_measured_is_no_cause() -> None:
@@ -124,7 +141,7 @@ def test_a_batch_that_was_divided() -> None:
         "batch",
         "global batch 1024 leaves a per-GPU batch of 256 on 4 GPUs, 1024 at 1",
     )
-    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --lr 1e-3 --batch-size 4096"
+    assert cause.command == "hpcrun scale run --gpus 1,4 train.py --batch-size 4096"
     # waiting for data explains its part of the loss, and is not the batch's fault
     by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
     assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}

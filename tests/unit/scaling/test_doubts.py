@@ -8,6 +8,7 @@ import pytest
 
 from hpcrun.features.scaling.causes import ScaleCommand
 from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.report_files import report_text
 from hpcrun.features.scaling.series import build_series
 from hpcrun.features.scaling.study_report import Part, ReportOptions, make_report
 from hpcrun.features.scaling.verdict import Doubt, doubts_of
@@ -88,6 +89,15 @@ def test_a_size_in_doubt_does_not_take_the_verdict_from_the_others() -> None:
     assert (found.advice.value.gpus, set(found.advice.doubtful)) == (2, {8})
     assert found.outlook
     assert [each.gpus for each in found.outlook.predictions] == [4, 8]  # and no forecast begins at it
+
+
+def test_a_law_speaks_of_the_largest_size_that_it_was_measured_at() -> None:
+    found = make_report([*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(4, 9, 6, 6)], ReportOptions("study"))
+    assert found.parts[0].outlook
+    assert (found.parts[0].outlook.gpus, round(found.parts[0].outlook.with_more_work, 2)) == (2, 1.9)
+    text = " ".join(" ".join(report_text(found)).split())
+    assert "serial 10.0 % of the work on one GPU, by 2 GPUs" in text
+    assert "more work 2 GPUs with proportionally more work would reach 1.9×" in text
 
 
 def test_a_published_row_may_be_a_mean_of_several_runs_but_a_listed_run_is_one() -> None:

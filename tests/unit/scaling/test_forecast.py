@@ -295,6 +295,21 @@ def test_the_metrics_of_runs_say_what_was_measured() -> None:
     assert workload_of([point(1, None, 3)], 1, 32)["batch_size"] == 32
 
 
+@pytest.mark.parametrize(
+    ("epoch", "samples", "known"),
+    [
+        (Epoch(1, 20.0, 50.0), None, (1000, 20.0)),
+        (Epoch(1, None, 50.0), 1000, (1000, 20.0)),
+        (Epoch(1, 20.0), None, (None, 20.0)),
+    ],
+)
+def test_the_samples_and_the_time_of_an_epoch_follow_from_its_speed(
+    epoch: Epoch, samples: int | None, known: tuple[int | None, float]
+) -> None:
+    found = workload_of([Point(1, batch_size=64, samples=samples, epochs=(epoch,))], 1)
+    assert (found.get("samples"), found["epoch_s"]) == known
+
+
 def test_warm_up_is_short_in_a_short_training() -> None:
     assert MeasuredTraining(1000, 10, 1.0).warmup == 5
     assert MeasuredTraining(1000, 10, 1.0, epochs=90).warmup == 5

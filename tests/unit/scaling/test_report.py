@@ -244,7 +244,7 @@ def test_many_series_are_named_and_not_all_shown() -> None:
 def test_repeats_are_shown_with_number_and_range() -> None:
     lines = report_text(report(*full()))
     header, first = (next(line for line in lines if word in line) for word in ("RANGE", "10–20"))
-    assert header.split()[:2] == ["GPUS", "N"]
+    assert header.split()[:2] == ["GPUS", "RUNS"]
     assert first.split()[:2] == ["1", "2"]
 
 
