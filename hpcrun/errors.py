@@ -5,6 +5,8 @@ Only ``hpcrun.cli`` prints these and exits with ``exit_code``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class HpcrunError(Exception):
     """Something a person can put right: what was wrong and where, and one thing to try.
@@ -72,6 +74,12 @@ class InterruptedByUser(HpcrunError):
 
 
 _LONGEST_WORD = 200
+
+
+def did_you_mean(text: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a hint to the known word closest to a misspelt one, or another hint where none is close."""
+    close = nearest(text, list(known))
+    return f"did you mean {close!r}?" if close else otherwise
 
 
 def nearest(text: str, known: list[str]) -> str | None:

@@ -14,7 +14,7 @@ from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
 from hpcrun.job.patterns import STEP, compile_pattern
-from hpcrun.job.units import format_span, other_ranks, rank_text
+from hpcrun.job.units import count, format_span, rank_text
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.logs import fold, rank_log, tail
@@ -181,7 +181,7 @@ def _ended(running: Running) -> Remark | None:
         return None
     first = min(ended, key=lambda end: (end.ended_s, end.rank))
     more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
-    others = f"{other_ranks(len(silent))} {'runs' if len(silent) == 1 else 'run'}"
+    others = f"{count(len(silent), 'other rank')} {'runs' if len(silent) == 1 else 'run'}"
     age = format_span(running.now_s - first.ended_s)
     who = rank_text(first.rank, first.node)
     sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"

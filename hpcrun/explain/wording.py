@@ -20,7 +20,7 @@ from hpcrun.explain.diagnosis.speech import uncaught
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.units import cut_at_word, other_ranks, rank_text, ranks_text
+from hpcrun.job.units import count, cut_at_word, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
 _LONGEST, _LONGEST_MESSAGE = 300, 120
@@ -144,7 +144,7 @@ def _without_timeout(facts: Facts) -> str:
 def _left(rank: int, facts: Facts) -> str:
     """Return which rank ended with exit status 0 before the others, and how the first of those failed."""
     number = sum(end.status != 0 for end in facts.ends.values())
-    text = f"{facts.name(rank)} ended first, with exit status 0, while {other_ranks(number)} continued"
+    text = f"{facts.name(rank)} ended first, with exit status 0, while {count(number, 'other rank')} continued"
     failed = [end for end in facts.ends.values() if end.by_itself]
     if not failed:
         return text

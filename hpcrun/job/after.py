@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from hpcrun.errors import UsageError
+from hpcrun.job.quoting import with_ending
 from hpcrun.job.state import COMPLETED, NOT_SUBMITTED
 
 Condition = Literal["ok", "any", "fail"]
@@ -43,21 +44,16 @@ class Chain:
 
 def parse_after(text: str) -> After:
     """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
-    _refuse_sbatch_order(text)
+    words = {option: condition for condition, option in _DEPENDENCY.items()}  # afterok:1 and 1:afterok
+    first, _, rest = text.partition(":")
+    runs, sbatch = (rest, first) if first in words else (first, rest)
+    if sbatch in words and runs:
+        ours = " ".join(f"--after {run}:{words[sbatch]}" for run in runs.split(":"))
+        raise UsageError(f"--after {text}: {sbatch} is a word of sbatch --dependency", hint=f"write {ours}")
     run, condition = _split(text, "ok", "--after")
     if not run:
         raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
     return After(run, condition)
-
-
-def _refuse_sbatch_order(text: str) -> None:
-    """Raise UsageError, with hpcrun's words, for sbatch's: ``afterok:1`` and ``1:afterok``."""
-    words = {option: condition for condition, option in _DEPENDENCY.items()}
-    first, _, rest = text.partition(":")
-    run, sbatch = (rest, first) if first in words else (first, rest)
-    if sbatch in words and run:
-        runs = " ".join(f"--after {one}:{words[sbatch]}" for one in run.split(":"))
-        raise UsageError(f"--after {text}: {sbatch} is a word of sbatch --dependency", hint=f"write {runs}")
 
 
 def parse_chain(text: str) -> Chain:
@@ -105,7 +101,4 @@ def dependency_option(dependencies: Sequence[Dependency]) -> str:
 
 def link_name(name: str, link: int) -> str:
     """Return the name of a link of a chain, the first being 1: ``train``, ``train-2``, ``train-3``."""
-    if link == 1:
-        return name
-    ending = f"-{link}"
-    return name[: 100 - len(ending)] + ending
+    return name if link == 1 else with_ending(name, f"-{link}")

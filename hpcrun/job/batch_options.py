@@ -118,10 +118,7 @@ def _why_not(option: ScriptOption) -> str | None:
 
 
 def _read_lines(lines: list[str]) -> tuple[list[ScriptOption], list[int]]:
-    """Return the options of the #SBATCH lines, and the numbers of lines that sbatch does not read.
-
-    sbatch reads them up to the first line that is neither empty nor a comment.
-    """
+    """Return the options of the #SBATCH lines above the first command, and the numbers of those below it."""
     options: list[ScriptOption] = []
     late: list[int] = []
     begun = False

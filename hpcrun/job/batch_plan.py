@@ -17,7 +17,7 @@ from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.resources import check_warning, decide_cancel_idle, decide_requeue, read_allocation
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
-from hpcrun.job.units import advice_table
+from hpcrun.job.units import advice_table, count
 
 # Fields of a request that have no effect on a script | what to do instead
 _OF_SCRIPT = advice_table(
@@ -146,5 +146,5 @@ def _shared_gpus(request: JobRequest, shape: Shape) -> tuple[str, ...]:
     """Return a note if the options leave a node fewer GPUs than the script has ranks for it."""
     if not (request.gpus or request.gpus_per_node) or not 0 < shape.gpus_per_node < shape.procs_per_node:
         return ()
-    gpus = f"{shape.gpus_per_node} GPU{'s' if shape.gpus_per_node > 1 else ''}"
+    gpus = count(shape.gpus_per_node, "GPU")
     return (f"{shape.procs_per_node} ranks of a node share {gpus}: the script decides the number of ranks",)

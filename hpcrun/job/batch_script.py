@@ -90,14 +90,7 @@ class _Launch:
 
 
 def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchScript:
-    """Return a batch script as hpcrun runs it.
-
-    Args:
-        arguments: those that the script gets.
-
-    Raises:
-        UsageError: it is no script that sbatch takes.
-    """
+    """Return a batch script as hpcrun runs it with its arguments; UsageError if sbatch does not take it."""
     if "\r" in text:
         raise UsageError(f"{name} has CR line ends, which sbatch refuses", hint=f"sed -i 's/\\r$//' {name}")
     if not text.startswith("#!"):
@@ -197,18 +190,11 @@ def _place(root: Node, node: Node, depth: int = 3) -> str | None:
             if len(calls) != 1 or depth == 0:
                 return f"it is in the function {name}, which is called {len(calls)} times"
             return _place(root, calls[0], depth - 1)
-        if _is_in_background(parent) and not _is_awaited(root, parent):
-            return "it runs in the background, and nothing waits for it"
+        if parent.next_sibling is not None and parent.next_sibling.type == "&":
+            later = (call for call in nodes_of(root, "command") if call.start_byte > parent.end_byte)
+            if all(node_text(call.named_children[0]) != "wait" for call in later):
+                return "it runs in the background, and nothing waits for it"
     return None
-
-
-def _is_in_background(node: Node) -> bool:
-    return node.next_sibling is not None and node.next_sibling.type == "&"
-
-
-def _is_awaited(root: Node, node: Node) -> bool:
-    waits = (call for call in nodes_of(root, "command") if node_text(call.named_children[0]) == "wait")
-    return any(call.start_byte > node.end_byte for call in waits)
 
 
 def _exclude_each_other(one: Node, other: Node) -> bool:

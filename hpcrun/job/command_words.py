@@ -77,25 +77,29 @@ WRAPPERS: dict[str, Wrapper] = {
 }
 
 
-def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """Return the program that a wrapper starts, with its arguments, and whether it is a Python module.
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What a wrapper, Python or a shell runs, with its arguments."""
 
-    Args:
-        rest: the words after the wrapper's name.
-    """
-    if wrapper.subcommands:
-        if not rest or rest[0] not in wrapper.subcommands:
-            return (), False
-        rest = rest[1:]
-    words = wrapper.words
+    option: str  # ``-m`` for a module, ``-c`` for a text, or empty for a program or a script
+    words: tuple[str, ...]
+
+
+def unwrapped(argv: tuple[str, ...]) -> Inner | None:
+    """Return what the wrapper at the head of a command starts; None if it starts nothing."""
+    wrapper, rest = WRAPPERS[PurePath(argv[0]).name], argv[1:]
+    if wrapper.subcommands and not (rest and rest[0] in wrapper.subcommands):
+        return None
+    rest, words = rest[bool(wrapper.subcommands) :], wrapper.words
     while rest:
         first, behind = rest[0], rest[1:]
         if first in wrapper.stops:
-            return (), False
+            return None
         if first == wrapper.module:
-            return behind, True
+            return Inner("-m", behind) if behind else None
         if first == "--":
-            return behind[words:], False
+            rest = behind[words:]
+            break
         if first in wrapper.values:
             rest = behind[1:]
         elif first.startswith("-") or _ASSIGNMENT.fullmatch(first):
@@ -104,15 +108,7 @@ def unwrap(wrapper: Wrapper, rest: tuple[str, ...]) -> tuple[tuple[str, ...], bo
             words, rest = words - 1, behind
         else:
             break
-    return rest, False
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreted:
-    """What Python or a shell runs: ``-m`` and a module, ``-c`` and a text, or a script, each with its arguments."""
-
-    option: str  # ``-m``, ``-c``, or empty for a script
-    words: tuple[str, ...]
+    return Inner("", rest) if rest else None
 
 
 def is_python(name: str) -> bool:
@@ -120,7 +116,7 @@ def is_python(name: str) -> bool:
     return _PYTHON.fullmatch(PurePath(name).name) is not None
 
 
-def interpreted(argv: tuple[str, ...]) -> Interpreted | None:
+def interpreted(argv: tuple[str, ...]) -> Inner | None:
     """Return what the interpreter at the head of a command runs; None if there is none, or if it reads stdin."""
     name, rest = PurePath(argv[0]).name, argv[1:]
     if name not in SHELLS and not _PYTHON.fullmatch(name):
@@ -133,19 +129,18 @@ def interpreted(argv: tuple[str, ...]) -> Interpreted | None:
         elif option.startswith("--") or option[:2] in values:
             continue
         elif name not in SHELLS and option.endswith("m"):  # -m, -um
-            return Interpreted("-m", rest) if rest else None
+            return Inner("-m", rest) if rest else None
         elif "c" in option:
-            return Interpreted("-c", rest)
-    return Interpreted("", rest) if rest and rest[0] != "-" else None
+            return Inner("-c", rest)
+    return Inner("", rest) if rest and rest[0] != "-" else None
 
 
 def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a command runs behind its wrappers and interpreter: a script, ``-m`` and a module, or a program."""
-    name = PurePath(argv[0]).name
-    if name in WRAPPERS:
-        rest, is_module = unwrap(WRAPPERS[name], argv[1:])
-        return ("-m", *rest) if is_module and rest else program_of(rest) if rest else argv
-    inner = interpreted(argv)
-    if inner is None or inner.option == "-c" or not (inner.option or inner.words[0].endswith(SCRIPTS)):
-        return argv
-    return ("-m", *inner.words) if inner.option else inner.words
+    is_wrapper = PurePath(argv[0]).name in WRAPPERS
+    inner = unwrapped(argv) if is_wrapper else interpreted(argv)
+    if inner and inner.option == "-m":
+        return ("-m", *inner.words)
+    if inner and is_wrapper:
+        return program_of(inner.words)
+    return inner.words if inner and not inner.option and inner.words[0].endswith(SCRIPTS) else argv

@@ -5,7 +5,7 @@ Names are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes
 
 from __future__ import annotations
 
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.quoting import quote_directive
 from hpcrun.job.units import advice_table
 
@@ -95,9 +95,8 @@ NAMES = frozenset((*KNOWN, *PYXIS, *OPTIONS, *OWNED))
 # Older names of options, which sbatch and srun still take.
 ALIASES = {"tasks-per-node": "ntasks-per-node", "cpus": "cpus-per-task", "workdir": "chdir"}
 
-# Directives that exclude each other: setting one removes the others (sbatch(1): --mem, --mem-per-cpu and --mem-per-gpu
-# are mutually exclusive).
-EXCLUSIVE: tuple[frozenset[str], ...] = (frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),)
+# These exclude each other: setting one removes the others (sbatch(1)).
+EXCLUSIVE = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 # Without these the script could not find its nodes or its log.
 ESSENTIAL = frozenset({"array", "job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode", "requeue", "signal"})
@@ -111,11 +110,7 @@ def normalise_key(key: str) -> str:
 
 
 def check_free_key(key: str, where: str) -> str:
-    """Return the normalised name of a directive that a user or a profile may set.
-
-    Raises:
-        UsageError: hpcrun sets it itself, or it cannot be a directive's name.
-    """
+    """Return the normalised name of a directive that may be set; UsageError if hpcrun sets it itself."""
     name = normalise_key(key)
     if name in OWNED:
         raise UsageError(f"{where}: hpcrun sets --{name} itself", hint=OWNED[name])
@@ -128,16 +123,14 @@ def unknown_note(name: str) -> str | None:
     """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
     if name in NAMES:
         return None
-    close = nearest(name, sorted(NAMES))
-    return f"sbatch option {name!r} is unknown" + (f"; did you mean {close!r}?" if close else "")
+    return f"sbatch option {name!r} is unknown; {did_you_mean(name, sorted(NAMES))}".removesuffix("; ")
 
 
 def set_directive(directives: Directives, key: str, value: str | None) -> None:
     """Set one directive, and remove those that exclude it."""
-    for group in EXCLUSIVE:
-        if key in group:
-            for other in group - {key}:
-                directives.pop(other, None)
+    if key in EXCLUSIVE:
+        for other in EXCLUSIVE - {key}:
+            directives.pop(other, None)
     directives[key] = value
 
 
@@ -148,20 +141,13 @@ def remove_directive(directives: Directives, key: str) -> None:
         raise UsageError(f"--no-sbatch {name}: the script needs it")
     if name not in directives:
         free = sorted(set(directives) - ESSENTIAL)
-        close = nearest(name, free)
-        raise UsageError(
-            f"--no-sbatch {name}: it is not set",
-            hint=f"did you mean {close!r}?" if close else f"set are: {', '.join(free)}",
-        )
+        hint = did_you_mean(name, free, f"set are: {', '.join(free)}")
+        raise UsageError(f"--no-sbatch {name}: it is not set", hint=hint)
     del directives[name]
 
 
 def directive_line(key: str, value: str | None) -> str:
-    """Return ``--key`` or ``--key=value`` in the form for an ``#SBATCH`` line.
-
-    Raises:
-        UsageError: sbatch cannot read such a value.
-    """
+    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line; UsageError if sbatch cannot read the value."""
     if value is None:
         return f"--{key}"
     try:

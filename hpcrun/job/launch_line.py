@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, unwrap
+from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, unwrapped
 from hpcrun.job.launch_options import Program, takes_value
 from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
 from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
@@ -76,16 +76,15 @@ class LaunchLine:
 def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
     """Return what a command starts, and its words with the values of its variables; None if it starts no training.
 
-    Raises:
-        UnclearError: it does, in a way that hpcrun does not take over.
+    It raises UnclearError for a training that hpcrun does not take over.
     """
     words = _with_values(words, 0)
     at, texts = 0, _texts(words)
     while at < len(texts) and PurePath(texts[at]).name in _TRANSPARENT:
-        rest, is_module = unwrap(WRAPPERS[PurePath(texts[at]).name], texts[at + 1 :])
-        if is_module or not rest:
+        inner = unwrapped(texts[at:])
+        if inner is None or inner.option:
             break
-        at = len(texts) - len(rest)
+        at = len(texts) - len(inner.words)
     by_srun = PurePath(texts[at]).name == "srun" if at < len(texts) else False
     start, srun = read_options(words, at + 1, "srun") if by_srun else (at, {})
     words = _with_values(words, start)
@@ -109,21 +108,18 @@ def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
 def _with_torchrun(line: LaunchLine, words: list[Word], start: int) -> LaunchLine:
     """Return the launch with torchrun's part, if torchrun starts the ranks and its words are not in a variable."""
     head, texts = _torchrun_head(words, start), _texts(words)
+    own_ranks = "`{}` starts ranks itself: hpcrun logs shows the output of each task of srun".format
     if head is None:
         calls = find_calls(texts[start:], lambda _: None) if line.by_srun else []
-        return replace(line, remarks=(*line.remarks, *(_own_ranks(call.title) for call in calls[:1])))
+        return replace(line, remarks=(*line.remarks, *(own_ranks(call.title) for call in calls[:1])))
     end, options = read_options(words, head, "torchrun")
     if end == len(words) or "run-path" in options:
         raise UnclearError("torchrun has no program that hpcrun could start")
     if words[end].start is None:
-        return replace(line, remarks=(*line.remarks, _own_ranks("torchrun")))
+        return replace(line, remarks=(*line.remarks, own_ranks("torchrun")))
     marks, remarks = {start: BY_TORCHRUN, end: EACH}, (*line.remarks, *_unknown("torchrun", options))
     rank = int(_is_helper(texts[end:]))
     return replace(line, starter="torchrun", marks=marks, torchrun=options, rank=rank, remarks=remarks)
-
-
-def _own_ranks(title: str) -> str:
-    return f"`{title}` starts ranks itself: hpcrun logs shows the output of each task of srun"
 
 
 def _with_values(words: Sequence[Word], at: int) -> list[Word]:
@@ -192,20 +188,17 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     if inner and is_python(name):
         return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
     if name in _CONTAINERS or (name in WRAPPERS and name not in _TRANSPARENT):
-        ranks = [_rank(texts[at:]) for at in range(1, len(texts)) if _is_program(texts[at])]
+        programs = {*BY_NAME, *SHELLS}
+        behind = (texts[at:] for at in range(1, len(texts)))
+        ranks = (_rank(words) for words in behind if is_python(words[0]) or PurePath(words[0]).name in programs)
         return min((rank for rank in ranks if rank is not None), default=None)
     if name in _TRANSPARENT:
-        rest = unwrap(WRAPPERS[name], texts[1:])[0]
-        return (1 if rest[0].endswith(".py") else _rank(rest)) if rest else None
+        inner = unwrapped(texts)
+        return (1 if inner.words[0].endswith(".py") else _rank(inner.words)) if inner else None
     if name.endswith(".py"):
         return 1
     is_script = inner is not None and not inner.option and PurePath(inner.words[0]).suffix in _SCRIPTS
     return 3 if is_script or name.endswith(".sh") else None
-
-
-def _is_program(text: str) -> bool:
-    name = PurePath(text).name
-    return is_python(name) or name in BY_NAME or name in SHELLS
 
 
 def _is_set_up(texts: tuple[str, ...]) -> bool:
@@ -224,14 +217,10 @@ def _is_set_up(texts: tuple[str, ...]) -> bool:
     return bool(commands) and all(_is_set_up(words) or "=" in words[0] for words in commands)
 
 
-# --- options ------------------------------------------------------------------------------------------------------
-
-
 def read_options(words: Sequence[Word], at: int, program: Program) -> tuple[int, dict[str, str | None]]:
     """Return the number of the first word behind a program's options, and the options by their long names.
 
-    Raises:
-        UnclearError: an option is unknown, or only the job knows where the options end.
+    It raises UnclearError for an unknown option, and where only the job knows where the options end.
     """
     options: dict[str, str | None] = {}
     waiting = ""

@@ -89,13 +89,9 @@ _LEAST_SHUTDOWN_S = 30
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
-    """Return the normalised name of an option that a user or a profile may set.
+    """Return the normalised name of an option that a user or a profile may set; ``where`` names it in messages.
 
-    Args:
-        where: the option or the profile's key, for the message.
-
-    Raises:
-        UsageError: hpcrun sets it itself, or it would break the job.
+    It raises UsageError for an option that hpcrun sets itself, or that would break the job.
     """
     name = normalise_key(key)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
@@ -122,9 +118,7 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
 def takes_value(program: Program | Literal["sbatch"], option: str) -> tuple[str, bool] | None:
     """Return an option's long name, and whether the next word is its value; None if the option is not known.
 
-    Args:
-        option: without ``=VALUE``, as ``--nproc_per_node`` or a unique beginning of it; a letter may have its value
-            behind it.
+    It is without ``=VALUE``: ``--nproc_per_node`` or a unique beginning of it, or a letter with its value behind it.
     """
     letters, known, bare = _TABLES[program]
     if option.startswith("--"):

@@ -16,11 +16,7 @@ from hpcrun.job.shape import Shape
 
 
 def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return the options of the srun that starts the ranks: the profile's, overridden by the request's.
-
-    Raises:
-        UsageError: the local scheduler has no srun, or ranks would not see their GPUs.
-    """
+    """Return the options of the srun that starts the ranks: the profile's, overridden by the request's."""
     if profile.scheduler != "slurm":
         if request.srun:
             raise UsageError(f"--srun {request.srun[0]}: profile {profile.name!r} runs on this machine, without srun",
@@ -32,11 +28,7 @@ def srun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options
 
 
 def check_binding(of: Literal["sbatch", "srun"], options: Mapping[str, str | None], shape: Shape) -> None:
-    """Refuse an option that hides GPUs of the node from a rank: a rank uses the GPU with the number LOCAL_RANK.
-
-    Raises:
-        UsageError: a rank would see only some of the GPUs.
-    """
+    """Raise UsageError for an option that hides GPUs from a rank, which uses the GPU with the number LOCAL_RANK."""
     for key in ("gpu-bind", "tres-bind"):
         value = options.get(key) or "none"
         if shape.gpus_per_node and shape.tasks_per_node > 1 and "none" not in value:
@@ -48,11 +40,7 @@ def check_binding(of: Literal["sbatch", "srun"], options: Mapping[str, str | Non
 
 
 def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Options:
-    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun starts no ranks.
-
-    Raises:
-        UsageError: the request has such options, but another launcher.
-    """
+    """Return torchrun's options: the profile's, overridden by the request's; none if torchrun starts no ranks."""
     if shape.launcher == "torchrun":
         return tuple(_laid_over("torchrun", profile.torchrun, request.torchrun).items())
     if request.torchrun:
@@ -132,12 +120,7 @@ def image_of(request: JobRequest, profile: Profile) -> str | None:
 
 
 def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_python: str) -> Container | None:
-    """Return the container of a job; None if it has none.
-
-    Raises:
-        UsageError: mounts without a container.
-        PlanError: the runtime needs Slurm.
-    """
+    """Return the container of a job; None if it has none."""
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         if request.mounts:
@@ -148,10 +131,6 @@ def decide_container(request: JobRequest, profile: Profile, shape: Shape, host_p
             f"profile {profile.name!r} starts containers with pyxis, which needs Slurm, but it runs on this machine",
             hint="set container.runtime to apptainer or podman in the profile, or --container none",
         )
-    return Container(
-        runtime,
-        image,
-        tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in (*profile.container.mounts, *request.mounts)),
-        gpus=bool(shape.gpus_per_node) and profile.container.nv,
-        host_python=host_python,
-    )
+    mounts = (mount if ":" in mount else f"{mount}:{mount}" for mount in (*profile.container.mounts, *request.mounts))
+    gpus = bool(shape.gpus_per_node) and profile.container.nv
+    return Container(runtime, image, tuple(mounts), gpus, host_python)

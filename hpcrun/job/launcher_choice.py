@@ -15,7 +15,7 @@ from hpcrun.job.notes import (
     source_match,
 )
 from hpcrun.job.profile import Profile
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.quoting import bash_line
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import decide_shape
 from hpcrun.job.typed_launcher import Instead, line_instead, node_line, taken_over
@@ -34,13 +34,12 @@ def choose_launcher(
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on it.
 
+    It raises UsageError if hpcrun starts the ranks itself, or if the nodes of the job would not join one training.
+
     Args:
         calls: the launchers that the program is, or calls.
         typed: hpcrun's subcommand and options as typed, for the line to type instead.
         read_text, mpi_types: see ``program_notes``.
-
-    Raises:
-        UsageError: hpcrun starts the ranks itself, the program submits jobs, or its nodes would not join one training.
     """
     if not calls:
         return request, tuple(program_notes(request, profile, typed, read_text, mpi_types))
@@ -64,7 +63,7 @@ def choose_launcher(
         return started, (note, *program_notes(started, profile, typed, read_text, mpi_types))
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
-    if nodes > 1 and not _knows_nodes(call):
+    if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
         raise _apart(call, request, profile, nodes, typed, mpi_types)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
     note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
@@ -82,10 +81,6 @@ def _is_ours(call: Call) -> bool:
     return call.launcher.name == "salloc" or (call.launcher.name == "srun" and "--overlap" not in call.argv)
 
 
-def _knows_nodes(call: Call) -> bool:
-    return call.knows_nodes or call.launcher.reads_env
-
-
 def _subject(call: Call) -> str:
     return f"`{call.title}`" if call.place is None else f"`{call.title}` in {call.place},"
 
@@ -93,7 +88,7 @@ def _subject(call: Call) -> str:
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
     if request.launcher in _ONCE:
-        apart = decide_shape(request, profile).nodes > 1 and not _knows_nodes(call)
+        apart = decide_shape(request, profile).nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
         each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
         return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
     return (
@@ -134,7 +129,7 @@ def _apart(
     """Return the error for a launcher that would start a separate training on each node."""
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.on_nodes:
-        line = " ".join(map(quote_bash, ("hpcrun", *(typed or ("submit",)), "bash", "-c", call.launcher.on_nodes)))
+        line = bash_line(("hpcrun", *(typed or ("submit",)), "bash", "-c", call.launcher.on_nodes))
         return UsageError(f"{message}; hpcrun has no launcher for a {call.launcher.name} cluster",
                           hint=f"{line}; or use one node: --nodes 1")  # fmt: skip
     if call.launcher.role == "submits":

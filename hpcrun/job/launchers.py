@@ -11,15 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import (
-    SHELLS,
-    WRAPPERS,
-    Interpreted,
-    Wrapper,
-    interpreted,
-    is_python,
-    unwrap,
-)
+from hpcrun.job.command_words import SHELLS, WRAPPERS, Inner, interpreted, is_python, unwrapped
 from hpcrun.job.shell_text import read_commands
 
 Role = Literal["ours", "submits", "node", "job"]
@@ -151,9 +143,7 @@ _HELP = frozenset({"-h", "--help", "--version", "-V"})
 def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
     """Return the launchers that a command starts: the command itself, after wrappers, or in a shell script.
 
-    Args:
-        argv: the program and its arguments.
-        read_script: returns the text of a shell script by its name as written; None if it is not a shell script.
+    ``read_script`` returns the text of a shell script by its name as written, None for another file.
     """
     seen: set[str] = set()
 
@@ -169,19 +159,23 @@ def find_calls(argv: tuple[str, ...], read_script: ReadScript) -> list[Call]:
 def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int) -> Iterator[Call]:
     if not argv or depth == 0:
         return
-    name, rest = PurePath(argv[0]).name or argv[0], argv[1:]
+    name = PurePath(argv[0]).name or argv[0]
+    inner = unwrapped(argv) if name in WRAPPERS else interpreted(argv)
     if name in BY_NAME:
-        yield from _called(BY_NAME[name], argv, rest, before)
+        yield from _called(BY_NAME[name], argv, argv[1:], before)
+    elif inner and inner.option == "-m":
+        if launcher := BY_MODULE.get(inner.words[0]):
+            yield from _called(launcher, argv, inner.words[1:], before)
     elif name in WRAPPERS:
-        yield from _unwrapped(WRAPPERS[name], argv, read, before, depth)
-    elif inner := interpreted(argv):
-        yield from _interpreted(inner, argv, read, before, depth)
-    elif name == "eval":
-        yield from _in_text(" ".join(rest), None, read, depth)
-    elif name in ("source", ".") and rest:
-        yield from _in_script(rest[0], read, depth)
-    else:
-        yield from _in_script(argv[0], read, depth)
+        if inner:
+            yield from _find(inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth)
+    elif name in SHELLS or not inner:  # Python's own text is not read
+        text, script = _shell_text(argv, inner, read)
+        for command in read_commands(text):
+            place = f"{script or 'the text of -c'}, line {command.line}"
+            for call in _find(command.words, read, (), depth - 1):
+                knows_nodes = call.knows_nodes or _OF_NODES.search(text) is not None
+                yield replace(call, place=call.place or place, knows_nodes=knows_nodes)
 
 
 def _called(
@@ -192,50 +186,18 @@ def _called(
         if not rest or rest[0] not in launcher.subcommands:
             return
         title, rest = (*title, rest[0]), rest[1:]
-    if len(rest) == 1 and rest[0] in _HELP:
-        return
-    yield Call(launcher, rest, " ".join(title), before)
+    if not (len(rest) == 1 and rest[0] in _HELP):
+        yield Call(launcher, rest, " ".join(title), before)
 
 
-def _unwrapped(
-    wrapper: Wrapper, argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int
-) -> Iterator[Call]:
-    rest, is_module = unwrap(wrapper, argv[1:])
-    start = argv[: len(argv) - len(rest)]
-    if is_module:
-        yield from _module(rest, start, before)
-    elif rest:
-        yield from _find(rest, read, (*before, *start), depth)
-
-
-def _module(rest: tuple[str, ...], start: tuple[str, ...], before: tuple[str, ...]) -> Iterator[Call]:
-    if rest and rest[0] in BY_MODULE:
-        yield from _called(BY_MODULE[rest[0]], (*start, *rest), rest[1:], before)
-
-
-def _interpreted(
-    inner: Interpreted, argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], depth: int
-) -> Iterator[Call]:
-    if inner.option == "-m":
-        yield from _module(inner.words, argv[: len(argv) - len(inner.words)], before)
-    elif PurePath(argv[0]).name in SHELLS and inner.option == "-c":
-        yield from _in_text("".join(inner.words[:1]), None, read, depth)
-    elif PurePath(argv[0]).name in SHELLS:
-        yield from _in_script(inner.words[0], read, depth)
-
-
-def _in_script(name: str, read: ReadScript, depth: int) -> Iterator[Call]:
-    text = read(name)
-    if text is not None:
-        yield from _in_text(text, name, read, depth)
-
-
-def _in_text(text: str, script: str | None, read: ReadScript, depth: int) -> Iterator[Call]:
-    knows_nodes = _OF_NODES.search(text) is not None
-    for command in read_commands(text):
-        place = f"{script}, line {command.line}" if script else f"the text of -c, line {command.line}"
-        for call in _find(command.words, read, (), depth - 1):
-            yield replace(call, place=call.place or place, knows_nodes=call.knows_nodes or knows_nodes)
+def _shell_text(argv: tuple[str, ...], inner: Inner | None, read: ReadScript) -> tuple[str, str | None]:
+    """Return the shell text that a command runs, empty for none, and the name of its script."""
+    if inner and inner.option:
+        return "".join(inner.words[:1]), None
+    if argv[0] == "eval":
+        return " ".join(argv[1:]), None
+    script = inner.words[0] if inner else argv[1] if argv[0] in ("source", ".") and argv[1:] else argv[0]
+    return read(script) or "", script
 
 
 def named_launcher(argv: tuple[str, ...]) -> str | None:

@@ -11,7 +11,7 @@ from hpcrun.job.command_words import SHELLS, program_of
 from hpcrun.job.launchers import named_launcher
 from hpcrun.job.plan import Plan
 from hpcrun.job.profile import Profile
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.quoting import bash_line, quote_bash
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import Shape, decide_shape
 
@@ -27,12 +27,7 @@ def threads_of(plan: Plan) -> str | None:
 
 
 def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator[str]:
-    """Return notes on a plan.
-
-    Args:
-        profile: the profile for the job's GPU type.
-        env: the environment of hpcrun's caller.
-    """
+    """Return notes on a plan, for the profile of its GPU type and the environment of hpcrun's caller."""
     if plan.preflight == "only":
         return
     partition = plan.directive("partition")
@@ -126,7 +121,11 @@ def program_notes(
         return
     words = (request.script, *request.args)
     program = program_of(words)
-    yield from _launcher_behind(request, words)
+    if request.launcher not in ("python", "command") and (name := named_launcher(words)):
+        yield (
+            f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
+            "add --launcher command, which runs it once per node"
+        )
     yield from _uv_run(words, program, typed)
     shape = decide_shape(request, profile)
     yield from _shell_script(request, shape)
@@ -138,14 +137,9 @@ def program_notes(
             mpi = _mpi(program[0], request, profile, shape, mpi_types) if "{mpi}" in row.note else ""
             if mpi is None:
                 continue
-            yield row.note.format(
-                match[1],
-                script=program[0],
-                launcher=shape.launcher,
-                ranks=shape.world_size,
-                without_torchrun="srun" if profile.scheduler == "slurm" else "python",
-                mpi=mpi,
-            )
+            without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
+            yield row.note.format(match[1], script=program[0], launcher=shape.launcher, ranks=shape.world_size,
+                                  without_torchrun=without_torchrun, mpi=mpi)  # fmt: skip
 
 
 def _mpi(script: str, request: JobRequest, profile: Profile, shape: Shape, mpi_types: MpiTypes) -> str | None:
@@ -173,7 +167,7 @@ def _uv_run(words: tuple[str, ...], program: tuple[str, ...], typed: tuple[str, 
         return
     options = [text for text in words[2 : len(words) - len(program) + (program[0] == "-m")] if text.startswith("--")]
     without = f", but without {' '.join(options)}" if options else ""
-    line = " ".join(map(quote_bash, ("hpcrun", *(typed or ("submit",)), "--uv", *program)))
+    line = bash_line(("hpcrun", *(typed or ("submit",)), "--uv", *program))
     yield f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{without}: {line}"
 
 
@@ -188,13 +182,3 @@ def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
         f"`{name}` runs {shape.world_size} times, once per rank (RANK tells them apart); --launcher command runs it "
         "once per node"
     )
-
-
-def _launcher_behind(request: JobRequest, words: tuple[str, ...]) -> Iterator[str]:
-    """Return a note if an unknown program has a launcher among its arguments."""
-    name = None if request.launcher in ("python", "command") else named_launcher(words)
-    if name:
-        yield (
-            f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
-            "add --launcher command, which runs it once per node"
-        )

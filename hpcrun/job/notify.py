@@ -48,8 +48,7 @@ class Notify:
 def check_destination(text: str) -> str:
     """Return a destination: an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for mail by Slurm.
 
-    Raises:
-        ValueError: it is none of these, or holds a secret. The message does not contain the destination.
+    It raises ValueError for another text, and for a secret; the message does not contain the destination.
     """
     if text == NONE or _VARIABLE.fullmatch(text) or (text.startswith(_FILE) and text.isprintable() and text != _FILE):
         return text
@@ -101,18 +100,13 @@ def _is_filled_in(text: str) -> bool:
 
 
 def check_events(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the events that were named, in their own order; all for ``all``.
-
-    Raises:
-        ValueError: there is no such event.
-    """
+    """Return the events that were named, in their own order; all for ``all``; raise ValueError for an unknown one."""
     named = [event.strip() for event in words]
     for event in named:
         if event not in (*EVENTS, "all"):
             close = nearest(event, list(EVENTS))
-            raise ValueError(
-                f"no event {event!r}" + (f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}")
-            )
+            known = f"; did you mean {close}?" if close else f": {', '.join(EVENTS)}"
+            raise ValueError(f"no event {event!r}{known}")
     return EVENTS if "all" in named else tuple(event for event in EVENTS if event in named)
 
 
@@ -132,7 +126,6 @@ def decide_notify(
         typed: the destinations of ``--notify``; ``none`` among them leaves out all that come before it.
         known: those of the configuration and the profile.
         events: of these there are messages; all where it is empty.
-        waiting_s: None for the default.
     """
     everything = (*known, *typed)
     first = max((place + 1 for place, text in enumerate(everything) if text == NONE), default=0)

@@ -23,11 +23,7 @@ _INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
-    """Read ``NAME=VALUE,VALUE...``, one text per parameter, as their product; the last varies fastest.
-
-    Raises:
-        ValueError: a text cannot be read, or there are too many elements.
-    """
+    """Return the product of ``NAME=VALUE,VALUE...``, one text per parameter; the last varies fastest."""
     columns: dict[str, list[str]] = {}
     for item in items:
         name, equals, text = item.partition("=")
@@ -68,11 +64,7 @@ def check_parameter(name: str) -> str:
 
 
 def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return every combination of the values of some parameters; the last varies fastest.
-
-    Raises:
-        ValueError: a parameter has no values, or there are too many combinations.
-    """
+    """Return every combination of the values of some parameters, the last varying fastest; ValueError for too many."""
     for name, values in columns.items():
         if not values:
             raise ValueError(f"{name!r} has no values")
@@ -81,11 +73,7 @@ def cross(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
 
 
 def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]:
-    """Return the first values of some parameters together, then the second values, and so on.
-
-    Raises:
-        ValueError: they have different numbers of values.
-    """
+    """Return the first values of some parameters together, then the second values, and so on."""
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} has {number}" for name, number in lengths.items())
@@ -94,11 +82,7 @@ def side_by_side(columns: Mapping[str, Sequence[str]]) -> tuple[Parameters, ...]
 
 
 def joined(rows: Sequence[Parameters], others: Sequence[Parameters]) -> tuple[Parameters, ...]:
-    """Return every row of one list with every row of the other.
-
-    Raises:
-        ValueError: a parameter is in both lists, or there are too many elements.
-    """
+    """Return every row of one list with every row of the other; ValueError for a parameter in both."""
     for name in {name for row in rows for name, _ in row} & {name for row in others for name, _ in row}:
         raise ValueError(f"{name!r} is given twice")
     check_number(len(rows) * len(others))
@@ -148,13 +132,9 @@ def has_place(argument: str) -> bool:
 def fill_places(
     words: Sequence[str], values: Mapping[str, str], unknown: Callable[[str], Exception]
 ) -> tuple[tuple[str, ...], set[str]]:
-    """Replace ``{name}`` in arguments by values; ``{{name}}`` becomes ``{name}``.
+    """Return arguments with values in place of ``{name}``, and the used names; ``{{name}}`` becomes ``{name}``.
 
-    Args:
-        unknown: the exception for a name without a value.
-
-    Returns:
-        The arguments, and the names that they contained.
+    ``unknown`` makes the exception for a name without a value.
     """
     used: set[str] = set()
 

@@ -82,11 +82,7 @@ class Pattern:
         return self._of_lines is None or self._of_lines.search(_encode(text)) is not None
 
     def filter(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
-        """Yield the lines that match the expression.
-
-        Args:
-            lines: each line, and its text to search. Many lines are searched at once: a call takes longer than a line.
-        """
+        """Yield the lines that match; each comes with its text to search. One call for many lines: calls take long."""
         listed = iter(lines)
         while batch := list(islice(listed, _LINES_AT_ONCE)):
             if self.may_be_in("\n".join(searched.removesuffix("\n") for _, searched in batch)):
@@ -98,11 +94,7 @@ def _encode(text: str) -> bytes:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Return a regular expression, ready to search with.
-
-    Raises:
-        PatternError: it is not a regular expression, or needs more than linear time; the message shows what to write.
-    """
+    """Return a regular expression to search with, or raise PatternError: it is none, or needs more than linear time."""
     import re2  # takes 7 ms: import it only if there is an expression
 
     if len(text) > _MOST_CHARACTERS:
@@ -190,11 +182,7 @@ _USUAL_STEP = re.compile(r"(?<!\w)(?:global_)?step['\"]?\s*[:=]?\s*(\d{1,15})(?!
 
 
 def check_metric_pattern(text: str) -> str:
-    """Return the regular expression of a metric.
-
-    Raises:
-        ValueError: it is not a regular expression, or has no group for the number.
-    """
+    """Return the regular expression of a metric, or raise ValueError: it is none, or has no group for the number."""
     try:
         pattern = compile_pattern(text)
     except PatternError as error:

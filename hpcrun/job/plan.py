@@ -247,9 +247,8 @@ def planned_env(request: JobRequest, profile: Profile) -> tuple[tuple[str, str |
 def flight_recorder_env(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return the variables that hpcrun adds for torch's flight recorder, which writes the last collectives of a hang.
 
-    Args:
-        env: the variables from profile, request and shell. They have priority under each name of a setting: torch
-            would prefer the name that hpcrun adds.
+    The variables in ``env``, from profile, request and shell, have priority under each name of a setting: torch would
+    prefer the name that hpcrun adds.
     """
     settings = [setting for setting, other in _FLIGHT_RECORDER if not {*setting, other} & {*env}]
     return tuple(item for setting in settings for item in setting.items())

@@ -53,16 +53,14 @@ def _read(parse: Callable[[str], int]) -> BeforeValidator:
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else _no_bool(value))
 
 
-def _option_value(value: Any) -> Any:
+def _text_or_flag(value: Any) -> Any:
     if value is not True and not isinstance(value, str):
         raise ValueError("an option takes text, or true for a bare flag")
     return value
 
 
 def _directive_value(value: Any) -> Any:
-    if value is not True and not isinstance(value, str):
-        raise ValueError("a directive takes text, or true for a bare flag")
-    if value is not True:
+    if _text_or_flag(value) is not True:
         quote_directive(value)
     return value
 
@@ -302,8 +300,8 @@ class Profile(_Section):
     sbatch: dict[
         Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
     ] = {}
-    srun: dict[str, Annotated[Any, BeforeValidator(_option_value)]] = {}
-    torchrun: dict[str, Annotated[Any, BeforeValidator(_option_value)]] = {}
+    srun: dict[str, Annotated[Any, BeforeValidator(_text_or_flag)]] = {}
+    torchrun: dict[str, Annotated[Any, BeforeValidator(_text_or_flag)]] = {}
 
     @field_validator("srun", "torchrun")
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 _BASH_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _DIRECTIVE_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./*\[\]&|!()^~-]+")
@@ -21,12 +22,9 @@ _DIRECTIVE_MAX = 4096
 
 
 def quote_bash(text: str) -> str:
-    """Return one bash word, in printable ASCII, that expands to exactly ``text``.
+    """Return one bash word, in printable ASCII, that expands to exactly ``text``; raise ValueError for a NUL in it.
 
-    ``text`` may contain any character but NUL; undecodable bytes are surrogates, as in ``sys.argv``.
-
-    Raises:
-        ValueError: ``text`` contains a NUL, which is impossible in an argument or variable.
+    Undecodable bytes are surrogates, as in ``sys.argv``.
     """
     raw = os.fsencode(text)
     if b"\0" in raw:
@@ -35,23 +33,18 @@ def quote_bash(text: str) -> str:
         return text
     if all(0x20 <= byte < 0x7F for byte in raw):
         return "'" + text.replace("'", "'\\''") + "'"
-    return "$'" + "".join(_ansi_c(byte) for byte in raw) + "'"
-
-
-def _ansi_c(byte: int) -> str:
-    if byte in b"\\'":
-        return "\\" + chr(byte)
     # always two digits: bash reads at most two, so it never reads the next character as a digit
-    return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+    plain = (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in raw)
+    return "$'" + "".join("\\" + char if char in ("\\", "'") else char for char in plain) + "'"
+
+
+def bash_line(words: Iterable[str]) -> str:
+    """Return words as one line of bash."""
+    return " ".join(map(quote_bash, words))
 
 
 def quote_directive(value: str) -> str:
-    """Return ``value`` in the form after ``#SBATCH --key=`` that sbatch reads as exactly ``value``.
-
-    Raises:
-        ValueError: sbatch has no way to read such a value (control or non-ASCII characters, too long,
-            or one of the words that separate the parts of a heterogeneous job).
-    """
+    """Return ``value`` as sbatch reads it after ``#SBATCH --key=``, or raise ValueError: sbatch cannot read it."""
     if any(not 0x20 <= ord(char) < 0x7F for char in value):
         raise ValueError("only printable ASCII can stand in an #SBATCH line")
     if len(value) > _DIRECTIVE_MAX:
@@ -65,11 +58,7 @@ def quote_directive(value: str) -> str:
 
 
 def check_job_name(name: str) -> str:
-    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal.
-
-    Raises:
-        ValueError: it cannot; the message proposes a name that can.
-    """
+    """Return ``name`` if it can be a job's name, a part of a file name and a word on a terminal; else ValueError."""
     reason = None
     if _NAME_SAFE.fullmatch(name) is None:
         reason = "may hold up to 100 letters, digits, and . _ + -, and starts with a letter, digit or _"
@@ -86,7 +75,12 @@ def job_name_from(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)
     for separator in _HETJOB_WORDS:
         name = name.replace(separator, f"{separator[:-3]}-{separator[-3:]}")
-    return name.strip("-.+")[:100] or "job"
+    return with_ending(name.strip("-.+"), "") or "job"
+
+
+def with_ending(name: str, ending: str) -> str:
+    """Return a job's name with an ending, cut so that it is not longer than a name may be."""
+    return name[: 100 - len(ending)] + ending
 
 
 def check_env_name(name: str) -> str:

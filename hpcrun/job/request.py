@@ -203,11 +203,7 @@ def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
 
 
 def read_request(fields: dict[str, Any]) -> JobRequest:
-    """Build the request from the typed options.
-
-    Raises:
-        UsageError: a value cannot be read; the message names the option and shows how to write it.
-    """
+    """Build the request from the typed options, or raise UsageError, which shows how to write the option."""
     try:
         return JobRequest(**fields)
     except ValidationError as error:
@@ -236,14 +232,11 @@ def learn_secrets(fields: Mapping[str, Any]) -> None:
 def check_secrets(
     request: JobRequest, env: Mapping[str, str] = MappingProxyType({}), named: Collection[str] = ()
 ) -> None:
-    """Refuse secrets everywhere but in ``--env``. The messages name the kind of secret, never its value.
+    """Raise UsageError for a secret anywhere but in ``--env``. The messages name the kind of secret, never its value.
 
     Args:
         env: variables of the job: the shell may have filled in the value of one that is a secret.
         named: names of variables that are declared as secret.
-
-    Raises:
-        UsageError: a set-up command, an argument, a value of a sweep or another option holds one.
     """
     for place, kind in _secrets_in(request, SecretHider(env, named), named):
         raise UsageError(

@@ -26,7 +26,7 @@ from hpcrun.job.launch_plan import check_binding
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.shape import Shape
-from hpcrun.job.units import format_memory, format_time, parse_memory, parse_slurm_time
+from hpcrun.job.units import count, format_memory, format_time, parse_memory, parse_slurm_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,7 @@ class Machine:
 
 
 def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Machine) -> int:
-    """Return the CPUs of each node.
-
-    It raises UsageError if two options contradict each other, or if the CPUs do not divide by the tasks, and PlanError
-    for more than a node of the profile has.
-    """
+    """Return the CPUs of each node: those of one option, else the profile's share."""
     tasks, gpus = shape.tasks_per_node, shape.gpus_per_node
     ways = (
         (f"--cpus {request.cpus}", request.cpus, 1),
@@ -103,10 +99,7 @@ def check_memory(memory_mb: int | None, profile: Profile) -> None:
 
 
 def decide_cancel_idle(request: JobRequest, profile: Profile, gpus_per_node: int) -> int | None:
-    """Return for how many seconds all GPUs of the job may be idle, None for any time.
-
-    It raises UsageError if the job has no GPU, or if their use is not sampled.
-    """
+    """Return for how many seconds all GPUs of the job may be idle, None for any time."""
     requested = request.cancel_idle_s
     idle_s = profile.cancel_idle if requested is None else requested
     if not idle_s or request.preflight == "only":
@@ -141,9 +134,8 @@ def share_gpus(profile: Profile, shape: Shape, machine: Machine) -> tuple[tuple[
         return (), None
     here = len(machine.gpu_ids)
     if shape.gpus > here:
-        have = "no GPU" if here == 0 else f"{here} GPU{'s' if here > 1 else ''}"
-        ranks = "1 rank" if shape.world_size == 1 else f"{shape.world_size} ranks"
-        return (), f"{have} here for {ranks}: the ranks run on CPUs (backend gloo)"
+        have = count(here, "GPU") if here else "no GPU"
+        return (), f"{have} here for {count(shape.world_size, 'rank')}: the ranks run on CPUs (backend gloo)"
     ids, each = machine.gpu_ids, shape.gpus_per_node
     return tuple(ids[node * each : (node + 1) * each] for node in range(shape.nodes)), None
 
@@ -192,8 +184,8 @@ def _check_gpus(directives: Directives, shape: Shape) -> None:
             hint="leave out --no-sbatch gpus-per-node",
         )
     raise UsageError(
-        f"no directive requests the {wanted} GPUs of each node: {shape.procs_per_node} "
-        f"rank{'s' if shape.procs_per_node > 1 else ''} would start without a GPU",
+        f"no directive requests the {wanted} GPUs of each node: "
+        f"{count(shape.procs_per_node, 'rank')} would start without a GPU",
         hint=f"leave out --no-sbatch; or submit a job without GPUs: --gpus 0 --nodes {shape.nodes}"
         + f" --launcher {shape.launcher} --nproc-per-node {shape.procs_per_node}" * (shape.launcher != "python"),
     )

@@ -7,8 +7,7 @@ that a user may set becomes a directive, so that the script shows it; the other 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import OPTIONS, OWNED, normalise_key
@@ -18,17 +17,10 @@ from hpcrun.job.units import parse_memory, parse_slurm_time
 
 # "INPUT ENVIRONMENT VARIABLES" of sbatch(1), and other variables that 22.05, 24.11 and 26.05 know. If no directive is
 # given, the variable has the directive's name: SBATCH_GPU_BIND is gpu-bind.
-_OTHER_NAMES = {
-    "SBATCH_ARRAY_INX": "array",
-    "SBATCH_BURST_BUFFER": "bb",
-    "SBATCH_CPU_FREQ_REQ": "cpu-freq",
-    "SBATCH_DEBUG": "verbose",
-    "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_SEGMENT_SIZE": "segment",
-    "SBATCH_TIMELIMIT": "time",
-    "SLURM_CLUSTERS": "clusters",
-    "SLURM_HINT": "hint",
-}
+_OTHER_NAMES = dict(pair.split("=") for pair in (
+    "SBATCH_ARRAY_INX=array SBATCH_BURST_BUFFER=bb SBATCH_CPU_FREQ_REQ=cpu-freq SBATCH_DEBUG=verbose "
+    "SBATCH_MEM_PER_NODE=mem SBATCH_SEGMENT_SIZE=segment SBATCH_TIMELIMIT=time SLURM_CLUSTERS=clusters "
+    "SLURM_HINT=hint").split())  # fmt: skip
 _SAME_NAMES = """
     SBATCH_ACCOUNT SBATCH_ACCTG_FREQ SBATCH_BATCH SBATCH_CLUSTERS SBATCH_CLUSTER_CONSTRAINT SBATCH_CONSOLIDATE_SEGMENTS
     SBATCH_CONSTRAINT SBATCH_CONTAINER SBATCH_CONTAINER_ID SBATCH_CONTAINER_TYPE SBATCH_CORE_SPEC SBATCH_CPUS_PER_GPU
@@ -54,7 +46,6 @@ _DROPPED = {
     "tres-per-task": "use --gpus and --cpus-per-task",
     "verbose": "hpcrun prints the messages of sbatch",
 }
-_DROPPED_NAMES = {"SLURM_UMASK": "hpcrun uses the umask of your shell"}
 _FLAGS = frozenset(
     "consolidate-segments exclusive get-user-env no-kill no-requeue overcommit requeue spread-job spread-segments "
     "use-min-nodes wait".split()
@@ -62,22 +53,14 @@ _FLAGS = frozenset(
 _NO_VALUE = _FLAGS - {"exclusive", "get-user-env", "no-kill"}
 # srun(1): these would change the step inside the job.
 _OF_SRUN = {
-    "SLURM_CPU_BIND": "cpu-bind",
-    "SLURM_DISTRIBUTION": "distribution",
-    "SLURM_EXPORT_ENV": None,
-    "SLURM_GPU_BIND": "gpu-bind",
-    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
-    "SLURM_MEM_BIND": "mem-bind",
-    "SLURM_MPI_TYPE": "mpi",
-    "SLURM_NETWORK": "network",
-    "SLURM_OVERCOMMIT": None,
-    "SLURM_THREADS_PER_CORE": "threads-per-core",
-    "SLURM_WAIT": "wait",
-}
+    **{f"SLURM_{name.upper().replace('-', '_')}": name
+       for name in "cpu-bind distribution gpu-bind mem-bind network threads-per-core wait".split()},
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit", "SLURM_MPI_TYPE": "mpi",
+    "SLURM_EXPORT_ENV": None, "SLURM_OVERCOMMIT": None,
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class FromEnvironment:
+class FromEnvironment(NamedTuple):
     """A request with the values from the environment, notes on ignored variables, and the used ones: ``NAME=VALUE``."""
 
     request: JobRequest
@@ -86,11 +69,7 @@ class FromEnvironment:
 
 
 def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnvironment:
-    """Add the values of sbatch's variables, which override the profile and which typed options override.
-
-    Raises:
-        UsageError: a value cannot be read.
-    """
+    """Add the values of sbatch's variables, which override the profile and which typed options override."""
     if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
         return FromEnvironment(request, ())
     fields: dict[str, Any] = {}
@@ -117,7 +96,8 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
         wait = env.get("SBATCH_WAIT4SWITCH")
         directives.append(f"switches={switches}@{wait}" if wait else f"switches={switches}")
         used.append(f"SBATCH_REQ_SWITCH={switches}")
-    notes += [_note(name, env[name], why) for name, why in _DROPPED_NAMES.items() if name in env]
+    if "SLURM_UMASK" in env:
+        notes.append(_note("SLURM_UMASK", env["SLURM_UMASK"], "hpcrun uses the umask of your shell"))
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
     notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}

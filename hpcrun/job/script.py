@@ -14,6 +14,7 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.directives import directive_line
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.units import count
 from hpcrun.version import __version__
 
 _PLAIN = (str, int, float, bool, tuple, list, dict, frozenset, set)
@@ -53,15 +54,9 @@ class Script:
 
 
 def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
-    """Render the script of a plan.
+    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others.
 
-    Args:
-        plan: the decided job.
-        templates: by name; ``job.sh.j2`` is rendered and includes the others.
-
-    Raises:
-        ProfileError: a template is missing, broken, or uses an undefined variable.
-        UsageError: a script cannot contain a value of the plan.
+    It raises ProfileError for a missing or broken template, and UsageError for a value that no script can contain.
     """
     environment = Sandbox(
         loader=jinja2.FunctionLoader(lambda name: (*templates[name], None) if name in templates else None),
@@ -88,8 +83,8 @@ def _variables(plan: Plan) -> dict[str, Any]:
     shape = plan.shape
     kind = f"{shape.gpu_type} GPUs" if shape.gpu_type else "GPUs"
     size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node or 'the default'} CPUs"
-    nodes, ranks = _count(shape.nodes, "node"), _count(shape.world_size, "rank")
-    elements = f", {_count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
+    nodes, ranks = count(shape.nodes, "node"), count(shape.world_size, "rank")
+    elements = f", {count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
     return {
         "plan": plan,
         "version": __version__,
@@ -108,10 +103,6 @@ def _by_hand(plan: Plan) -> str:
     program = "sbatch" if plan.scheduler == "slurm" else "HPCRUN_ELEMENT=0 bash" if plan.sweep else "bash"
     less = ", without its messages" if plan.notify else ""
     return f"Complete as it stands: `{program}` this file by hand does the same{less}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _bash_filter(value: object) -> str:

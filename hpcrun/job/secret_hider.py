@@ -42,13 +42,10 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class SecretHider:
-    """Replaces the secrets in texts by ``***``, and counts them.
+    """Replaces secrets in texts by ``***``, and counts them.
 
-    It knows secrets by their form, by the name before them, and the values of secret variables.
-
-    Args:
-        env: variables; the values of those that are secrets are hidden.
-        named: names of variables that are declared as secret.
+    It knows them by their form, by the name before them, and by the values of those variables in ``env`` that are
+    secrets, or are declared as secret in ``named``.
     """
 
     def __init__(self, env: Mapping[str, str] = _NONE, named: Collection[str] = ()) -> None:

@@ -213,12 +213,7 @@ _SHELL_SPACES = frozenset(" \t\r\n")
 
 
 def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) -> bool:
-    """Return whether a variable is a secret: declared as one, by its name, or by the form of its value.
-
-    Args:
-        value: None if only the name is known.
-        named: names of variables that a user or a profile declares as secret.
-    """
+    """Return whether a variable is a secret: declared in ``named``, by its name, or by the form of its value."""
     if value == "":
         return False
     if name in named or (value is not None and secret_kind(value) is not None):
@@ -325,11 +320,7 @@ _MOST_NAMED = 5
 
 
 def looks_secret(path: str) -> bool:
-    """Return whether a file's name shows that it holds secrets.
-
-    Args:
-        path: below the root of the code, with ``/``.
-    """
+    """Return whether a file's name, or its path below the root of the code, shows that it holds secrets."""
     *folders, name = path.lower().split("/")
     if name.endswith(_EXAMPLES) or name.endswith(".pub"):
         return False
@@ -359,11 +350,9 @@ def is_named_key(path: str) -> bool:
 
 
 def is_key(path: str, content: bytes, size: int) -> bool:
-    """Return whether a file that may be a private key is one.
+    """Return whether a file that may be a private key is one, by its beginning and its size in bytes.
 
-    Args:
-        content: its beginning.
-        size: of the whole file, in bytes: a small file that is not PEM may be a key in another form.
+    A small file that is not PEM may be a key in another form.
     """
     if b"PRIVATE KEY-----" in content:
         return True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, Launcher
+from hpcrun.job.units import count
 
 
 def asked_gpu_type(request: JobRequest) -> str | None:
@@ -163,8 +164,8 @@ def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | Non
     where = f"partition {partition}" if partition else "the default partition"
     total = most * profile.gpu.per_node
     raise PlanError(
-        f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most {most} "
-        f"{'node' if most == 1 else 'nodes'} with {name}, {total} GPUs in all (profile {profile.name!r})",
+        f"{nodes} nodes × {shape.gpus_per_node} GPUs, but a job in {where} can have at most "
+        f"{count(most, 'node')} with {name}, {total} GPUs in all (profile {profile.name!r})",
         hint=_less(shape.gpus, shape.gpu_type, profile, most),
     )
 
@@ -245,8 +246,7 @@ def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, i
         nodes = max(1, -(-total // most)) if most else 1
     other = nodes_for(total, most or total, None) if is_given else None
     if total < nodes:
-        gpus = "1 GPU" if total == 1 else f"{total} GPUs"
-        raise UsageError(f"{gpus} cannot be split over {nodes} nodes", hint=f"use --nodes {other}")
+        raise UsageError(f"{count(total, 'GPU')} cannot be split over {nodes} nodes", hint=f"use --nodes {other}")
     if total % nodes:
         raise UsageError(
             f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
@@ -306,7 +306,7 @@ def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple
     number = requested or profile.segment
     if number is None or shape.nodes % number == 0:
         return number, None
-    message = f"segments of {number} nodes do not divide {shape.nodes} node{'s' if shape.nodes > 1 else ''}"
+    message = f"segments of {number} nodes do not divide {count(shape.nodes, 'node')}"
     if requested is None:  # the profile's number is meant for large jobs
         return None, f"{message}: the profile's segment is not used"
     fewer, more = shape.nodes - shape.nodes % requested, shape.nodes + requested - shape.nodes % requested

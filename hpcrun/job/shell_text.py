@@ -142,11 +142,7 @@ def misread_line(root: Node) -> int | None:
 
 
 class Source:
-    """A script with the values of its variables.
-
-    Args:
-        arguments: those that the script gets.
-    """
+    """A script with the values of its variables, and of the arguments that it gets."""
 
     def __init__(self, root: Node, arguments: Sequence[str] = ()) -> None:
         self.root, self._arguments = root, tuple(arguments)
@@ -237,8 +233,7 @@ class Source:
     def _texts(self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
         """Return the texts that a word may become without being divided; None if there are too many.
 
-        Args:
-            variable, before: a variable, and its values before this assignment.
+        ``before`` has the values of a variable before this assignment to it.
         """
         kind, text = node.type, node_text(node)
         if kind == "raw_string":

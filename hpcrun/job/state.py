@@ -24,15 +24,9 @@ _ACTIVE = frozenset(
     """.split()
 )
 
-COMPLETED = "COMPLETED"
-COMPLETING = "COMPLETING"
-FAILED = "FAILED"
-CANCELLED = "CANCELLED"
-TIMEOUT = "TIMEOUT"
-NODE_FAIL = "NODE_FAIL"
-PREEMPTED = "PREEMPTED"
-PENDING = "PENDING"
-RUNNING = "RUNNING"
+PENDING, RUNNING, COMPLETING, COMPLETED = "PENDING", "RUNNING", "COMPLETING", "COMPLETED"
+FAILED, CANCELLED, TIMEOUT = "FAILED", "CANCELLED", "TIMEOUT"
+NODE_FAIL, PREEMPTED = "NODE_FAIL", "PREEMPTED"
 
 SUBMITTING = "SUBMITTING"
 """sbatch was called, and no job is known yet."""
@@ -107,10 +101,8 @@ def parse_states(given: list[str]) -> set[str]:
     wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
     for state in sorted(wanted - STATES):
         close = nearest(state, sorted(STATES))
-        raise UsageError(
-            f"--state {state}: no such state",
-            hint=f"did you mean {close}?" if close else ", ".join(sorted(STATES)),
-        )
+        hint = f"did you mean {close}?" if close else ", ".join(sorted(STATES))
+        raise UsageError(f"--state {state}: no such state", hint=hint)
     return wanted
 
 

@@ -20,9 +20,7 @@ Words = tuple[str, ...]
 def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
     """Return the words of a request's options, those of each option together; the sweep's as far as options can say it.
 
-    Args:
-        request: as a run's record has it: only what was given.
-        profile: the name or the file of its profile.
+    The request is as a run's record has it: only what was given. The profile is a name or a file.
     """
     groups: list[Words] = [("--profile", profile)]
     for field in JobRequest.model_fields:
@@ -58,9 +56,6 @@ def read_edited_line(text: str) -> Words:
     """Return the words behind ``hpcrun submit`` of an edited text; empty if only comments are left.
 
     Quotes are a shell's, nothing is expanded, line ends separate words. Lines that begin with # are comments.
-
-    Raises:
-        UsageError: a quote is not closed, or the text is another command.
     """
     kept = ""
     for line in text.splitlines(keepends=True):
@@ -83,11 +78,7 @@ def _split(text: str) -> list[str] | None:
 
 
 def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the request of one element of a sweep as that of a plain job.
-
-    Args:
-        arguments: of this element.
-    """
+    """Return the request of one element of a sweep, with its arguments, as that of a plain job."""
     return {**{name: value for name, value in request.items() if name not in _SWEEP}, "args": tuple(arguments)}
 
 

@@ -34,9 +34,6 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     """Return the elements of a request and their command lines; None for an ordinary job.
 
     A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as ``--name value``.
-
-    Raises:
-        UsageError: an option needs a sweep, an argument has an unknown ``{name}``, or there is no such element.
     """
     if not request.sweep:
         for option, given in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
@@ -60,11 +57,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
 
 
 def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -> tuple[str, ...]:
-    """Return a script's arguments for one element: parameters in their places, and the others appended.
-
-    Raises:
-        UsageError: an argument has an unknown ``{name}``.
-    """
+    """Return a script's arguments for one element: parameters in their places, and the others appended."""
     row = dict(parameters)
     values = {**row, "element": str(index)}
     placed, used = fill_places(args, values, lambda name: _unknown(name, index, row))
@@ -74,20 +67,13 @@ def element_arguments(args: Sequence[str], index: int, parameters: Parameters) -
 
 def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
     close = nearest(name, [*row, "element"])
-    return UsageError(
-        f"the arguments have {{{name}}}, but element {index} of the sweep has no such parameter",
-        hint=f"did you mean {{{close}}}?"
-        if close
-        else f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
-    )
+    known = f"it has {', '.join(row)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+    return UsageError(f"the arguments have {{{name}}}, but element {index} of the sweep has no such parameter",
+                      hint=f"did you mean {{{close}}}?" if close else known)  # fmt: skip
 
 
 def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
-    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays.
-
-    Raises:
-        PlanError: ``max_parallel`` cannot be divided among the parts.
-    """
+    """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays."""
     if sweep.chosen[-1] < most:
         return [sweep]
     groups: list[list[int]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from hpcrun.errors import UsageError
 from hpcrun.job.command_words import is_python
@@ -11,7 +12,7 @@ from hpcrun.job.launch_line import UnclearError, read_options
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls
 from hpcrun.job.profile import Profile
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.quoting import bash_line
 from hpcrun.job.request import JobRequest, option_of, read_request
 from hpcrun.job.shell_text import Word
 from hpcrun.job.units import with_minutes
@@ -52,12 +53,10 @@ class _Started:
 def line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
     """Return the line that does what the launcher was meant to do, or None if this is unclear.
 
-    Args:
-        request: the request, besides the program.
-        typed: hpcrun's subcommand and its options as typed; empty if there is no command line.
+    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command line.
     """
     if call.launcher.role == "submits":
-        return Instead(_joined((*call.before, *call.title.split(), *call.argv)))
+        return Instead(bash_line((*call.before, *call.title.split(), *call.argv)))
     started = _started(call)
     if started is None or not started.program:
         return None
@@ -70,16 +69,12 @@ def line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple
     options += sum((pair for pair in pairs if pair[0] not in options or pair[0][2:] in _REPEATABLE), ())
     if started.by_srun and request.launcher is None:
         options += ("--launcher", "srun")
-    line = _joined(("hpcrun", verb, *options, *_program(call.before, started.program)))
+    line = bash_line(("hpcrun", verb, *options, *_program(call.before, started.program)))
     return Instead(line, " ".join(started.left_out), started.program[0])
 
 
 def taken_over(call: Call, request: JobRequest, profile: Profile) -> JobRequest | None:
-    """Return the request for the ranks that torchrun or srun was to start; None if hpcrun would leave something out.
-
-    Raises:
-        UsageError: hpcrun does not know an option of the launcher, or its value.
-    """
+    """Return the request for the ranks that torchrun or srun was to start; None if hpcrun would leave something out."""
     started = _started(call) if call.launcher.role == "ours" and call.place is None else None
     if started is None or not started.program or started.left_out:
         return None
@@ -106,8 +101,8 @@ def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
     for name in node_options.split():  # only once, with the right value
         if name.startswith("--"):
             argv = _without(argv, (name, name.replace("_", "-")), values=1, up_to_script=True)
-    text = f"{_joined((*call.before, *call.title.split()))} {node_options} {_joined(argv)}".rstrip()
-    return _joined(("hpcrun", *(typed or ("submit",)), "bash", "-c", text))
+    text = f"{bash_line((*call.before, *call.title.split()))} {node_options} {bash_line(argv)}".rstrip()
+    return bash_line(("hpcrun", *(typed or ("submit",)), "bash", "-c", text))
 
 
 def _started(call: Call) -> _Started | None:
@@ -137,7 +132,7 @@ def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tup
 
 
 def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
-    """Return an option of srun or torchrun as hpcrun passes it on; empty if hpcrun does not pass it on."""
+    """Return an option of srun or torchrun as hpcrun passes it on, empty if it does not."""
     try:
         key = check_option(program, name, next(iter(values), None), name)
     except UsageError:
@@ -183,7 +178,8 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> tuple[st
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
         return ("--nodes", str(nodes)) if nodes > 1 and request.nodes is None else ()
-    gpus = _requested_gpus(request)
+    count = request.gpus or request.gpus_per_node
+    gpus = count.count * (1 if request.gpus else request.nodes or 1) if count else None
     if gpus == total and nodes in (1, request.nodes):
         return ()
     several = ("--nodes", str(nodes)) if nodes > 1 else ()
@@ -193,15 +189,8 @@ def _sizes(started: _Started, request: JobRequest, profile: Profile) -> tuple[st
         return ("--gpus", "0", *several, "--nproc-per-node", str(-(-total // nodes)), *launcher)
     if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
         return (*several, "--nproc-per-node", str(total // nodes))
-    count = request.gpus or request.gpus_per_node
     type_ = f"{count.type}:" if count and count.type else ""
     return ("--gpus", f"{type_}{total}", *several)
-
-
-def _requested_gpus(request: JobRequest) -> int | None:
-    if request.gpus:
-        return request.gpus.count
-    return request.gpus_per_node.count * (request.nodes or 1) if request.gpus_per_node else None
 
 
 def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -231,9 +220,7 @@ def _number(values: Collection[str]) -> int | None:
 
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
     """Return a program without ``python``, which hpcrun adds itself."""
-    rest = program[1:]
-    while rest and rest[0] == "-u":
-        rest = rest[1:]
+    rest = tuple(dropwhile("-u".__eq__, program[1:]))
     return rest if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m") else program
 
 
@@ -258,7 +245,3 @@ def _without(
         elif text.partition("=")[0] not in names and not (values and text[:2] in names and text[:2] != "--"):
             kept.append(text)
     return tuple(kept)
-
-
-def _joined(words: tuple[str, ...]) -> str:
-    return " ".join(quote_bash(text) for text in words)

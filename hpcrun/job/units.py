@@ -33,11 +33,8 @@ _DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNIT_S), 
 def parse_duration(text: str) -> float:
     """Return a duration in seconds, from ``36h``, ``1d12h``, ``42.3s`` or one of Slurm's forms with ``:`` or ``-``.
 
-    A number without a unit is refused: sbatch reads minutes in --time and seconds in --signal, and most people think
-    of days where the age of a run is asked for.
-
-    Raises:
-        ValueError: the text is none of these, or the duration is zero.
+    A number without a unit is a ValueError: sbatch reads minutes in --time and seconds in --signal, and most people
+    think of days where the age of a run is asked for.
     """
     typed = text.strip().lower()
     if _ZERO_TIME.fullmatch(typed):
@@ -68,20 +65,13 @@ def with_minutes(text: str) -> str:
 
 
 def parse_walltime(text: str) -> int:
-    """Return a job's time limit in seconds, as ``parse_time`` does.
-
-    Raises:
-        ValueError: the text is not a time, or is zero, which means no limit for sbatch(1).
-    """
-    try:
-        return parse_time(text)
-    except ValueError:
-        if not _ZERO_TIME.fullmatch(text.strip().lower()):
-            raise
+    """Return a job's time limit in seconds, as ``parse_time`` does; zero means no limit for sbatch(1)."""
+    if _ZERO_TIME.fullmatch(text.strip().lower()):
         raise ValueError(
             f"{text.strip()} means no limit in Slurm; hpcrun needs a limit: set --time, "
             "or use --no-sbatch time for the partition's default"
-        ) from None
+        )
+    return parse_time(text)
 
 
 def _slurm_seconds(text: str) -> int | None:
@@ -89,13 +79,10 @@ def _slurm_seconds(text: str) -> int | None:
     if match is None:
         return None
     parts = [int(part) for part in match["rest"].split(":")]
-    if match["days"] is not None:  # days-hours[:minutes[:seconds]]
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return ((int(match["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
-    if len(parts) == 3:
-        return (parts[0] * 60 + parts[1]) * 60 + parts[2]
-    minutes, seconds = (*parts, 0)[:2]
-    return minutes * 60 + seconds
+    # days-hours[:minutes[:seconds]], hours:minutes:seconds, or minutes[:seconds]
+    front = parts if match["days"] or len(parts) == 3 else [0, *parts]
+    hours, minutes, seconds = (*front, 0, 0)[:3]
+    return ((int(match["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def format_time(seconds: int) -> str:
@@ -110,11 +97,7 @@ def format_time(seconds: int) -> str:
 def parse_memory(text: str, forms: str = MEMORY_FORMS) -> int:
     """Return a memory size in MB (Slurm's own unit, 1024 × 1024 bytes); 0 is all of a node's memory.
 
-    Args:
-        forms: how a size may be written, for the message.
-
-    Raises:
-        ValueError: the text is not a size.
+    A ValueError shows how a size may be written, in ``forms``.
     """
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
@@ -134,9 +117,10 @@ def format_memory(megabytes: int) -> str:
 
 def format_size(size: float) -> str:
     """Return a number of bytes in GB of 1024³ bytes, in MB or in kB: ``16.0 GB``, ``340 MB``, ``2 kB``."""
-    if size >= 1 << 30:
-        return f"{size / (1 << 30):.1f} GB"
-    return f"{size / (1 << 20):.0f} MB" if size >= 1 << 20 else f"{math.ceil(size / 1024)} kB"
+    megabytes = size / (1 << 20)
+    if megabytes >= 1024:
+        return f"{megabytes / 1024:.1f} GB"
+    return f"{megabytes:.0f} MB" if megabytes >= 1 else f"{math.ceil(size / 1024)} kB"
 
 
 def format_rate(bytes_per_s: float) -> str:
@@ -149,26 +133,19 @@ def format_rate(bytes_per_s: float) -> str:
 
 def format_age(seconds: float) -> str:
     """Return an age in the largest unit that fits; 0 s if it is negative, since clocks of hosts differ."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return f"{max(0, int(seconds))} s ago"
+    return f"{format_span(seconds, least=1)} ago"
 
 
-def format_span(seconds: float) -> str:
+def format_span(seconds: float, least: int = 2) -> str:
     """Return a length of time in the largest unit of which there are at least two: ``95 s``, ``12 min``."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
+        if seconds >= least * length:
             return f"{int(seconds // length)} {unit}"
     return f"{max(0, int(seconds))} s"
 
 
 def parse_count(text: str) -> int:
-    """Return a number of samples or parameters, ``1.2M`` or ``25000000``.
-
-    Raises:
-        ValueError: the text is not a whole number, or is zero.
-    """
+    """Return a number of samples or parameters, ``1.2M`` or ``25000000``; ValueError for zero and for a fraction."""
     match = _COUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a number; write it as {COUNT_FORMS}")
@@ -241,9 +218,9 @@ def host_list(names: Iterable[str]) -> str:
     return ",".join(f"{name}[{text}]" if is_several else f"{name}{text}" for name, text, is_several in ranges)
 
 
-def other_ranks(number: int) -> str:
-    """Return ``1 other rank`` or ``7 other ranks``."""
-    return "1 other rank" if number == 1 else f"{number} other ranks"
+def count(number: int, noun: str) -> str:
+    """Return ``1 rank`` or ``7 ranks``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def cut_at_word(text: str, most: int) -> str:
@@ -256,36 +233,27 @@ def cut_at_word(text: str, most: int) -> str:
 
 
 # pydantic's error types (https://docs.pydantic.dev/latest/errors/validation_errors), and the requirement in words.
-_MUST_BE: dict[str, str] = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "dict_type": "a section of keys and values",
-    "finite_number": "a finite number",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "{ge} or more",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number of fewer digits",
-    "int_type": "a whole number",
-    "less_than": "less than {lt}",
-    "less_than_equal": "{le} or less",
-    "list_type": "a list, such as [one, two]",
-    "literal_error": "{expected}",
-    "mapping_type": "a section of keys and values",
-    "model_type": "a section of keys and values",
-    "string_type": "text",
-    "tuple_type": "a list, such as [one, two]",
-}
+_MUST_BE = advice_table(
+    """
+bool_parsing bool_type | true or false
+dict_type mapping_type model_type | a section of keys and values
+finite_number | a finite number
+float_parsing float_type | a number
+greater_than | more than {gt}
+greater_than_equal | {ge} or more
+int_from_float int_parsing int_type | a whole number
+int_parsing_size | a whole number of fewer digits
+less_than | less than {lt}
+less_than_equal | {le} or less
+list_type tuple_type | a list, such as [one, two]
+literal_error | {expected}
+string_type | text
+"""
+)
 
 
 def error_words(detail: Mapping[str, Any]) -> str:
-    """Return the error of a value, such as ``must be a whole number``, without the value itself.
-
-    Args:
-        detail: one of pydantic's ``ValidationError.errors()``.
-    """
+    """Return one of pydantic's errors in words, ``must be a whole number``, without the value itself."""
     words = _MUST_BE.get(detail["type"])
     if words is None:
         return str(detail["msg"]).removeprefix("Value error, ")

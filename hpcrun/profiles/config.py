@@ -7,18 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcrun.errors import nearest
+from hpcrun.errors import did_you_mean
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folder import Source, folders_of
-from hpcrun.profiles.yaml_file import Mistake, MistakesError, Origin, YamlFile, parse_yaml
+from hpcrun.profiles.yaml_file import Mistake, MistakesError, YamlFile, parse_yaml
 
 DETECTED = "detected"
 """The name of the profile that is made of what Slurm says of the cluster."""
 FILE_NAME = "config.yaml"
 KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
-_LISTS = ("notify", "notify_on")
+_KINDS: dict[str, tuple[type, str]] = {
+    "metrics": (dict, "names with regular expressions"),
+    "notify": (list, "a list"),
+    "notify_on": (list, "a list"),
+    "wandb_sync": (bool, "true or false"),
+}
 _ITEMS: dict[str, Callable[[str], object]] = {
     "metrics": check_metric_pattern,
     "notify": check_destination,
@@ -46,9 +51,7 @@ class Config:
 def load_config(folders: Sequence[Source]) -> Config:
     """Read ``config.yaml`` of each folder, most important first; the first value of a key counts.
 
-    Raises:
-        ProfileError: a file is broken, or has invalid keys or values, which are all listed; or another user could have
-            written it.
+    A ProfileError lists all invalid keys and values; there is one, too, if another user could have written a file.
     """
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
@@ -76,11 +79,7 @@ def load_config(folders: Sequence[Source]) -> Config:
 
 
 def check_config(text: str, path: Path) -> None:
-    """Check a possible new text of the file ``path``.
-
-    Raises:
-        ProfileError: it is broken, or has invalid keys or values.
-    """
+    """Check a possible new text of the file ``path``; raise ProfileError for invalid keys or values."""
     _checked(parse_yaml(text, path))
 
 
@@ -89,7 +88,7 @@ def _checked(file: YamlFile) -> dict[str, Any]:
     for key, value in file.data.items():
         text, hint = _problem(key, value)
         if text:
-            mistakes.append(_mistake(file.origins[(key,)], text, key))
+            mistakes.append(file.origins[(key,)].mistake(text, (key,)))
         elif key in _ITEMS:
             mistakes += _item_mistakes(key, value.items() if key == "metrics" else enumerate(value), file)
         if hint:
@@ -101,19 +100,13 @@ def _checked(file: YamlFile) -> dict[str, Any]:
 
 def _problem(key: str, value: object) -> tuple[str | None, str | None]:
     if key not in KEYS:
-        close = nearest(key, list(KEYS))
-        return f"unknown key {key!r}", f"did you mean {close!r}?" if close else f"there are: {', '.join(KEYS)}"
-    if key == "metrics":
-        return (None, None) if isinstance(value, dict) else ("metrics takes names with regular expressions", None)
-    if key in _LISTS:
-        return (None, None) if isinstance(value, list) else (f"{key} takes a list", None)
-    if key == "wandb_sync":
-        return (None, None) if isinstance(value, bool) else (f"wandb_sync takes true or false, not {value!r}", None)
-    if not isinstance(value, str) or not value or not value.isprintable():
-        return f"{key} takes text, not {value!r}", None
+        return f"unknown key {key!r}", did_you_mean(key, KEYS, f"there are: {', '.join(KEYS)}")
+    kind, words = _KINDS.get(key, (str, "text"))
+    if not isinstance(value, kind) or (isinstance(value, str) and not (value and value.isprintable())):
+        return f"{key} takes {words}" + (f", not {value!r}" if kind in (str, bool) else ""), None
     if key in ("time", "notify_waiting"):
         try:
-            parse_slurm_time(value)
+            parse_slurm_time(str(value))
         except ValueError as error:
             return f"{key}: {error}", None
     return None, None
@@ -128,8 +121,4 @@ def _item_mistakes(key: str, items: Iterable[tuple[object, object]], file: YamlF
             _ITEMS[key](value)
         except ValueError as error:
             origin = file.origins.get((key, str(name))) or file.origins[(key,)]
-            yield _mistake(origin, f"{f'metrics.{name}' if key == 'metrics' else key}: {error}", key)
-
-
-def _mistake(where: Origin, text: str, key: str) -> Mistake:
-    return Mistake(where.path, where.line, text, (key,))
+            yield origin.mistake(f"{f'metrics.{name}' if key == 'metrics' else key}: {error}", (key,))

@@ -54,11 +54,7 @@ class Folder:
         return _is_file(self.path / name) if self.contents is None else name in self.contents
 
     def text(self, name: str) -> str:
-        """Return the text of a file.
-
-        Raises:
-            ProfileError: it cannot be read, is not text, or another user could have written it.
-        """
+        """Return the text of a file; ProfileError if it is no text, or if another user could have written it."""
         path = self.path / name
         if self.contents is not None:
             return decoded_text(self.contents[name], path)
@@ -95,11 +91,7 @@ Source = Folder | Path
 
 
 def load_templates(folders: Sequence[Source]) -> dict[str, tuple[str, str]]:
-    """Return template name (path below its folder) → source and file; an earlier folder hides a later one.
-
-    Raises:
-        ProfileError: a template cannot be read, or another user could have written it.
-    """
+    """Return template name (path below its folder) → source and file; an earlier folder hides a later one."""
     templates: dict[str, tuple[str, str]] = {}
     for folder in folders_of(folders):
         for name in folder.names(".j2"):

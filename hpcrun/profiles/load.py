@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.errors import ProfileError, nearest
+from hpcrun.errors import ProfileError, did_you_mean
 from hpcrun.profiles.folder import Folder, Source, folders_of
 from hpcrun.profiles.validate import check_values
 from hpcrun.profiles.yaml_file import (
@@ -71,9 +71,7 @@ def is_path(name: str) -> bool:
 def find_profile(name: str, folders: Sequence[Source]) -> Path:
     """Return the file of a profile, given its name or a path to it.
 
-    Raises:
-        ProfileError: there is none, and the message names the nearest profile or lists all; or hpcrun may not use the
-            file.
+    A ProfileError names the nearest profile, or says that hpcrun may not use the file.
     """
     if is_path(name):
         path = Path(name)
@@ -83,40 +81,26 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
     for folder in folders_of(folders):  # another profile of this name, in a lower layer, is not the requested one
         if folder.holds(f"{name}{SUFFIX}"):
             if folder.withheld:
-                others = sum(other.holds(f"{name}{SUFFIX}") for other in folders_of(folders)) > 1
+                several = sum(other.holds(f"{name}{SUFFIX}") for other in folders_of(folders)) > 1
                 raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
-                                   hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * others)  # fmt: skip
+                                   hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * several)  # fmt: skip
             break
     names = profile_names(folders)
     if name not in names:
-        _check_never(name, folders)
-        close = nearest(name, list(names))
-        raise ProfileError(
-            f"there is no profile {name!r}",
-            hint=f"did you mean {close!r}?"
-            if close
-            else f"hpcrun profile list shows all; hpcrun profile new {shlex.quote(name)} makes it",
-        )
+        for folder in folders_of(folders):
+            path = folder.path / f"{name}{SUFFIX}"
+            if folder.never and "\0" not in name and os.path.isfile(path):
+                raise ProfileError(f"profile {name!r} is {path}, in a folder that you set to never use",
+                                   hint="to undo: hpcrun profile trust --revoke")  # fmt: skip
+        others = f"hpcrun profile list shows all; hpcrun profile new {shlex.quote(name)} makes it"
+        raise ProfileError(f"there is no profile {name!r}", hint=did_you_mean(name, names, others))
     return names[name]
 
 
-def _check_never(name: str, folders: Sequence[Source]) -> None:
-    for folder in folders_of(folders):
-        path = folder.path / f"{name}{SUFFIX}"
-        if folder.never and "\0" not in name and os.path.isfile(path):
-            raise ProfileError(f"profile {name!r} is {path}, in a folder that you set to never use",
-                               hint="to undo: hpcrun profile trust --revoke")  # fmt: skip
-
-
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile by name or path.
+    """Load a profile by name or path, or raise ProfileError with file, line and key of every mistake.
 
-    Args:
-        name: a name, or the path of a file.
-        folders: where names are looked up, most important first.
-
-    Raises:
-        ProfileError: missing, broken or invalid; the message has file, line and key of every mistake.
+    Names are looked up in the folders, the most important first.
     """
     path = find_profile(name, folders)
     return _load(parse_yaml(_text(path, folders), path), folders)
@@ -190,10 +174,10 @@ class _Merger:
         path = folder.path / name
         if path in chain:
             loop = " → ".join(step.stem for step in (*chain, path))
-            self._mistake(file, key, f"{dotted(key)!r} is circular: {loop}")
+            self._mistake(file.origins[key], key, f"{dotted(key)!r} is circular: {loop}")
             return None
         if len(chain) > _DEEPEST:
-            self._mistake(file, key, f"{dotted(key)!r} goes through more than {_DEEPEST} files")
+            self._mistake(file.origins[key], key, f"{dotted(key)!r} goes through more than {_DEEPEST} files")
             return None
         if path not in self._done:
             try:
@@ -204,18 +188,17 @@ class _Merger:
                 self._done[path] = _Merged()
         return self._done[path]
 
-    def _mistake(self, file: YamlFile | None, key: Key, text: str, origin: Origin | None = None) -> None:
-        where = origin or (file.origins[key] if file else None)
-        if where is not None:
-            mistake = Mistake(where.path, where.line, text, key)
-            if mistake not in self.mistakes:
-                self.mistakes.append(mistake)
+    def _mistake(self, origin: Origin, key: Key, text: str) -> None:
+        mistake = origin.mistake(text, key)
+        if mistake not in self.mistakes:
+            self.mistakes.append(mistake)
 
     def _bases(self, file: YamlFile) -> list[str]:
         bases = file.data.get("extends")
         bases = [] if bases is None else [bases] if isinstance(bases, str) else bases
         if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-            self._mistake(file, ("extends",), "'extends' must be the name of a profile, or a list of names")
+            text = "'extends' must be the name of a profile, or a list of names"
+            self._mistake(file.origins[("extends",)], ("extends",), text)
             return []
         return bases
 
@@ -231,9 +214,8 @@ class _Merger:
             if folder.has(name):
                 return folder, name
         known = [file_name.removesuffix(SUFFIX) for folder in self.folders for file_name in folder.names(SUFFIX)]
-        close = nearest(base, known)
-        self.hint = f"did you mean {close!r}?" if close else "hpcrun profile path lists the searched folders"
-        self._mistake(file, key, f"{dotted(key)!r} names {base!r}, which does not exist")
+        self.hint = did_you_mean(base, known, "hpcrun profile path lists the searched folders")
+        self._mistake(file.origins[key], key, f"{dotted(key)!r} names {base!r}, which does not exist")
         return None
 
     def _merge(self, under: _Merged, over: _Merged, key: Key = ()) -> None:
@@ -276,7 +258,7 @@ class _Merger:
                     moved = (*plain, str(len(old) + number), *known[len(here) + 1 :])
                     under.origins[moved] = over.origins[known]
             return
-        self._mistake(None, here, text, over.origins[here])
+        self._mistake(over.origins[here], here, text)
 
 
 def _is_card(key: Key) -> bool:

@@ -26,8 +26,7 @@ STALE_S = 60.0
 def locked(path: Path, host: str) -> Iterator[None]:
     """Hold the lock of a file: only one program at a time changes the file.
 
-    Raises:
-        ProfileError: another program holds it for longer than a change takes, or the folder cannot be written to.
+    It raises ProfileError if another program holds it for longer than a change takes.
     """
     lock = path.with_name(f".{path.name}.lock")
     token = f"{host} {os.getpid()} {os.urandom(4).hex()}"
@@ -100,11 +99,7 @@ def _is_stale(lock: Path, content: str, host: str) -> bool:
 
 
 def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, to which other users cannot write, whatever the umask.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a folder and its missing parents, to which other users cannot write, whatever the umask."""
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     for part in reversed(missing):  # one by one: mkdir makes parents with the umask
         part.mkdir(mode=mode, exist_ok=True)
@@ -113,13 +108,10 @@ def make_folder(folder: Path, mode: int = 0o755) -> None:
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file, or make it; its permissions stay, and a link still points to it.
+    """Replace a file, or make it, or raise ProfileError: then the old file has not changed.
 
-    Args:
-        mode: of a new file, reduced by the umask. hpcrun would not use a file that other users can write.
-
-    Raises:
-        ProfileError: it could not be written; the old file has not changed.
+    Its permissions stay, and a link still points to it. The umask reduces the mode of a new file: hpcrun would not use
+    one that other users can write.
     """
     with saving(path):
         path = path.resolve()

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
 from hpcrun.profiles.yaml_file import bounded_parser
 from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
-_MOST_COLUMNS = 1000
 _KINDS = ("product", "zip")
 
 
 def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
-    """Read the elements of a sweep from a file.
-
-    Raises:
-        UsageError: it cannot be read, or its contents are invalid; the message names the file.
-    """
+    """Read the elements of a sweep from a file, or raise UsageError, which names the file."""
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
@@ -43,21 +39,15 @@ def load_sweep_file(path: Path) -> tuple[Parameters, ...]:
 
 
 def parse_csv(text: str) -> tuple[Parameters, ...]:
-    """Read a header of names and a row for each element; tabs are the separator if the header contains tabs.
-
-    Raises:
-        ValueError: a row is not as long as the header, or a name is invalid.
-    """
+    """Read a header of names and a row for each element; tabs are the separator if the header contains tabs."""
     lines = text.splitlines()
     tabs = bool(lines) and "\t" in lines[0] and "," not in lines[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
     try:
         header = next(reader, [])
-        if len(header) > _MOST_COLUMNS:
-            raise ValueError(f"its header has {len(header)} columns; at most {_MOST_COLUMNS} are read")
         names = [check_parameter(name.strip()) for name in header]
-        for name in names:
-            if names.count(name) > 1:
+        for name, number in Counter(names).items():
+            if number > 1:
                 raise ValueError(f"{name!r} appears twice in the header")
         rows: list[Parameters] = []
         for row in reader:
@@ -88,8 +78,7 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
         raise ValueError("it has neither a list of elements nor product: or zip:")
     for key in data:
         if key not in _KINDS:
-            close = nearest(str(key), list(_KINDS))
-            raise ValueError(f"{key!r} is not known here" + (f"; did you mean {close!r}?" if close else ""))
+            raise ValueError(f"{key!r} is not known here; {did_you_mean(str(key), _KINDS)}".removesuffix("; "))
     rows: tuple[Parameters, ...] = ((),)
     for kind, combine in (("zip", side_by_side), ("product", cross)):
         if kind in data:

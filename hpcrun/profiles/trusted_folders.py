@@ -11,7 +11,6 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -67,16 +66,8 @@ class TrustStore:
         self.root = root
 
     def find(self, path: Path) -> Trust | None:
-        """Return the answer about a folder, by its real path; None if there is none, or if it cannot be read.
-
-        Raises:
-            ProfileError: another user could have written it.
-        """
-        file = self._file(path)
-        try:
-            trust = _trust(read_checked(file, MAX_BYTES))
-        except OSError:
-            return None
+        """Return the answer about a folder, by its real path; None if there is none, or if it cannot be read."""
+        trust = self._read(self._file(path))
         return trust if trust and trust.path == Path(os.path.realpath(path)) else None
 
     def save(self, trust: Trust) -> None:
@@ -88,62 +79,88 @@ class TrustStore:
 
     def forget(self, path: Path) -> bool:
         """Delete the answer about a folder, and return whether there was one."""
+        file = self._file(path)
+        is_there = file.exists()
         with saving(self.root):
-            try:
-                self._file(path).unlink()
-            except FileNotFoundError:
-                return False
-        return True
+            file.unlink(missing_ok=True)
+        return is_there
 
     def all(self) -> list[Trust]:
         """Return all answers, by path, or raise ProfileError: another user could have written it."""
-        answers = []
-        for file in self.root.glob("*.json"):
-            with suppress(OSError):
-                if trust := _trust(read_checked(file, MAX_BYTES)):
-                    answers.append(trust)
-        return sorted(answers, key=lambda trust: trust.path)
+        return sorted(filter(None, map(self._read, self.root.glob("*.json"))), key=lambda trust: trust.path)
+
+    @staticmethod
+    def _read(file: Path) -> Trust | None:
+        try:
+            record: Any = json.loads(read_checked(file, MAX_BYTES))
+            if record["schema"] != SCHEMA:
+                return None
+            hashes = {str(name): str(digest) for name, digest in record["files"].items()}
+            return Trust(Path(record["path"]), hashes, never=record["never"] is True)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
 
     def _file(self, path: Path) -> Path:
         real = os.fsencode(os.path.realpath(path))
         return self.root / f"{_sha256(real)[:40]}.json"
 
 
-def _trust(text: bytes) -> Trust | None:
-    try:
-        record: Any = json.loads(text)
-        if record["schema"] != SCHEMA:
-            return None
-        hashes = {str(name): str(digest) for name, digest in record["files"].items()}
-        return Trust(Path(record["path"]), hashes, never=record["never"] is True)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-
-
 # --- reading a folder -----------------------------------------------------------------------------------------------
 
 
 def read_contents(folder: Path) -> Contents:
-    """Read every file of a folder that hpcrun may use, each once. Links are not followed.
-
-    Raises:
-        ProfileError: there are more files than a user could check.
-    """
+    """Read every file of a folder that hpcrun may use, each once, without following links."""
     files: dict[str, bytes] = {}
-    scan = _Scan(folder, dangers=_dangers_to(folder))
-    for name in scan.names():
+    skipped: list[str] = []
+    dangers = _dangers_to(folder)
+    for name in _names(folder, skipped, dangers):
+        path = folder / name
         try:
-            content, status = read_open(folder / name, MAX_BYTES, follow=False)
+            content, status = read_open(path, MAX_BYTES, follow=False)
         except OSError as error:
-            scan.skipped.append(f"{name} ({'a link' if os.path.islink(folder / name) else error.strerror})")
+            skipped.append(f"{name} ({'a link' if path.is_symlink() else error.strerror})")
             continue
         if len(content) > MAX_BYTES:
-            scan.skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
+            skipped.append(f"{name} (larger than {MAX_BYTES // 1000} kB)")
             continue
-        if danger := danger_in(folder / name, status):
-            scan.dangers.append(danger)
+        dangers += filter(None, [danger_in(path, status)])
         files[name] = content
-    return Contents(files, tuple(scan.skipped), tuple(scan.dangers))
+    return Contents(files, tuple(skipped), tuple(dangers))
+
+
+def _names(folder: Path, skipped: list[str], dangers: list[str]) -> Iterator[str]:
+    """Yield the names of the files that hpcrun would read, and of links; ProfileError for more than one could check."""
+    yield from (name for name in FILES if os.path.lexists(folder / name))
+    number = 0  # of files and folders so far, with those that hpcrun does not read
+
+    def below(name: str, suffix: str) -> Iterator[str]:
+        nonlocal number
+        try:
+            status = (folder / name).lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
+                return
+            with os.scandir(folder / name) as scan:
+                entries = list(islice(scan, _MOST_ENTRIES - number + 1))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            skipped.append(f"{name} ({error.strerror})")
+            return
+        number += len(entries)
+        if number > _MOST_ENTRIES:
+            raise ProfileError(f"{folder} has more than {_MOST_ENTRIES} files and folders",
+                               hint="hpcrun does not read this folder")  # fmt: skip
+        dangers.extend(filter(None, [danger_in(folder / name, status)]))
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            inner = f"{name}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
+                yield from below(inner, suffix)
+            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is listed, but not read
+                yield inner
+
+    for tree, suffix in TREES:
+        yield from below(tree, suffix)
 
 
 def dangers_on_disk(folder: Path) -> tuple[str, ...]:
@@ -153,17 +170,9 @@ def dangers_on_disk(folder: Path) -> tuple[str, ...]:
     """
     if not os.path.lexists(folder):
         return ()
-    dangers = _dangers_to(folder)
-    for start in (*FILES, *(tree for tree, _ in TREES)):
-        for path in _all_below(folder / start):
-            dangers += _dangers_to(path, way=False)
-    return tuple(dangers)
-
-
-def _all_below(path: Path) -> Iterator[Path]:
-    yield path
-    for top, folders, files in os.walk(path):
-        yield from (Path(top, name) for name in (*folders, *files))
+    starts = [folder / start for start in (*FILES, *(tree for tree, _ in TREES))]
+    inner = [Path(top, name) for start in starts for top, folders, files in os.walk(start) for name in folders + files]
+    return (*_dangers_to(folder), *(danger for path in starts + inner for danger in _dangers_to(path, way=False)))
 
 
 def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
@@ -175,59 +184,11 @@ def _dangers_to(path: Path, *, way: bool = True) -> list[str]:
     return [danger] if danger else []
 
 
-@dataclass(slots=True)
-class _Scan:
-    """A walk through a folder, which stops if there are more entries than a user could check."""
-
-    folder: Path
-    skipped: list[str] = field(default_factory=list)
-    dangers: list[str] = field(default_factory=list)
-    entries: int = 0  # the number of files and folders so far, with those that hpcrun does not read
-
-    def names(self) -> Iterator[str]:
-        """Yield the name of each file that hpcrun would read."""
-        yield from (name for name in FILES if os.path.lexists(self.folder / name))
-        for tree, suffix in TREES:
-            yield from self._below(tree, suffix)
-
-    def _below(self, name: str, suffix: str) -> Iterator[str]:
-        try:
-            status = (self.folder / name).lstat()
-            if not stat.S_ISDIR(status.st_mode):
-                self.skipped.append(f"{name} ({'a link' if stat.S_ISLNK(status.st_mode) else 'not a folder'})")
-                return
-            entries = self._entries(name)
-        except OSError as error:
-            if not isinstance(error, FileNotFoundError):
-                self.skipped.append(f"{name} ({error.strerror})")
-            return
-        if danger := danger_in(self.folder / name, status):
-            self.dangers.append(danger)
-        for entry in entries:
-            inner = f"{name}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False) and inner.count("/") < _DEEPEST:
-                yield from self._below(inner, suffix)
-            elif entry.name.endswith(suffix) or entry.is_symlink():  # a link is listed, but not read
-                yield inner
-
-    def _entries(self, name: str) -> list[os.DirEntry[str]]:
-        with os.scandir(self.folder / name) as scan:
-            entries = list(islice(scan, _MOST_ENTRIES - self.entries + 1))
-        self.entries += len(entries)
-        if self.entries > _MOST_ENTRIES:
-            raise ProfileError(
-                f"{self.folder} has more than {_MOST_ENTRIES} files and folders",
-                hint="hpcrun does not read this folder",
-            )
-        return sorted(entries, key=lambda entry: entry.name)
-
-
 def changes(trust: Trust | None, contents: Contents) -> dict[str, str]:
     """Return the differences from the trusted contents: name → ``new``, ``changed`` or ``removed``."""
     before, now = (trust.hashes if trust else {}), contents.hashes()
-    differences = {name: "new" if name not in before else "changed" for name, digest in now.items()
-             if before.get(name) != digest}  # fmt: skip
-    return differences | {name: "removed" for name in before if name not in now}
+    names = {name: "changed" if name in before else "new" for name, digest in now.items() if before.get(name) != digest}
+    return names | {name: "removed" for name in before if name not in now}
 
 
 _MOST_NAMED = 6

@@ -40,10 +40,7 @@ def check_values(
 
     mistakes: list[Mistake] = _secret_mistakes(data, origins)
     if "name" in data:
-        where = origins["name",]
-        mistakes.append(
-            Mistake(where.path, where.line, "remove the line: the file's name is the profile's name", ("name",))
-        )
+        mistakes.append(origins["name",].mistake("remove the line: the file's name is the profile's name", ("name",)))
     values = {name: value for name, value in data.items() if name not in ("name", "extends")}
     try:
         profile = Profile(name=path.stem, **values)
@@ -51,9 +48,8 @@ def check_values(
             check_gpu_type(profile, profile.gpu.type)
         return profile, mistakes
     except UsageError as error:
-        where = origins["gpu", "type"]
-        text = f"gpu.type: {error.message}; {error.hint}"
-        return None, [*mistakes, Mistake(where.path, where.line, text, ("gpu", "type"))]
+        key = ("gpu", "type")
+        return None, [*mistakes, origins[key].mistake(f"gpu.type: {error.message}; {error.hint}", key)]
     except ValidationError as error:
         details = error.errors(include_url=False)[:_MOST_EXPLAINED]
         return None, [*mistakes, *(_explain(detail, path, origins) for detail in details)]
@@ -69,13 +65,8 @@ def value_kinds(key: Key) -> set[str]:
 
     An unknown key has no kind: the check of the values reports it better.
     """
-    types = {name for part in _schemas(key) for name in _types(part)}
-    return {kind for name, kind in _KINDS.items() if name in types}
-
-
-def _types(schema: dict[str, Any]) -> list[str]:
-    types: str | list[str] = schema.get("type", [])
-    return [types] if isinstance(types, str) else types
+    types = [schema.get("type", ()) for schema in _schemas(key)]
+    return {kind for name, kind in _KINDS.items() if any(name == one or name in tuple(one) for one in types)}
 
 
 @cache
@@ -104,25 +95,15 @@ def _explain(detail: Any, path: Path, origins: Mapping[Key, Origin]) -> Mistake:
     if detail["type"] == "extra_forbidden":
         close = nearest(key[-1], known_keys(key[:-1])) if key else None
         meant = dotted((*key[:-1], close)) if close else ""
-        text = f"unknown key {name!r}" + (f"; did you mean {meant!r}?" if close else _listed(key[:-1]))
+        known = ", ".join(known_keys(key[:-1])) if key[:-1] else ""
+        others = f"; there are: {known}" if known else ""
+        text = f"unknown key {name!r}" + (f"; did you mean {meant!r}?" if close else others)
     else:
-        text = f"{name}: {_reason(detail)}"
+        text = f"{name}: {error_words(detail)}"
+        if detail["type"] != "value_error" and detail["loc"][0] != "env":  # it may be a secret
+            given = HIDER.hide(repr(detail["input"]))
+            text += f", not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
     return Mistake(where.path if where else path, where.line if where else None, text, key)
-
-
-def _listed(section: Key) -> str:
-    known = known_keys(section)
-    return f"; there are: {', '.join(known)}" if known and section else ""
-
-
-def _reason(detail: Any) -> str:
-    text = error_words(detail)
-    if detail["type"] == "value_error":
-        return text
-    if detail["loc"][0] == "env":  # it may be a secret
-        return text
-    given = HIDER.hide(repr(detail["input"]))
-    return f"{text}, not {given if len(given) <= _MOST_SHOWN else given[:_MOST_SHOWN] + '...'}"
 
 
 def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Mistake]:
@@ -136,7 +117,7 @@ def _secret_mistakes(data: Mapping[str, Any], origins: Mapping[Key, Origin]) -> 
     for key, value in values_in(data):
         text = _secret_problem(key, value, named) if isinstance(value, str) else None
         if text and (where := origins.get(key)):
-            mistakes.append(Mistake(where.path, where.line, f"{dotted(key)}: {text}", key))
+            mistakes.append(where.mistake(f"{dotted(key)}: {text}", key))
     return mistakes
 
 

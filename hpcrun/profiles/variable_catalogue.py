@@ -115,7 +115,6 @@ def check_variables(
 
     Args:
         env: the variables that profile and request set; an empty value counts as unset.
-        catalogue: the known variables, by name.
         others: names that are correct, without a description.
         gpu: type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
     """
@@ -201,11 +200,7 @@ class Catalogue(Mapping[str, Variable]):
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Return the catalogue of variables; the shipped one unless a path is given.
-
-    Raises:
-        ProfileError: the file cannot be read.
-    """
+    """Return the catalogue of variables; the shipped one unless a path is given."""
     path = path or shipped_folder("cluster_profiles") / "variables" / "variables.yaml"
     try:
         text = path.read_text("utf-8")

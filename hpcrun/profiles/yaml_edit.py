@@ -23,23 +23,15 @@ _WORDS = re.compile(r"~|null|true|false", re.IGNORECASE)
 def set_value(text: str, key: Key, value: Any, path: Path) -> str:
     """Return the text with one value set; its section is made if there is none.
 
-    Args:
-        value: text, True (a flag), None (removes the inherited value), or a list or mapping of these.
-        path: for messages.
-
-    Raises:
-        ProfileError: the text is broken, or has a form in which the value cannot be placed.
+    The value is text, True (a flag), None (removes the inherited value), or a list or mapping of these. It raises
+    ProfileError for a broken text, or one in which the value cannot be placed.
     """
     expected = _changed(parse_yaml(text, path).data, key, value)
     return _checked(lambda: _spliced(text, key, value), expected, key, path)
 
 
 def unset_value(text: str, key: Key, path: Path) -> str:
-    """Return the text without one key, and without its section if nothing else is in it.
-
-    Raises:
-        ProfileError: the text is broken, or the key is not in it.
-    """
+    """Return the text without one key, and without its section if nothing else is in it."""
     data = parse_yaml(text, path).data
     while True:
         section: Any = data
@@ -259,12 +251,7 @@ def unsaid(given: Sequence[Key]) -> str:
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
-    """Return the text for the first edit of a profile: it extends the profile of the same name.
-
-    Args:
-        source: file of the extended profile.
-        data: its merged values, which follow as comments.
-    """
+    """Return the text for the first edit of a profile: it extends the one of its name, whose values are comments."""
     lines = [
         f"# Your own {name!r}. It extends {source},",
         "# and values set here override it. To change an inherited value below, remove its '# '.",

@@ -35,6 +35,10 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"
 
+    def mistake(self, text: str, key: Key = ()) -> Mistake:
+        """Return a mistake in this line."""
+        return Mistake(self.path, self.line, text, key)
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -97,20 +101,12 @@ class YamlFile:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that users write, with its line ends.
-
-    Raises:
-        ProfileError: it cannot be read, is too large, or is not text.
-    """
+    """Return the text of a file that users write, with its line ends; ProfileError if it is too large, or not text."""
     return _read(path, lambda: read_open(path, MAX_BYTES)[0])
 
 
 def read_own_text(path: Path) -> str:
-    """Return the text of a file like ``read_text``, if no other user can have written it.
-
-    Raises:
-        ProfileError: as ``read_text``, or another user could have written it.
-    """
+    """Return the text of a file like ``read_text``; ProfileError if another user could have written it."""
     return _read(path, lambda: read_checked(path, MAX_BYTES))
 
 
@@ -124,11 +120,7 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
 
 
 def decoded_text(raw: bytes, path: Path) -> str:
-    """Return the bytes of a file as text; ``path`` is for messages.
-
-    Raises:
-        ProfileError: it is too large, or is not text.
-    """
+    """Return the bytes of a file as text, or raise ProfileError: it is too large, or is not text."""
     if len(raw) > MAX_BYTES:
         raise _whole(path, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")
     try:
@@ -142,11 +134,7 @@ def _whole(path: Path, text: str, hint: str | None = None) -> MistakesError:
 
 
 def parse_yaml(text: str, path: Path) -> YamlFile:
-    """Parse YAML 1.2 text; ``path`` is for messages and origins.
-
-    Raises:
-        ProfileError: broken YAML, a duplicate key, a tag, an alias, or something other than a mapping.
-    """
+    """Return one mapping in YAML 1.2 without duplicate keys, tags and aliases; ``path`` is for messages."""
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -257,7 +245,7 @@ class _Builder:
             if name in section:
                 raise self._error(event, f"the key {name!r} appears twice here")
             inner = (*key, name)
-            self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
+            self.origins[inner] = self._origin(event)
             section[name] = self._value(next(self.events), inner)
         return section
 
@@ -267,9 +255,12 @@ class _Builder:
             if type(event).__name__ == "SequenceEndEvent":
                 break
             inner = (*key, str(len(items)))
-            self.origins[inner] = Origin(self.path, event.start_mark.line + 1)
+            self.origins[inner] = self._origin(event)
             items.append(self._value(event, inner))
         return items
 
     def _error(self, event: Any, message: str, hint: str | None = None) -> MistakesError:
-        return MistakesError([Mistake(self.path, event.start_mark.line + 1, message)], hint=hint)
+        return MistakesError([self._origin(event).mistake(message)], hint=hint)
+
+    def _origin(self, event: Any) -> Origin:
+        return Origin(self.path, event.start_mark.line + 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.job.layout import AttemptFolder, parse_nodes, parse_ranks
-from hpcrun.job.units import format_span, joined, other_ranks
+from hpcrun.job.units import count, format_span, joined
 from hpcrun.reading import parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
 from hpcrun.runs.log_times import Stamps
@@ -181,7 +181,7 @@ def silence_sentence(
     text = f"no rank has written for {format_span(newest_s)}{usually}"
     if not quiet:
         return text
-    return f"{text} ({other_ranks(quiet)} wrote only at the start, or nothing)"
+    return f"{text} ({count(quiet, 'other rank')} wrote only at the start, or nothing)"
 
 
 def _calm(ages: Mapping[int, float], ranks: int, limit_s: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_hider import UNSEEN
+from hpcrun.job.units import count as count  # views take it from here
 from hpcrun.job.units import format_memory, format_time
 
 if TYPE_CHECKING:
@@ -113,11 +114,6 @@ def memory_text(megabytes: int | None) -> str:
     if megabytes is None:
         return "the site's default"
     return "all of the node" if megabytes == 0 else f"{format_memory(megabytes)} per node"
-
-
-def count(number: int, noun: str) -> str:
-    """Return ``1 node``, ``2 nodes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def short_size(run: Run) -> str:

@@ -27,7 +27,7 @@ from hpcrun.job.after import dependency_option
 from hpcrun.job.directives import unknown_note
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
-from hpcrun.job.quoting import check_job_name
+from hpcrun.job.quoting import check_job_name, with_ending
 from hpcrun.job.script import render_script
 from hpcrun.job.sweep import parts_of
 from hpcrun.profiles.folder import load_templates
@@ -195,7 +195,7 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
     jobs = []
     for number, part in enumerate(parts, 1):
         suffix = f"-{number}" if len(parts) > 1 else ""
-        name = check_job_name(plan.name[: 100 - len(suffix)] + suffix)
+        name = check_job_name(with_ending(plan.name, suffix))
         directives = {"job-name": name, "array": part.array}
         request = prepared.request.model_copy(update={"elements": part.chosen, "max_parallel": part.max_parallel})
         jobs.append(replace(changed_job(prepared, surroundings, directives, name=name, sweep=part), request=request))

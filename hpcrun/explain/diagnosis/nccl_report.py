@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpcrun.job.units import joined, other_ranks
+from hpcrun.job.units import count, joined
 
 _ROW = re.compile(r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*")
 """A row of the table of communicators: the number of the group, and how many ranks each of them has."""
@@ -155,16 +155,16 @@ def _stuck(
     shapes = [sorted((group.what, group.number) for group in each.get(_STATUS, ())) for each in (before, now)]
     if shapes[0] == shapes[1] and len(shapes[1]) > 1:
         few, *others = sorted(now[_STATUS], key=lambda group: group.number)
-        rest = " and ".join(f"{other_ranks(group.number)} {_status(group)}" for group in others)
+        rest = " and ".join(f"{count(group.number, 'other rank')} {_status(group)}" for group in others)
         yield f"{_who(few, rank_of)} {_status(few)}, {rest}"
     for operation, groups in now.items():
         if operation in (_STATUS, _ERROR):
             continue
         lowest, earlier = _lowest(groups), _lowest(before.get(operation, ()))
         if lowest is not None and earlier is not None:
-            (count, few), (count_before, few_before) = lowest, earlier
-            if (count, few.number) == (count_before, few_before.number):
-                yield _lag(operation, count, few, groups, rank_of)
+            (last, few), (last_before, few_before) = lowest, earlier
+            if (last, few.number) == (last_before, few_before.number):
+                yield _lag(operation, last, few, groups, rank_of)
 
 
 def _status(group: RankGroup) -> str:
@@ -178,15 +178,15 @@ def _lowest(groups: Sequence[RankGroup]) -> tuple[int, RankGroup] | None:
     return min(counted, key=lambda each: each[0]) if len({count for count, _ in counted}) > 1 else None
 
 
-def _lag(operation: str, count: int, few: RankGroup, groups: Sequence[RankGroup], rank_of: Mapping[int, int]) -> str:
+def _lag(operation: str, last: int, few: RankGroup, groups: Sequence[RankGroup], rank_of: Mapping[int, int]) -> str:
     """Return which ranks have launched least of a collective."""
     others = [group for group in groups if group is not few and group.count is not None]
     up_to = sorted({group.count or 0 for group in others})
     span = f"{up_to[0]}" if len(up_to) == 1 else f"{up_to[0]} to {up_to[-1]}"
     number = sum(group.number for group in others)
     has = "has" if few.number == 1 else "have"
-    done = f"launched {operation} {count} last" if count else f"launched no {operation}"
-    return f"{_who(few, rank_of)} {has} {done}, {other_ranks(number)} {operation} {span}"
+    done = f"launched {operation} {last} last" if last else f"launched no {operation}"
+    return f"{_who(few, rank_of)} {has} {done}, {count(number, 'other rank')} {operation} {span}"
 
 
 def _unreachable(away: RankGroup, words: tuple[str, str], rank_of: Mapping[int, int]) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import fill_places
+from hpcrun.job.quoting import with_ending
 from hpcrun.job.units import parse_positive
 
 MOST = 1000
@@ -81,7 +82,7 @@ def point_name(name: str, size: Size, repeat: int, unit: Unit, *, with_nodes: bo
     """Return the name of one run: ``train-g4-r2``, with ranks ``train-p4-r2``; or ``train-g4-n2-r2``."""
     on = f"-n{size.nodes}" if with_nodes else ""
     ending = f"-{'g' if unit == 'GPUs' else 'p'}{size.gpus}{on}-r{repeat}"
-    return name[: 100 - len(ending)] + ending
+    return with_ending(name, ending)
 
 
 @dataclass(frozen=True, slots=True)
