@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.output import Outcomes
 from hpcrun.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def top(
@@ -32,10 +29,12 @@ def top(
 
     reader = Reader(context.ports, context.env, context.rules, lambda profile: context.metric_patterns(profile)[0])
     reader.start()
-    from hpcrun.features.top.app import show_top
+    from hpcrun.features.top.app import TopApp
 
-    _let_the_terminal_s_size_count()
-    show_top(reader, words)
+    if all(os.get_terminal_size(sys.stdout.fileno())):  # a serial console has no size of its own
+        for name in ("COLUMNS", "LINES"):  # textual prefers them: a shell that exports them keeps the size it once had
+            os.environ.pop(name, None)
+    TopApp(reader, words).run(mouse=False)
     yield from ()
 
 
@@ -50,10 +49,3 @@ def _check_terminal(env: Mapping[str, str]) -> None:
         raise UsageError("hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint)
     if (kind := env.get("TERM", "")) in ("", "dumb", "unknown"):
         raise UsageError(f"hpcrun top needs a terminal that can move its cursor; TERM is {kind!r}", hint=hint)
-
-
-def _let_the_terminal_s_size_count() -> None:
-    """Remove COLUMNS and LINES, which textual prefers: a shell that exports them keeps the size it once had."""
-    if all(os.get_terminal_size(sys.stdout.fileno())):  # a serial console has no size of its own
-        for name in ("COLUMNS", "LINES"):
-            os.environ.pop(name, None)

@@ -16,9 +16,9 @@ from hpcrun.actions.runs.logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
-from hpcrun.features.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern
-from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, TextLines, cut, error_text
-from hpcrun.features.top.sections import PageReader
+from hpcrun.features.top.pager import Pager, Pages, TextScreen, pieces_of, search_pattern
+from hpcrun.features.top.reader import Reader
+from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, Row, TextLines, cut, error_text
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import LogFile, rank_log
@@ -34,15 +34,16 @@ NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
 _TIME_WIDTH = len("12:00:00 ")
+_READING = "log"
+"""The name of the calls in the background: one at a time."""
 
 
-class LogPage(PagerScreen):
+class LogPage(TextScreen):
     """Shows the log of one rank, of stdout, of stderr, or of both in the order of their times.
 
     Only the part around the screen is in memory. All reading is in threads; one reading at a time.
 
     Args:
-        reader: makes calls in threads.
         item: the run, or the element of a sweep.
         rank: whose log; None for the batch script's.
         attempt: of which attempt; None for the newest, and then for those that follow it.
@@ -65,15 +66,15 @@ class LogPage(PagerScreen):
         Binding("right_curly_bracket", "attempt(1)", "log of the next attempt", show=False),
     ]
 
-    def __init__(self, reader: PageReader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
-        super().__init__()
-        self._reader, self._item = reader, item
+    def __init__(self, reader: Reader, item: RunStatus, rank: int | None, attempt: int | None = None) -> None:
+        super().__init__(reader)
+        self._item = item
         self._rank, self._stream = rank, 0
         self._attempt, self._is_newest = attempt, attempt is None
         self._view: LogView | None = None
+        self._pages: Pages[WindowLine] = Pages(self._draw, wraps=True)
         self._follows, self._times = True, False
         self._stopped = False
-        self._works_since: float | None = None
         self._next_s = 0.0
         self._pause_s = READ_EVERY_S
         self._next_attempt_s = time.monotonic() + NEW_ATTEMPT_EVERY_S
@@ -83,11 +84,10 @@ class LogPage(PagerScreen):
 
     def body(self) -> ComposeResult:
         """Yield the lines."""
-        yield Pager[WindowLine](self._draw, id="body")
+        yield Pager(self._pages)
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self._pager.pages.wraps = True
         self._open()
         self.set_interval(READ_EVERY_S, self._tick)
 
@@ -99,19 +99,16 @@ class LogPage(PagerScreen):
 
     def message_line(self, width: int) -> Iterable[Piece]:
         """Return what is typed, what is wrong, or where the lines are."""
-        if self.typed:
-            return super().message_line(width)
-        late = time.monotonic() - self._works_since if self._works_since is not None else 0.0
-        if late > _LATE_S:
-            return ((cut(f"reading for {int(late)} s; esc stops waiting", width), BOLD),)
-        if self._error:
-            return ((cut(one_line(self._error), width), BOLD),)
-        if self._message[0]:
+        late = time.monotonic() - self.calls.get(_READING, time.monotonic())
+        if not self.typed and (late > _LATE_S or self._error):
+            problem = f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
+            return ((cut(one_line(problem), width), BOLD),)
+        if self.typed or self._message[0]:
             return super().message_line(width)
         return ((cut(self._place(), width), PLAIN),)
 
     def _place(self) -> str:
-        view, pages = self._view, self._pager.pages
+        view, pages = self._view, self._pages
         if view is None:
             return "reading ..."
         if not view.lines:
@@ -166,47 +163,43 @@ class LogPage(PagerScreen):
         """Open the logs at their ends, of the same attempt or of the one after or before it."""
         self._view, self._follows, self._message = None, True, ("", PLAIN)
         self._indent()
-        self._pager.pages.lines, self._pager.pages.mark = (), None
+        self._pages.lines, self._pages.mark = (), None
 
         def read() -> tuple[int | None, bool, LogView]:
             number, is_newest, logs = self._logs(step)
             return number, is_newest, open_logs(logs)
 
-        def done(found: tuple[int | None, bool, LogView]) -> None:
+        def done(opened: tuple[int | None, bool, LogView]) -> None:
             before = self._attempt
-            self._attempt, self._is_newest, self._view = found
+            self._attempt, self._is_newest, self._view = opened
             if step and before == self._attempt:
                 self.say("there is no later attempt" if step > 0 else "there is no earlier attempt")
             self._show()
 
         self._work(read, done)
 
-    def _work(self, call: Callable[[], Any], then: Callable[[Any], object]) -> bool:
+    def _work(self, call: Callable[[], Any], then: Callable[[Any], object]) -> None:
         """Make a call in a thread, unless one is made already."""
-        if self._works_since is not None:
-            return False
-        self._works_since, self._stopped = time.monotonic(), False
+
+        def ended(pause_s: float, error: str) -> None:
+            self._next_s, self._error = time.monotonic() + pause_s, error
 
         def done(answer: Any) -> None:
-            self._works_since, self._error = None, ""
-            self._next_s = time.monotonic() + self._pause_s
-            if self.is_open:
-                then(answer)
-                self.draw()
+            ended(self._pause_s, "")
+            then(answer)
+            self.draw()
 
         def failed(error: HpcrunError | OSError) -> None:
-            self._works_since, self._error = None, error_text(error)
-            self._next_s = time.monotonic() + SLOWEST_S
-            if self.is_open:
-                self.draw()
+            ended(SLOWEST_S, error_text(error))
+            self.draw()
 
-        self._reader.in_background(call, done, failed)
-        return True
+        if self.call(_READING, call, done, failed):
+            self._stopped = False
 
     def _tick(self) -> None:
         """Read what is new, at most as often as ``_pause_s`` says: the file system is shared."""
         now, view = time.monotonic(), self._view
-        if self._works_since is not None or now < self._next_s:
+        if _READING in self.calls or now < self._next_s:
             self.query_one("#message", TextLines).update()
             return
         self._learn_state()
@@ -225,12 +218,12 @@ class LogPage(PagerScreen):
         """Take what is known of the run now; if its folder is gone, it stays as it was known last."""
         element, was_final = self._item.element, self._item.status.final
         with suppress(HpcrunError):
-            self._item = self._reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
+            self._item = self.reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
         if self._item.status.final and not was_final:
             self._message = ("", PLAIN)  # else "attempt 2 began" hides that this is the end
 
-    def _take_attempt(self, found: tuple[int | None, bool, list[LogFile]]) -> None:
-        number, _, logs = found
+    def _take_attempt(self, newest: tuple[int | None, bool, list[LogFile]]) -> None:
+        number, _, logs = newest
         if number != self._attempt or (self._view and not self._view.windows and logs):
             self._open()
             if number is not None and not self._item.status.final:
@@ -238,7 +231,7 @@ class LogPage(PagerScreen):
 
     def _took(self, view: LogView) -> None:
         """Show what was read; read less often while the log does not grow."""
-        is_new = view.lines is not self._pager.pages.lines
+        is_new = view.lines is not self._pages.lines
         self._pause_s = READ_EVERY_S if is_new else min(SLOWEST_S, self._pause_s * 1.2)
         self._error = view.error
         if is_new:
@@ -248,7 +241,7 @@ class LogPage(PagerScreen):
         view = self._view
         if view is not None:
             self._error = view.error
-            self._pager.pages.show(view.lines, follow=self._follows)
+            self._pages.show(view.lines, follow=self._follows)
         self.draw()
 
     # --- keys
@@ -256,7 +249,7 @@ class LogPage(PagerScreen):
     def moved(self, *, up: bool) -> None:
         """Draw what has moved, and read on where the lines end."""
         self._message = ("", PLAIN)
-        view, pages = self._view, self._pager.pages
+        view, pages = self._view, self._pages
         if view is not None:
             self._follows = not up and view.at_end and pages.is_at_end
             if up and pages.top < 2 * pages.height and not view.at_start:
@@ -273,9 +266,9 @@ class LogPage(PagerScreen):
         self._follows, self._message = False, ("", PLAIN)
 
         def done(_: object) -> None:
-            self._pager.pages.lines = ()
+            self._pages.lines = ()
             self._show()
-            self._pager.pages.to_start()
+            self._pages.to_start()
 
         self._work(view.to_start, done)
 
@@ -284,18 +277,12 @@ class LogPage(PagerScreen):
         view = self._view
         if view is not None:
             self._follows, self._message = True, ("", PLAIN)
-            self._pager.pages.mark = None
+            self._pages.mark = None
             self._work(view.to_end, lambda _: self._show())
-
-    def action_sideways(self, columns: int) -> None:
-        """Move to the right or to the left, where lines are not wrapped."""
-        self._pager.pages.wraps = False
-        self._pager.pages.sideways(columns)
-        self.draw()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
-        pages = self._pager.pages
+        pages = self._pages
         pages.wraps, pages.left, pages.part = not pages.wraps, 0, 0
         self._show()
 
@@ -314,19 +301,19 @@ class LogPage(PagerScreen):
     def _indent(self) -> None:
         """Put the other rows of a wrapped line below its text, not below its time and stream."""
         merged = self._rank is not None and self._stream == 0
-        self._pager.pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
+        self._pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
 
     def action_stream(self) -> None:
         """Show stdout and stderr, only stdout, or only stderr."""
         if self._rank is None:
             self.say("the batch script has one log")
-        elif self._works_since is None:
+        elif _READING not in self.calls:
             self._stream = (self._stream + 1) % len(STREAMS)
             self._open()
 
     def action_rank(self, step: int) -> None:
         """Show the log of the next rank, or of the one before."""
-        if self._works_since is not None:
+        if _READING in self.calls:
             return
         here, most = -1 if self._rank is None else self._rank, self._item.run.world_size - 1
         self._rank = max(0, min(most, here + step))
@@ -336,12 +323,12 @@ class LogPage(PagerScreen):
         """Show the log of the next attempt, or of the one before."""
         if self._rank is None:
             self.say("the batch script has one log of all attempts")
-        elif self._works_since is None:
+        elif _READING not in self.calls:
             self._open(step)
 
     def action_back(self) -> None:
         """Stop a search, or go back to the run."""
-        if self._works_since is not None and not self._stopped:
+        if _READING in self.calls and not self._stopped:
             self._stopped = True
             if self._search:
                 self.say("stopped")
@@ -354,7 +341,7 @@ class LogPage(PagerScreen):
 
     def action_again(self, up: bool) -> None:
         """Go to the next line with what is searched for, or to the one before; reads on in the log where needed."""
-        view, pages = self._view, self._pager.pages
+        view, pages = self._view, self._pages
         if view is None or not self._search:
             self.say("nothing is searched for: / begins a search")
             return
@@ -364,18 +351,18 @@ class LogPage(PagerScreen):
         start = view.lines[place] if 0 <= place < len(view.lines) and not (up and self._follows) else None
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
-            found, turned = answer
+            match, turned = answer
             self._message = ("", PLAIN)
-            if found is None:
+            if match is None:
                 self._show()
                 self.say(f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}")
                 return
             self._follows = False
             pages.show(view.lines)
-            pages.mark = next(number for number, line in enumerate(view.lines) if line is found)
+            pages.mark = next(number for number, line in enumerate(view.lines) if line is match)
             pages.reveal(pages.mark)
             again = f"from the {'end' if up else 'top'} again, " if turned else ""
             self.say(f"/{words}: {note}{again}n next, N before, G to follow again")
 
         self.say(f"/{words} ...")
-        self._work(lambda: view.find_round(pattern, start, up=up, is_stopped=lambda: self._stopped), done)
+        self._work(lambda: view.find(pattern, start, up=up, is_stopped=lambda: self._stopped), done)

@@ -6,6 +6,7 @@ again unless the file has changed: one lstat tells.
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,14 +88,14 @@ class LogWindow:
 
     def to_end(self) -> None:
         """Move to the end of the file."""
-        if self._look():
+        if self._check():
             self._clear(self.size)
             self.older()
             self.newer()
 
     def to_start(self) -> None:
         """Move to the beginning of the file."""
-        if self._look():
+        if self._check():
             self._clear(0)
             self.newer()
 
@@ -110,12 +111,12 @@ class LogWindow:
             whole = data.rfind(b"\n") + 1 or (len(data) if len(data) > LONGEST_LINE else 0)
             data, self.end = data[:whole], start + whole
         self.begin = start
-        found = self._lines(data, start, self.changed_s)
-        self.lines[:0] = found
-        while len(self.lines) > len(found) and self.end - self.begin > self.most:
+        older = self._lines(data, start, self.changed_s)
+        self.lines[:0] = older
+        while len(self.lines) > len(older) and self.end - self.begin > self.most:
             self.end = self.lines.pop().at
             self.partial = None
-        return found
+        return older
 
     def newer(self) -> list[WindowLine]:
         """Put what follows the window at its end, what is new in the file included; returns the complete lines in it.
@@ -124,7 +125,7 @@ class LogWindow:
         """
         at_end = self.at_end
         before = self._mark
-        if not self._look():
+        if not self._check():
             return []
         if before is not None and (before[:2] != (self._mark or before)[:2] or self.size < self.end):
             self._clear(self.size)  # another file has taken its name, or it was truncated
@@ -139,17 +140,17 @@ class LogWindow:
         if not whole and len(data) >= LONGEST_LINE:
             whole = LONGEST_LINE
         now_s = time.time() if at_end and before is not None else self.changed_s
-        found = self._lines(data[:whole], self.end, now_s)
+        newer = self._lines(data[:whole], self.end, now_s)
         rest, self.end = data[whole:], self.end + whole
         reaches_end = self.end + len(rest) >= self.size
         self.partial = self._line(rest, self.end, now_s) if rest and reaches_end else None
-        self.lines += found
+        self.lines += newer
         dropped = 0
         while dropped < len(self.lines) - 1 and self.end - self.begin > self.most:
             dropped += 1
             self.begin = self.lines[dropped].at
         del self.lines[:dropped]
-        return found
+        return newer
 
     def skim(self, pattern: Pattern, *, up: bool, is_stopped: Callable[[], bool]) -> None:
         """Move over what surely does not match."""
@@ -166,7 +167,7 @@ class LogWindow:
         self.begin = self.end = at
         self.lines, self.partial = [], None
 
-    def _look(self) -> bool:
+    def _check(self) -> bool:
         """Note the file's size; returns whether it can be read."""
         try:
             status = os.lstat(self.log.path)
@@ -187,24 +188,16 @@ class LogWindow:
             return b""
 
     def _lines(self, data: bytes, at: int, read_s: float) -> list[WindowLine]:
-        found = []
-        for piece in _split(data):
+        lines = []
+        for piece in io.BytesIO(data):  # its lines, with their ends
             for start in range(0, len(piece), LONGEST_LINE):
-                found.append(self._line(piece[start : start + LONGEST_LINE], at + start, read_s))
+                lines.append(self._line(piece[start : start + LONGEST_LINE], at + start, read_s))
             at += len(piece)
-        return found
+        return lines
 
     def _line(self, piece: bytes, at: int, read_s: float) -> WindowLine:
         text = piece.removesuffix(b"\n").decode("utf-8", "surrogateescape")
         return WindowLine(self.log, at, text, read_s)
-
-
-def _split(data: bytes) -> Iterable[bytes]:
-    """Yield lines with their ends."""
-    *whole, rest = data.split(b"\n")
-    yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
 
 
 @dataclass(slots=True)
@@ -235,25 +228,29 @@ class LogView:
 
     def to_end(self) -> None:
         """Move to the ends of all logs."""
-        self._each(LogWindow.to_end)
+        for window in self.windows:
+            window.to_end()
+        self._merge()
 
     def to_start(self) -> None:
         """Move to the beginnings of all logs."""
-        self._each(LogWindow.to_start)
+        for window in self.windows:
+            window.to_start()
+        self._merge()
 
     def older(self) -> list[WindowLine]:
         """Read a block more at the front: of several logs, of the one whose lines begin last. Returns the new lines."""
-        found = self._older()
+        lines = self._older()
         self._merge()
-        return found
+        return lines
 
     def newer(self) -> list[WindowLine]:
         """Read what follows, also what is new; returns the new lines in their order."""
         before = self._state()
-        found = self._newer()
+        lines = self._newer()
         if self._state() != before:
             self._merge()
-        return found
+        return lines
 
     def _older(self) -> list[WindowLine]:
         not_at_start = [window for window in self.windows if not window.at_start]
@@ -267,59 +264,44 @@ class LogView:
 
     def find(
         self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
-    ) -> WindowLine | None:
-        """Return the next line in which a pattern is found, after ``start`` or before it; None if there is none.
+    ) -> tuple[WindowLine | None, bool]:
+        """Return the next line in which a pattern is found, and whether only after a turn: from the other end on.
 
         It reads on in the logs until it finds one, and leaves the window there; else the window stays where it was.
 
         Args:
-            start: where to begin; None for the end or the beginning of the window.
+            start: the line after which, or before which, to begin; None for the end or the beginning of the window.
             is_stopped: asked between blocks: whether the person has lost patience.
         """
+        is_whole = start is None and (self.at_end if up else self.at_start)
+        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
+        match, turned = self._find(pattern, start, up=up, is_stopped=is_stopped), False
+        if match is None and not is_whole and not is_stopped():
+            (self.to_end if up else self.to_start)()
+            match, turned = self._find(pattern, None, up=up, is_stopped=is_stopped), True
+        if match is None:
+            for window, place in zip(self.windows, before, strict=True):
+                window.begin, window.end, window.lines, window.partial = place
+        self._merge()
+        return match, turned
+
+    def _find(
+        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
+    ) -> WindowLine | None:
         lines = self.lines
         place = next((number for number, line in enumerate(lines) if line is start), None)
         batch = lines[:place] if up else lines[0 if place is None else place + 1 :]
-        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
-        found = first_match(batch[::-1] if up else batch, pattern)
-        while found is None and not is_stopped() and not (self.at_start if up else self.at_end):
-            self._skim(pattern, up=up, is_stopped=is_stopped)
+        match = first_match(batch[::-1] if up else batch, pattern)
+        while match is None and not is_stopped() and not (self.at_start if up else self.at_end):
+            # what surely does not match is passed over in the only log that has more: several keep their order by lines
+            more = [window for window in self.windows if not (window.at_start if up else window.at_end)]
+            if len(more) == 1:
+                more[0].skim(pattern, up=up, is_stopped=is_stopped)
             batch = self._older() if up else self._newer()
-            found = first_match(batch[::-1] if up else batch, pattern)
+            match = first_match(batch[::-1] if up else batch, pattern)
             if not batch:
                 break
-        if found is None:
-            for window, place_before in zip(self.windows, before, strict=True):
-                window.begin, window.end, window.lines, window.partial = place_before
-        self._merge()
-        return found
-
-    def find_round(
-        self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
-    ) -> tuple[WindowLine | None, bool]:
-        """Return what ``find`` does, and whether it was found only after a turn: from the other end of the logs on."""
-        is_whole = start is None and (self.at_end if up else self.at_start)
-        found = self.find(pattern, start, up=up, is_stopped=is_stopped)
-        if found is not None or is_whole or is_stopped():
-            return found, False
-        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
-        (self.to_end if up else self.to_start)()
-        found = self.find(pattern, None, up=up, is_stopped=is_stopped)
-        if found is None:
-            for window, place in zip(self.windows, before, strict=True):
-                window.begin, window.end, window.lines, window.partial = place
-            self._merge()
-        return found, True
-
-    def _skim(self, pattern: Pattern, *, up: bool, is_stopped: Callable[[], bool]) -> None:
-        """Move over what surely does not match in the only log that has more; several keep their order by lines."""
-        more = [window for window in self.windows if not (window.at_start if up else window.at_end)]
-        if len(more) == 1:
-            more[0].skim(pattern, up=up, is_stopped=is_stopped)
-
-    def _each(self, move: Callable[[LogWindow], None]) -> None:
-        for window in self.windows:
-            move(window)
-        self._merge()
+        return match
 
     def _merge(self) -> None:
         self.lines = merge_lines([window.shown() for window in self.windows])

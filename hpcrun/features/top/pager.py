@@ -6,20 +6,22 @@ import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.console import Console
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from hpcrun.features.top.screen import PLAIN, REVERSED, Piece, TextLines, TopScreen
+from hpcrun.features.top.screen import PLAIN, REVERSED, Piece, Row, TextLines, TopScreen
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 
+if TYPE_CHECKING:
+    from hpcrun.features.top.reader import Reader
+
 Line = TypeVar("Line")
-Row = list[Piece]
 _CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
-SIDE_STEP = 16
+_SIDE_STEP = 16
 """Columns that one key moves sideways."""
 
 
@@ -35,6 +37,7 @@ class Pages(Generic[Line]):
         mark: the line that a search has found.
         wraps: a long line takes several rows; else it goes on beyond the screen.
         indent: columns before the other rows of a wrapped line.
+        overlap: rows that stay on the screen when it moves by a screen.
     """
 
     draw: Callable[[Line], Row]
@@ -48,6 +51,7 @@ class Pages(Generic[Line]):
     mark: int | None = None
     wraps: bool = False
     indent: int = 0
+    overlap: int = 1
 
     def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
         """Take other lines; the line at the top stays there if it is among them.
@@ -62,7 +66,12 @@ class Pages(Generic[Line]):
             return
         if anchor is not None and not (self.top < len(lines) and lines[self.top] is anchor):
             self.top = next((number for number, line in enumerate(lines) if line is anchor), self.top)
-        self._keep_inside()
+        self.keep_inside()
+
+    def resize(self, width: int, height: int) -> None:
+        """Fit the lines into another size."""
+        self.width, self.height = width, height
+        self.keep_inside()
 
     def rows_of(self, number: int) -> list[Row]:
         """Return the rows of one line."""
@@ -71,49 +80,46 @@ class Pages(Generic[Line]):
 
     def rows(self) -> list[Row]:
         """Return what is on the screen."""
-        found: list[Row] = []
+        shown: list[Row] = []
         number, part = self.top, self.part
-        while len(found) < self.height and number < len(self.lines):
+        while len(shown) < self.height and number < len(self.lines):
             rows = self.rows_of(number)[part:]
-            found += [_reversed(row, self.width) for row in rows] if number in (self.cursor, self.mark) else rows
+            shown += [_reversed(row, self.width) for row in rows] if number in (self.cursor, self.mark) else rows
             number, part = number + 1, 0
-        return found[: self.height]
+        return shown[: self.height]
+
+    @property
+    def on_screen(self) -> Sequence[Line]:
+        """The lines of which the screen has room for the first row at least, if none is wrapped."""
+        return self.lines[self.top : self.top + self.height]
 
     @property
     def is_at_end(self) -> bool:
         """Whether the last row is on the screen."""
-        top, part = self._last_place()
-        return (self.top, self.part) >= (top, part)
+        return (self.top, self.part) >= self._last_place()
 
     def move(self, rows: int) -> None:
         """Move the cursor, or the rows where there is none."""
         if self.cursor is not None:
             self.choose(self.cursor + rows)
             return
-        step = 1 if rows > 0 else -1
         for _ in range(abs(rows)):
-            self._step(step)
-        self._keep_inside()
+            self._step(rows > 0)
+        self.keep_inside()
 
-    def page(self, pages: float) -> None:
-        """Move by pages; one row stays on the screen."""
-        self.move(round(pages * max(1, self.height - 1)))
+    def page(self, pages: int) -> None:
+        """Move by a screen."""
+        self.move(pages * max(1, self.height - self.overlap))
 
     def to_start(self) -> None:
         """Move to the first line."""
         self.top = self.part = 0
-        if self.cursor is not None:
-            self.cursor = 0
+        self.cursor = None if self.cursor is None else 0
 
     def to_end(self) -> None:
         """Move to the last line."""
         self.top, self.part = self._last_place()
-        if self.cursor is not None:
-            self.cursor = max(0, len(self.lines) - 1)
-
-    def sideways(self, columns: int) -> None:
-        """Move to the right, or to the left."""
-        self.left = max(0, self.left + columns)
+        self.cursor = None if self.cursor is None else max(0, len(self.lines) - 1)
 
     def choose(self, number: int) -> None:
         """Put the cursor on a line, and show it."""
@@ -122,21 +128,15 @@ class Pages(Generic[Line]):
 
     def reveal(self, number: int, *, margin: int = 3) -> None:
         """Bring a line on the screen; where it is not yet, with some lines before it."""
-        if self.top <= number and self.is_on_screen(number):
+        if self.top <= number and self._is_on_screen(number):
             return
         if number < self.top:
             self.top, self.part = max(0, number - margin), 0
         else:
             self.top, self.part = number, 0
             for _ in range(max(0, self.height - 1 - margin)):
-                self._step(-1)
-        self._keep_inside()
-
-    def is_on_screen(self, number: int) -> bool:
-        """Whether a line that is not before the top is wholly on the screen."""
-        if number < self.top or number - self.top >= self.height:
-            return False
-        return sum(len(self.rows_of(each)) for each in range(self.top, number + 1)) - self.part <= self.height
+                self._step(False)
+        self._stop_at_end()
 
     def share(self) -> str:
         """Return the place as ``top``, ``end`` or ``37%``."""
@@ -144,32 +144,42 @@ class Pages(Generic[Line]):
             return "all" if self.is_at_end else "top"
         return "end" if self.is_at_end else f"{100 * self.top // max(1, len(self.lines))}%"
 
-    def _step(self, step: int) -> None:
-        if step > 0:
-            if self.part + 1 < len(self.rows_of(self.top) if self.lines else ()):
-                self.part += 1
-            elif self.top + 1 < len(self.lines):
-                self.top, self.part = self.top + 1, 0
-        elif self.part:
+    def keep_inside(self) -> None:
+        """Move back to the lines that there are, and to the cursor."""
+        self._stop_at_end()
+        if self.cursor is not None:
+            self.choose(self.cursor)
+
+    def _is_on_screen(self, number: int) -> bool:
+        """Whether a line that is not before the top is wholly on the screen."""
+        if number - self.top >= self.height:
+            return False
+        return sum(map(self._height_of, range(self.top, number + 1))) - self.part <= self.height
+
+    def _height_of(self, number: int) -> int:
+        return len(self.rows_of(number)) if self.wraps else 1
+
+    def _step(self, down: bool) -> None:
+        if down and self.lines and self.part + 1 < self._height_of(self.top):
+            self.part += 1
+        elif down and self.top + 1 < len(self.lines):
+            self.top, self.part = self.top + 1, 0
+        elif not down and self.part:
             self.part -= 1
-        elif self.top:
+        elif not down and self.top:
             self.top -= 1
-            self.part = len(self.rows_of(self.top)) - 1
+            self.part = self._height_of(self.top) - 1
 
     def _last_place(self) -> tuple[int, int]:
         """Return the top with which the last row is at the bottom of the screen."""
         left, number = self.height, len(self.lines)
         while number > 0 and left > 0:
             number -= 1
-            left -= len(self.rows_of(number))
+            left -= self._height_of(number)
         return (number, max(0, -left)) if self.lines else (0, 0)
 
-    def _keep_inside(self) -> None:
-        last = self._last_place()
-        if (self.top, self.part) > last:
-            self.top, self.part = last
-        if self.cursor is not None:
-            self.cursor = max(0, min(self.cursor, len(self.lines) - 1))
+    def _stop_at_end(self) -> None:
+        self.top, self.part = min((self.top, self.part), self._last_place())
 
 
 def wrapped(row: Iterable[Piece], width: int, indent: int = 0) -> list[Row]:
@@ -202,33 +212,29 @@ def _first_cells_of(text: str, width: int) -> tuple[str, str]:
 
 def sliced(row: Iterable[Piece], left: int, width: int) -> Row:
     """Return the part of a line from one column on; ``…`` at its end says that it goes on."""
-    found: Row = []
+    kept: Row = []
     at, room = -left, width
     for text, style in row:
         if text.isascii():
-            found.append((text[max(0, -at) : max(0, room - at)], style))
+            part = text[max(0, -at) : max(0, room - at)]
             at += len(text)
-            continue
-        kept = []
-        for char in text:
-            if 0 <= at < room:
-                kept.append(char)
-            at += get_character_cell_size(char)
-        found.append(("".join(kept), style))
+        else:
+            part = ""
+            for char in text:
+                part += char if 0 <= at < room else ""
+                at += get_character_cell_size(char)
+        kept += [(part, style)] if part else []
     if at <= room:
-        return [piece for piece in found if piece[0]]
-    return [*_first_cells(found, width - 1), ("…", PLAIN)]
-
-
-def _first_cells(row: Row, width: int) -> Row:
-    kept: Row = []
-    for text, style in row:
-        part, rest = _first_cells_of(text, width)
-        kept.append((part, style))
-        width -= cell_len(part)
+        return kept
+    first: Row = []
+    left = width - 1
+    for text, style in kept:
+        part, rest = _first_cells_of(text, left)
+        first += [(part, style)] if part else []
+        left -= cell_len(part)
         if rest:
             break
-    return [piece for piece in kept if piece[0]]
+    return [*first, ("…", PLAIN)]
 
 
 def _reversed(row: Row, width: int) -> Row:
@@ -237,15 +243,20 @@ def _reversed(row: Row, width: int) -> Row:
     return [*((text, REVERSED) for text, _ in row), (" " * max(0, room), REVERSED)]
 
 
-class Pager(TextLines, Generic[Line]):
+class Pager(TextLines):
     """Shows lines of any number; only those on the screen are drawn."""
 
     DEFAULT_CSS = "Pager { height: 1fr; }"
 
-    def __init__(self, draw: Callable[[Line], Row], *, id: str | None = None) -> None:
-        super().__init__(lambda y, _: self._rows[y] if y < len(self._rows) else (), id=id)
-        self.pages: Pages[Line] = Pages(draw)
+    def __init__(self, pages: Pages[Any]) -> None:
+        super().__init__(lambda y, _: self._rows[y] if y < len(self._rows) else (), id="body")
+        self.pages = pages
         self._rows: list[Row] = []
+
+    def take(self, pages: Pages[Any]) -> None:
+        """Show other lines."""
+        self.pages = pages
+        pages.width, pages.height = self.size
 
     def update(self) -> None:
         """Draw what has changed since the last call."""
@@ -255,49 +266,72 @@ class Pager(TextLines, Generic[Line]):
 
     def on_resize(self) -> None:
         """Fit the lines into the new size."""
-        self.pages.width, self.pages.height = self.size
-        self.pages._keep_inside()
+        self.pages.resize(*self.size)
         self._rows = self.pages.rows()
         self.refresh()
 
 
 class PagerScreen(TopScreen):
-    """A screen with a pager, ``#body``, and a search in its lines."""
+    """A screen with a pager, ``#body``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "down", show=False),
         Binding("k,up", "move(-1)", "up", show=False),
-        Binding("pagedown,ctrl+f,space", "page(1)", "one screen down", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "one screen down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "one screen up", show=False),
-        Binding("l,right", f"sideways({SIDE_STEP})", "to the right", show=False),
-        Binding("h,left", f"sideways(-{SIDE_STEP})", "to the left", show=False),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._search = ""
-
     @property
-    def _pager(self) -> Pager[Any]:
+    def pager(self) -> Pager:
+        """The lines."""
         return self.query_one("#body", Pager)
 
-    def moved(self, *, up: bool) -> None:
-        """Draw what has moved; each screen does so in its own way."""
-        raise NotImplementedError
-
-    def search(self) -> None:
-        """Go to the first line with what is searched for; each screen does so in its own way."""
-        raise NotImplementedError
+    def moved(self, *, up: bool) -> None:  # noqa: ARG002 - a log is read on where its lines end
+        """Draw what has moved."""
+        self.draw()
 
     def action_move(self, rows: int) -> None:
         """Move up or down."""
-        self._pager.pages.move(rows)
+        self.pager.pages.move(rows)
         self.moved(up=rows < 0)
 
     def action_page(self, pages: int) -> None:
         """Move by a screen."""
-        self._pager.pages.page(pages)
+        self.pager.pages.page(pages)
         self.moved(up=pages < 0)
+
+    def action_start(self) -> None:
+        """Move to the first line."""
+        self.pager.pages.to_start()
+        self.moved(up=True)
+
+    def action_end(self) -> None:
+        """Move to the last line."""
+        self.pager.pages.to_end()
+        self.moved(up=False)
+
+
+class TextScreen(PagerScreen):
+    """A screen with lines of text, which go on to the right or are wrapped, and a search in them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "page(1)", "one screen down", show=False),
+        Binding("l,right", f"sideways({_SIDE_STEP})", "to the right", show=False),
+        Binding("h,left", f"sideways(-{_SIDE_STEP})", "to the left", show=False),
+    ]
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._search = ""
+
+    def action_sideways(self, columns: int) -> None:
+        """Move to the right or to the left, where lines are not wrapped."""
+        pages = self.pager.pages
+        if pages.wraps:
+            pages.wraps = False
+            self.say("")
+        pages.left = max(0, pages.left + columns)
+        self.draw()
 
     def action_search(self) -> None:
         """Type what to search for."""
@@ -307,6 +341,10 @@ class PagerScreen(TopScreen):
         self._search = words or ""
         if self._search:
             self.search()
+
+    def search(self) -> None:
+        """Go to the first line with what is searched for; each screen does so in its own way."""
+        raise NotImplementedError
 
 
 def pieces_of(text: Text) -> Row:

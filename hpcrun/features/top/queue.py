@@ -11,13 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.style import Style
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.screen import BOLD, PLAIN, Piece, TopScreen, cut, error_text
-from hpcrun.features.top.table import VirtualTable
+from hpcrun.features.top.screen import BOLD, PLAIN, Piece, cut, error_text
+from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.schedulers.process import user_name
@@ -25,6 +24,7 @@ from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
 from hpcrun.views.text import GAP, clock_text, count, fitting
 
 ASK_EVERY_S = 30.0
+_ASKING = "squeue"
 Cells = Mapping[str, str]
 
 
@@ -51,9 +51,8 @@ def job_cells(job: QueuedJob) -> Cells:
 
 def partition_cells(jobs: Sequence[QueuedJob], user: str, now_s: float) -> list[Cells]:
     """Return the cells of each partition: its running and pending jobs, and the place of the user's first job."""
-    names = sorted({name for job in jobs for name in job.partitions})
     rows: list[Cells] = []
-    for name in names:
+    for name in sorted({name for job in jobs for name in job.partitions}):
         here = [job for job in jobs if name in job.partitions]
         pending = [job for job in here if job.state == state.PENDING]
         running = [job for job in here if job.state != state.PENDING]
@@ -87,11 +86,13 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
     return f"{before + 1} of {total} in the queue: job {first.job_id}{start}"
 
 
-class _QueueScreen(TopScreen):
+class QueueScreen(TableScreen[Cells]):
     """A table of what squeue lists.
 
     Args:
-        reader: runs what asks Slurm.
+        columns: each with its least width; the last one takes the rest of the screen.
+        dropped: columns that a narrow screen leaves out.
+        rows_of: the jobs → the rows.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,108 +101,84 @@ class _QueueScreen(TopScreen):
         Binding("3", "app.view('queue')", "queue"),
         Binding("R,ctrl+r", "refresh", "refresh"),
     ]
-    TITLE_TEXT = ""
-    COLUMNS: ClassVar[dict[str, int]] = {}
-    DROPPED: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, reader: Reader) -> None:
-        super().__init__()
-        self._reader = reader
-        self._rows: Sequence[Cells] = ()
-        self._said = "asking Slurm ..."
+    def __init__(
+        self,
+        reader: Reader,
+        title: str,
+        columns: Mapping[str, int],
+        dropped: Sequence[str],
+        rows_of: Callable[[Sequence[QueuedJob], Reader], list[Cells]],
+    ) -> None:
+        super().__init__(reader)
+        self._title, self._columns, self._dropped, self._rows_of = title, columns, dropped, rows_of
+        self._state = "asking Slurm ..."
         self._as_of = ""
-        self._asks = False
-
-    def body(self) -> ComposeResult:
-        """Yield the table."""
-        yield VirtualTable(self._cells, self._widths, id="queue")
-
-    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Cells]:
-        """Return the rows; each screen has its own."""
-        raise NotImplementedError
 
     def on_mount(self) -> None:
         """Ask, now and again and again."""
-        self.query_one(VirtualTable).focus()
         # not all users of a cluster at the same second
         self._timer = self.set_interval(ASK_EVERY_S * random.uniform(0.9, 1.1), self.action_refresh)
         self.action_refresh()
 
     def action_refresh(self) -> None:
         """Ask Slurm now."""
-        if self._asks:
+        if _ASKING in self.calls:
             return
-        if why := self._reader.ports.schedulers("slurm").unavailable():
-            self._said = why
+        if why := self.reader.ports.schedulers("slurm").unavailable():
+            self._state = why
         else:
-            self._asks = True
-            self._reader.in_background(SlurmQueue(self._reader.env).jobs, self._show, self._failed)
-        self._update()
+            self.call(_ASKING, SlurmQueue(self.reader.env).jobs, self._take, self._failed)
+        self._fit()
 
-    def _show(self, jobs: list[QueuedJob]) -> None:
-        self._rows = self.rows_of(jobs)
-        self._said = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
-        self._answered()
+    def _take(self, jobs: list[QueuedJob]) -> None:
+        self._state = self._as_of = f"as of {time.strftime('%H:%M:%S')}"
+        self._timer.reset()
+        rows, key = self._rows_of(jobs, self.reader), next(iter(self._columns))
+        self.show_rows(rows, [row[key] for row in rows])
 
     def _failed(self, error: HpcrunError | OSError) -> None:
-        self._said = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
-        self._answered()
+        self._state = "; ".join(filter(None, (" ".join(error_text(error).split()), self._as_of)))
+        self._timer.reset()
+        self._fit()
 
-    def _answered(self) -> None:
-        self._asks = False
-        if self.is_open:
-            self._timer.reset()
-            self._update()
+    def cells(self, row: Cells) -> tuple[str, Cells, Mapping[str, Style]]:
+        """Return the texts of a row."""
+        return " ", row, {}
 
-    def _update(self) -> None:
-        key = next(iter(self.COLUMNS))
-        self.query_one(VirtualTable).show([row[key] for row in self._rows])
-        self.draw()
-
-    def _cells(self, number: int) -> tuple[Cells, Mapping[str, Style]]:
-        return self._rows[number], {}
-
-    def _widths(self, width: int) -> dict[str, int]:
-        needed = {name: max(least, *(len(row[name]) for row in self._rows), len(name)) if self._rows else len(name)
-                  for name, least in self.COLUMNS.items()}  # fmt: skip
+    def column_widths(self, width: int) -> dict[str, int]:
+        """Return the columns for which there is room."""
+        rows = self.rows.lines
+        needed = {name: max(least, len(name), *(len(row[name]) for row in rows)) if rows else len(name)
+                  for name, least in self._columns.items()}  # fmt: skip
         last = list(needed)[-1]
-        names = fitting({**needed, last: self.COLUMNS[last]}, width - 1, self.DROPPED)
+        names = fitting({**needed, last: self._columns[last]}, width - 1, self._dropped)
         widths = {name: needed[name] for name in names if name != last}
         return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
     def title_line(self, width: int) -> Iterable[Piece]:
         """Return what is shown, and when Slurm answered."""
-        return ((f"{self.TITLE_TEXT}  ", BOLD), (cut(self._said, width - len(self.TITLE_TEXT) - 2), PLAIN))
+        return ((f"{self._title}  ", BOLD), (cut(self._state, width - len(self._title) - 2), PLAIN))
 
 
-class JobsScreen(_QueueScreen):
-    """The user's jobs that no run of hpcrun knows."""
+def _jobs_screen(reader: Reader) -> QueueScreen:
+    columns = {"job": 3, "name": 4, "partition": 4, "state": 5, "nodes": 1, "elapsed": 7, "limit": 5, "info": 16}
 
-    TITLE_TEXT = "your jobs that hpcrun did not submit"
-    COLUMNS: ClassVar[dict[str, int]] = {
-        "job": 3, "name": 4, "partition": 4, "state": 5, "nodes": 1, "elapsed": 7, "limit": 5, "info": 16,
-    }  # fmt: skip
-    DROPPED: ClassVar[tuple[str, ...]] = ("partition", "limit", "nodes")
-
-    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Cells]:
-        """Return a row for each job."""
-        run_ids = {item.run.run_id for item in self._reader.reading.runs}
+    def rows_of(jobs: Sequence[QueuedJob], reader: Reader) -> list[Cells]:
+        run_ids = {item.run.run_id for item in reader.reading.runs}
         return [job_cells(job) for job in other_jobs(jobs, user_name(), run_ids)]
 
-
-class PartitionsScreen(_QueueScreen):
-    """The partitions: their running and pending jobs, and the place of the user's first job."""
-
-    TITLE_TEXT = "queue by partition"
-    COLUMNS: ClassVar[dict[str, int]] = {
-        "partition": 4, "running": 1, "nodes": 1, "pending": 1, "yours": 5, "your first": 24,
-    }  # fmt: skip
-    DROPPED: ClassVar[tuple[str, ...]] = ("nodes",)
-
-    def rows_of(self, jobs: Sequence[QueuedJob]) -> list[Cells]:
-        """Return a row for each partition with a job."""
-        return partition_cells(jobs, user_name(), self._reader.now_s())
+    dropped = ("partition", "limit", "nodes")
+    return QueueScreen(reader, "your jobs that hpcrun did not submit", columns, dropped, rows_of)
 
 
-SCREENS: Mapping[str, Callable[[Reader], TopScreen]] = {"jobs": JobsScreen, "queue": PartitionsScreen}
+def _partitions_screen(reader: Reader) -> QueueScreen:
+    columns = {"partition": 4, "running": 1, "nodes": 1, "pending": 1, "yours": 5, "your first": 24}
+    return QueueScreen(
+        reader, "queue by partition", columns, ("nodes",),
+        lambda jobs, reader: partition_cells(jobs, user_name(), reader.now_s()),
+    )  # fmt: skip
+
+
+SCREENS: Mapping[str, Callable[[Reader], QueueScreen]] = {"jobs": _jobs_screen, "queue": _partitions_screen}
 """Name of a screen in ``app.view(...)`` → what makes it."""

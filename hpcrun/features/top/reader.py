@@ -23,7 +23,6 @@ from hpcrun.actions.status.wait import Changes
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.explain.first_line import Rules, lacks_line, with_first_lines
 from hpcrun.features.scaling.studies import StudyStore
-from hpcrun.features.top.commands import Done
 from hpcrun.features.top.rows import TopRow, run_rows
 from hpcrun.job.layout import RunsFolder
 from hpcrun.job.state import JobInfo
@@ -38,6 +37,15 @@ _FIRST = 40
 Post = Callable[..., object]
 """Calls a function with arguments in the thread of the screens, later."""
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended, as a person types it; what it printed, and whether its exit status is 0."""
+
+    line: str
+    lines: tuple[str, ...]
+    ok: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
 _NAME_SHORT, _INFO_SHORT = 14, 30
 """The two are shortened to these widths before the job ids are left out."""
+_COUNTED_FIRST = ("RUNNING", "PENDING", "FAILED")
+_COUNTED_AS = {"TIMEOUT": "timed out"}
 _INFO = "info:"
 
 
@@ -69,6 +71,10 @@ class TopRow:
     def runs(self) -> list[TopRow]:
         """Return the rows of runs or elements that an action on this row is about."""
         return list(self.children) if self.is_group else [self]
+
+
+ShownRow = tuple[TopRow, int]
+"""A row and its depth: 1 inside a sweep or a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +176,8 @@ SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
 """How rows can be sorted: what they are compared by, and how this is said."""
 
 
-def arranged(
-    rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None
-) -> list[tuple[TopRow, int]]:
-    """Return the rows as they are shown, each with its depth.
+def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None) -> list[ShownRow]:
+    """Return the rows as they are shown.
 
     Args:
         studies: run id → the study that it belongs to.
@@ -190,7 +194,7 @@ def arranged(
                 found[row.key] = inner  # those are shown, whether or not the sweep is open
     order = SORTS[how.sort][0]
     kept.sort(key=order, reverse=how.reverse)
-    shown: list[tuple[TopRow, int]] = []
+    shown: list[ShownRow] = []
 
     def show(row: TopRow, depth: int) -> None:
         shown.append((row, depth))
@@ -208,7 +212,7 @@ def arranged(
     return shown
 
 
-def keys_to_mark(shown: Sequence[tuple[TopRow, int]]) -> set[str]:
+def keys_to_mark(shown: Sequence[ShownRow]) -> set[str]:
     """Return the keys of all runs that are shown; of a sweep that a filter shows in part, of its elements."""
     elements: dict[str, list[str]] = {}
     for row, _ in shown:
@@ -253,10 +257,25 @@ def _group_row(group: str, name: str, rows: Sequence[TopRow]) -> TopRow:
     return TopRow(f":{group}:{name}", title, "", children=rows, about=f"{count(len(rows), 'run')}: {counts}")
 
 
+def states_text(states: Sequence[str], room: int) -> str:
+    """Return ``12 runs: 2 running, 1 timed out, 3 others``: as many states as there is room for, at least the first."""
+    numbers = Counter(states)
+    order = [*(name for name in _COUNTED_FIRST if numbers[name]), *(name for name, _ in numbers.most_common())]
+    order = list(dict.fromkeys(order))
+    parts = [f"{numbers[name]} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}" for name in order]
+    runs = count(len(states), "run")
+    for named in range(len(parts), 0, -1):
+        others = len(states) - sum(numbers[name] for name in order[:named])
+        text = f"{runs}: {', '.join([*parts[:named], *([count(others, 'other')] if others else [])])}"
+        if len(text) <= room or named == 1:
+            return text
+    return runs
+
+
 # --- what is in the cells ---------------------------------------------------------------------------------------
 
 
-def column_widths(shown: Sequence[tuple[TopRow, int]], width: int) -> dict[str, int]:
+def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
     """Return the columns that a terminal has room for, each with its width."""
     rows = [row for row, _ in shown]
     runs = [row.run for row in rows if row.run]

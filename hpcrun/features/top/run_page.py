@@ -11,23 +11,16 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from hpcrun.actions.runs.ranks import RankRow
 from hpcrun.actions.status.elements import interesting_element
 from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.explain.first_line import explained_status, lacks_line
-from hpcrun.features.top.pager import Pager, PagerScreen, Row, pieces_of, search_pattern, sliced
-from hpcrun.features.top.run_page_text import attempt_of, title_text
-from hpcrun.features.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, cut, error_text
-from hpcrun.features.top.sections import (
-    SECTIONS,
-    AttemptsSection,
-    MetricsSection,
-    PageReader,
-    RanksSection,
-    Section,
-    Surface,
-)
+from hpcrun.features.top.log_page import LogPage
+from hpcrun.features.top.pager import Pager, TextScreen, pieces_of, search_pattern, sliced
+from hpcrun.features.top.reader import Reader
+from hpcrun.features.top.run_page_text import title_text
+from hpcrun.features.top.screen import BOLD, PLAIN, REVERSED, Piece, Row, TextLines, cut, error_text
+from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section, Surface
 from hpcrun.views.status import why_text
 from hpcrun.views.text import count, one_line
 
@@ -36,16 +29,10 @@ LATE_S = 3.0
 """After this time the page says that the file system does not respond."""
 _AROUND = 5
 """Lines above and below those of a section."""
-_NUMBERS = range(1, len(SECTIONS) + 1)
 
 
-class RunPage(PagerScreen):
-    """Shows one run, or one element of a sweep, in sections that number keys choose.
-
-    Args:
-        reader: reads what is shown, in threads of its own.
-        run_id: of the run; ``RUN_ID/3`` is an element of a sweep.
-    """
+class RunPage(TextScreen):
+    """Shows one run, or one element of a sweep, ``RUN_ID/3``, in sections that number keys choose."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open_log", "log", tooltip="follow the log of the rank, or of the attempt, with the cursor"),
@@ -60,8 +47,8 @@ class RunPage(PagerScreen):
         Binding("w", "wrap", "wrap long lines", show=False),
         Binding("R,ctrl+r", "refresh", "read again", show=False),
         *(
-            Binding(str(number), f"section({number - 1})", SECTIONS[number - 1].title, show=False)
-            for number in _NUMBERS
+            Binding(str(number + 1), f"section({number})", section.title, show=False)
+            for number, section in enumerate(SECTIONS)
         ),
         Binding("shift+tab", "turn(-1)", "section before", show=False),
         Binding("g,home", "start", "first line", show=False),
@@ -69,19 +56,16 @@ class RunPage(PagerScreen):
     ]
     DEFAULT_CSS = "RunPage #heading { height: auto; } RunPage #why { height: 1; }"
 
-    def __init__(self, reader: PageReader, run_id: str) -> None:
-        super().__init__()
-        self._reader = reader
+    def __init__(self, reader: Reader, run_id: str) -> None:
+        super().__init__(reader)
         self._run_id = run_id
         self._item: RunStatus | None = None
         self._gone = ""
         self._cause: str | None = None
         self._sections = [section(reader) for section in SECTIONS]
         self._number = 0
-        self._lines: list[Any] = []
         self._heading: list[Row] = []
         self._now_s = reader.now_s()
-        self._places: dict[int, tuple[int, int, int, int | None]] = {}
 
     # --- what is on the screen
 
@@ -90,7 +74,7 @@ class RunPage(PagerScreen):
         yield TextLines(lambda _, width: self._why(width), id="why")
         yield TextLines(lambda _, width: self._titles(width), id="sections")
         yield TextLines(lambda y, _: self._heading[y] if y < len(self._heading) else (), id="heading")
-        yield Pager[Any](self._draw, id="body")
+        yield Pager(self._section.pages)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -101,32 +85,27 @@ class RunPage(PagerScreen):
         """Return the state, the name and the size of the run."""
         if self._item is None:
             return ((cut(one_line(self._run_id), width), BOLD),)
-        return sliced(pieces_of(title_text(self._item, self._reader.now_s())), 0, width)
+        return sliced(pieces_of(title_text(self._item, self.reader.now_s())), 0, width)
 
     def message_line(self, width: int) -> Iterable[Piece]:
         """Return what is wrong, what is typed, or where the lines are."""
-        if self.typed:
-            return super().message_line(width)
-        section, now_s = self._section, self._reader.now_s()
-        late = now_s - section.reads_since if section.reads_since is not None else 0.0
-        if self._gone:
-            said = f"{self._gone}; shown is what was last read"
-        elif late > LATE_S and self._item:
-            said = f"the file system has not responded for {int(late)} s: {self._item.folder}"
-        elif section.error:
-            said = section.error
-        else:
-            return super().message_line(width) if self._message[0] else ((self._place(width), PLAIN),)
-        return ((cut(one_line(said), width), BOLD),)
-
-    def _place(self, width: int) -> str:
         section = self._section
-        share = self._pager.pages.share()
-        what = "rank" if isinstance(section, RanksSection) else "line"
-        said = [] if share == "all" else [f"{count(len(self._lines), what)}, {share}"]
-        if isinstance(section, RanksSection) and section.filter:
-            said.insert(0, f"/{section.filter} (esc shows all)")
-        return cut("   ".join(said), width)
+        late = self.reader.now_s() - section.reads_since if section.reads_since is not None else 0.0
+        if self.typed:
+            problem = ""
+        elif self._gone:
+            problem = f"{self._gone}; shown is what was last read"
+        elif late > LATE_S and self._item:
+            problem = f"the file system has not responded for {int(late)} s: {self._item.folder}"
+        else:
+            problem = section.error
+        if problem:
+            return ((cut(one_line(problem), width), BOLD),)
+        if self.typed or self._message[0]:
+            return super().message_line(width)
+        share, parts = section.pages.share(), [f"/{section.filter} (esc shows all)"] if section.filter else []
+        parts += [] if share == "all" else [f"{count(len(section.pages.lines), section.noun)}, {share}"]
+        return ((cut("   ".join(parts), width), PLAIN),)
 
     def _why(self, width: int) -> Iterable[Piece]:
         if self._item is None:
@@ -143,9 +122,6 @@ class RunPage(PagerScreen):
             row.append((f"[{title}]", REVERSED) if number == self._number else (f" {title} ", PLAIN))
         return sliced(row, 0, width)
 
-    def _draw(self, line: Any) -> Row:
-        return pieces_of(self._section.draw(line))
-
     @property
     def _section(self) -> Section:
         return self._sections[self._number]
@@ -156,9 +132,9 @@ class RunPage(PagerScreen):
         """Take what is known of the run, and read the section again if it is time; nothing while a log is shown."""
         if self.app.screen is not self:
             return
-        self._now_s = self._reader.now_s()
+        self._now_s = self.reader.now_s()
         try:
-            self._item, self._gone = _one(self._reader.run_status(self._run_id)), ""
+            self._item, self._gone = _one(self.reader.run_status(self._run_id)), ""
         except HpcrunError as error:
             self._gone = error.message
         self._learn_cause()
@@ -172,19 +148,15 @@ class RunPage(PagerScreen):
             return
         self._cause = ""
 
-        def done(line: str) -> None:
+        def done(line: str | None) -> None:
             self._cause = line
 
-        self._reader.in_background(lambda: explained_status(item, self._reader.rules()).cause, done, lambda _: None)
+        self.call("cause", lambda: explained_status(item, self.reader.rules()).cause, done, lambda _: None)
 
     def _read(self) -> None:
         item, section = self._item, self._section
         if item is None or self._gone or not section.is_due(item, self._now_s):
             return
-        if isinstance(section, RanksSection):
-            pages = self._pager.pages
-            on_screen = self._lines[pages.top : pages.top + pages.height]
-            section.shown = [row.rank for row in on_screen if isinstance(row, RankRow)]
         section.begin(item, self._now_s)
 
         def read() -> Any:
@@ -194,49 +166,40 @@ class RunPage(PagerScreen):
                 name = os.path.basename(str(error.filename))
                 raise HpcrunError(f"{name} does not exist: the run was removed, or has not written it") from None
 
-        def done(data: Any) -> None:
-            section.end(self._reader.now_s(), data)
-            self._after_reading(section)
+        def ended(data: Any = None, error: str = "") -> None:
+            section.end(self.reader.now_s(), data, error)
+            if self.is_open and section is self._section:
+                self._show()
 
-        def failed(error: HpcrunError | OSError) -> None:
-            section.end(self._reader.now_s(), error=error_text(error))
-            self._after_reading(section)
-
-        self._reader.in_background(read, done, failed)
-
-    def _after_reading(self, section: object) -> None:
-        if self.is_open and section is self._section:
-            self._show()
+        self.reader.in_background(read, ended, lambda error: ended(error=error_text(error)))
 
     def _show(self) -> None:
         """Draw what is known now; only what has changed reaches the terminal."""
-        self._now_s = self._reader.now_s()
-        pager, item, section = self._pager, self._item, self._section
+        self._now_s = self.reader.now_s()
+        item, section = self._item, self._section
         if item is not None:
             section.frame = Surface(item, self._now_s, self.size.width, max(5, self.size.height - _AROUND))
         heading = self.query_one("#heading", TextLines)
-        head = section.heading() if item else []
-        self._heading = [sliced(pieces_of(text), 0, self.size.width) for text in head]
-        rows = len(head)
-        heading.styles.height = rows
-        heading.display = rows > 0
+        self._heading = [sliced(pieces_of(text), 0, self.size.width) for text in (section.heading() if item else [])]
+        heading.styles.height = len(self._heading)
+        heading.display = bool(self._heading)
+        lines: list[Any]
         if item is None:
-            self._lines = [Text(self._gone or "...")]
+            lines = [Text(self._gone or "...")]
         elif section.data is None:
-            self._lines = [Text(section.error or "reading ...")]
+            lines = [Text(section.error or "reading ...")]
         else:
             try:
-                self._lines = list(section.lines())
+                lines = list(section.lines())
             except Exception as error:  # a record that is damaged in a new way is no reason to end the program
-                self._lines = [Text(f"this is a bug in hpcrun: {type(error).__name__}: {error}")]
-        pager.pages.show(self._lines)
-        if isinstance(section, RanksSection) and section.data:
-            pager.pages.choose(pager.pages.cursor or 0)
-        elif isinstance(section, AttemptsSection) and section.data:
-            newest = max((n for n, line in enumerate(self._lines) if attempt_of(line) is not None), default=0)
-            pager.pages.choose(newest if pager.pages.cursor is None else pager.pages.cursor)
+                lines = [Text(f"this is a bug in hpcrun: {type(error).__name__}: {error}")]
+        pages = section.pages
+        pages.show(lines)
+        first = section.first_choice() if section.data else None
+        if first is None:
+            pages.cursor = None
         else:
-            pager.pages.cursor = None
+            pages.choose(first if pages.cursor is None else pages.cursor)
         self.draw()
 
     def on_resize(self) -> None:
@@ -247,12 +210,10 @@ class RunPage(PagerScreen):
 
     def action_section(self, number: int) -> None:
         """Show another section; the place in this one is kept for a return."""
-        pages = self._pager.pages
-        self._places[self._number] = (pages.top, pages.part, pages.left, pages.cursor)
+        wraps = self._section.pages.wraps
         self._number = number
-        pages.lines = ()
-        pages.top, pages.part, pages.left, pages.cursor = self._places.get(number, (0, 0, 0, None))
-        pages.mark = None
+        self.pager.take(self._section.pages)
+        self.pager.pages.wraps, self.pager.pages.mark = wraps, None
         self._search = ""
         self.say("")
         self._read()
@@ -262,32 +223,12 @@ class RunPage(PagerScreen):
         """Show the next section, or the one before."""
         self.action_section((self._number + step) % len(self._sections))
 
-    def action_start(self) -> None:
-        """Move to the first line."""
-        self._pager.pages.to_start()
-        self.moved()
-
-    def action_end(self) -> None:
-        """Move to the last line."""
-        self._pager.pages.to_end()
-        self.moved()
-
-    def action_sideways(self, columns: int) -> None:
-        """Move to the right or to the left."""
-        self._pager.pages.sideways(columns)
-        self.moved()
-
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
-        pages = self._pager.pages
+        pages = self.pager.pages
         pages.wraps, pages.left = not pages.wraps, 0
         self.say("long lines are wrapped" if pages.wraps else "long lines go on to the right: → shows more")
-        self.moved()
-
-    def moved(self, *, up: bool = False) -> None:  # noqa: ARG002 - all lines are there already
-        """Draw the lines, and where they are."""
-        self._pager.update()
-        self.query_one("#message", TextLines).update()
+        self.draw()
 
     def action_metric(self, step: int) -> None:
         """Show the curve of the next metric."""
@@ -302,23 +243,22 @@ class RunPage(PagerScreen):
 
     def action_back(self) -> None:
         """Clear the filter, then go back to the runs."""
-        if isinstance(self._section, RanksSection) and self._section.filter:
+        if self._section.filter:
             self._filter("")
         else:
             self.app.pop_screen()
 
     def action_search(self) -> None:
         """Filter the ranks, or search in the lines."""
-        if isinstance(self._section, RanksSection):
-            self.type_line(self._section.filter, self._filter, lambda words: self._filter(words or ""))
-        else:
+        if self._section.filter is None:
             super().action_search()
+        else:
+            self.type_line(self._section.filter, self._filter, lambda words: self._filter(words or ""))
 
     def _filter(self, words: str) -> None:
-        if isinstance(self._section, RanksSection):
-            self._section.filter = words
-            self._pager.pages.to_start()
-            self._show()
+        self._section.filter = words
+        self._section.pages.to_start()
+        self._show()
 
     def search(self) -> None:
         """Go to the first line with what is searched for, from the top of the screen on."""
@@ -329,44 +269,34 @@ class RunPage(PagerScreen):
         if not self._search:
             self.say("nothing is searched for: / begins a search")
             return
-        pages = self._pager.pages
+        section, pages = self._section, self._section.pages
         pattern, note = search_pattern(self._search)
-        begin = pages.top if pages.mark is None else pages.mark
-        step = -1 if up else 1
-        number = len(self._lines)
-        places = [(begin + step * (far + (not include_top))) % number for far in range(number)]
-        texts = ((place, self._section.draw(self._lines[place]).plain) for place in places)
-        found = next((place for place, text in texts if pattern.is_in(text)), None)
-        if found is None:
+        number, begin = len(pages.lines), pages.top if pages.mark is None else pages.mark
+        begin += 0 if include_top else -1 if up else 1
+        places = [(begin + (-far if up else far)) % number for far in range(number)]
+        match = next((place for place in places if pattern.is_in(section.draw(pages.lines[place]).plain)), None)
+        if match is None:
             self.say(f"/{self._search}: {note}no match")
             return
-        pages.mark = found
-        pages.reveal(found)
-        turned = found < begin + (not include_top) if not up else found >= begin
+        pages.mark = match
+        pages.reveal(match)
+        turned = match > begin if up else match < begin
         note += f"from the {'end' if up else 'top'} again, " if turned else ""
-        self.say(f"/{self._search}: {note}line {found + 1} of {number}; n next, N before")
-        self.moved()
+        self.say(f"/{self._search}: {note}line {match + 1} of {number}; n next, N before")
+        self.draw()
 
     def action_open_log(self) -> None:
         """Follow the log of the rank with the cursor; in other sections that of rank 0."""
-        rank, attempt = 0, None
-        cursor = self._pager.pages.cursor
-        if isinstance(self._section, RanksSection) and cursor is not None and cursor < len(self._lines):
-            row = self._lines[cursor]
-            rank = row.rank if isinstance(row, RankRow) else 0
-        elif isinstance(self._section, AttemptsSection) and self._section.data and cursor is not None:
-            attempt = self._section.attempt_at(cursor)
-        self._open_log(rank, attempt)
+        cursor = self._section.pages.cursor
+        self._open_log(*(self._section.log_at(cursor) if self._section.data and cursor is not None else (0, None)))
 
     def action_open_batch_log(self) -> None:
         """Follow the log of the batch script."""
         self._open_log(None)
 
     def _open_log(self, rank: int | None, attempt: int | None = None) -> None:
-        from hpcrun.features.top.log_page import LogPage
-
         if self._item is not None:
-            self.app.push_screen(LogPage(self._reader, self._item, rank, attempt))
+            self.app.push_screen(LogPage(self.reader, self._item, rank, attempt))
 
 
 def _one(item: RunStatus) -> RunStatus:

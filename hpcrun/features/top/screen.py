@@ -5,10 +5,12 @@ Lines are drawn as they are, never as markup, and only the cells that have chang
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
 from rich.segment import Segment
@@ -25,15 +27,21 @@ from textual.widget import Widget
 
 from hpcrun.views.text import visible
 
+if TYPE_CHECKING:
+    from hpcrun.features.top.reader import Reader
+
 Piece = tuple[str, Style]
 """A part of a line, and how it looks."""
+Row = list[Piece]
 PLAIN, BOLD, DIM, REVERSED = Style(), Style(bold=True), Style(dim=True), Style(reverse=True)
 _LAST_KEYS = ("q", "?")
 
 
 def strip_of(pieces: Iterable[Piece], width: int, style: Style = PLAIN) -> Strip:
     """Return a line of a certain width; text is shown literally, with invisible characters written out."""
-    return Strip([Segment(visible(text), style + own) for text, own in pieces]).adjust_cell_length(width, style)
+    return Strip([Segment(visible(text), style + its_style) for text, its_style in pieces]).adjust_cell_length(
+        width, style
+    )
 
 
 def cut(text: str, width: int) -> str:
@@ -79,15 +87,15 @@ class TextLines(Widget):
 
 def changed_regions(before: Sequence[Strip], after: Sequence[Strip]) -> list[Region]:
     """Return the parts of lines that differ: for each line one, from the first to the last cell that has changed."""
-    found = []
+    regions = []
     for y, (old, new) in enumerate(zip(before, after, strict=True)):
         if old == new:
             continue
         pairs = zip_longest(_cells_of(old), _cells_of(new))
         columns = [x for x, (mine, other) in enumerate(pairs) if mine != other]
         if columns:
-            found.append(Region(columns[0], y, columns[-1] + 1 - columns[0], 1))
-    return found
+            regions.append(Region(columns[0], y, columns[-1] + 1 - columns[0], 1))
+    return regions
 
 
 def _cells_of(strip: Strip) -> list[tuple[str, Style | None]]:
@@ -99,19 +107,16 @@ def _cells_of(strip: Strip) -> list[tuple[str, Style | None]]:
     ]
 
 
-def key_names(binding: Binding, between: str = "/") -> str:
+def key_names(binding: Binding) -> str:
     """Return the keys of a binding as a person knows them: ``j/↓``."""
-    return between.join(_key_name(key) for key in binding.key.split(","))
-
-
-def _key_name(key: str) -> str:
-    return key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-")
+    keys = binding.key.split(",")
+    return "/".join(key if key == "enter" else format_key(key).replace("ctrl+", "ctrl-") for key in keys)
 
 
 def bindings_of(cls: type[DOMNode]) -> list[Binding]:
-    """Return the keys of a screen or widget, those of its own before those that all have."""
-    own = [each.__dict__.get("BINDINGS", ()) for each in cls.__mro__ if each.__module__.startswith("hpcrun.")]
-    return [item if isinstance(item, Binding) else Binding(*item) for items in own for item in items]
+    """Return the keys of a screen, those of its own before those that all have."""
+    lists = [each.__dict__.get("BINDINGS", ()) for each in cls.__mro__ if each.__module__.startswith("hpcrun.")]
+    return [item if isinstance(item, Binding) else Binding(*item) for items in lists for item in items]
 
 
 @dataclass(slots=True)
@@ -128,28 +133,20 @@ class TypedLine:
     done: Callable[[str | None], object]
 
     def take(self, key: str, character: str | None) -> bool:
-        """Take a key; returns whether the line is still typed."""
-        if key == "enter":
-            self.done(self.text)
+        """Take a key, as readline knows them; returns whether the line is still typed."""
+        before, is_backspace = self.text, key in ("backspace", "ctrl+h")
+        if key == "enter" or key in ("escape", "ctrl+c") or (is_backspace and not before):
+            self.done(before if key == "enter" else None)
             return False
-        if key in ("escape", "ctrl+c") or (key in ("backspace", "ctrl+h") and not self.text):
-            self.done(None)
-            return False
-        before, self.text = self.text, edited(self.text, key, character)
+        if is_backspace:
+            self.text = before[:-1]
+        elif key in ("ctrl+u", "ctrl+w"):
+            self.text = before.rstrip().rpartition(" ")[0] if key == "ctrl+w" else ""
+        elif character and character.isprintable():
+            self.text += character
         if self.text != before:
             self.changed(self.text)
         return True
-
-
-def edited(text: str, key: str, character: str | None) -> str:
-    """Return a typed line after one more key, as readline knows them."""
-    if key in ("backspace", "ctrl+h"):
-        return text[:-1]
-    if key == "ctrl+u":
-        return ""
-    if key == "ctrl+w":
-        return text.rstrip().rpartition(" ")[0]
-    return text + character if character and character.isprintable() else text
 
 
 class TopScreen(Screen[None]):
@@ -164,8 +161,10 @@ class TopScreen(Screen[None]):
     ]
     AUTO_FOCUS = ""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: Reader) -> None:
         super().__init__()
+        self.reader = reader
+        self.calls: dict[str, float] = {}  # name of a call in the background → when it began
         self._message: tuple[str, Style] = ("", PLAIN)
         self.typed: TypedLine | None = None
 
@@ -174,6 +173,26 @@ class TopScreen(Screen[None]):
         """Whether it can be drawn: textual keeps ``is_mounted`` when a person has left it."""
         return self.is_mounted and self in self.app.screen_stack
 
+    def call(
+        self, name: str, call: Callable[[], Any], then: Callable[[Any], object], failed: Callable[[Any], object]
+    ) -> bool:
+        """Make a call in a thread, unless one of this name is made already; a screen that was left hears no answer.
+
+        Args:
+            then, failed: take the answer, or the HpcrunError or OSError.
+        """
+        if name in self.calls:
+            return False
+        self.calls[name] = time.monotonic()
+
+        def ended(take: Callable[[Any], object], answer: object) -> None:
+            del self.calls[name]
+            if self.is_open:
+                take(answer)
+
+        self.reader.in_background(call, partial(ended, then), partial(ended, failed))
+        return True
+
     def draw(self) -> None:
         """Draw the lines that have changed."""
         for lines in self.query(TextLines):
@@ -181,9 +200,8 @@ class TopScreen(Screen[None]):
 
     def take_key(self, event: events.Key) -> bool:
         """Take a key before all others; returns whether it was taken. While a line is typed, all keys are for it."""
-        if self.typed is None:
+        if (line := self.typed) is None:
             return False
-        line = self.typed
         if not line.take(event.key, event.character) and self.typed is line:
             self.typed = None
         self.query_one("#message", TextLines).update()
@@ -230,8 +248,10 @@ class TopScreen(Screen[None]):
 
     def action_keys(self) -> None:
         """Show all keys."""
-        focused = bindings_of(type(self.focused)) if self.focused else []
-        self.app.push_screen(KeysHelp([*bindings_of(type(self)), *focused]))
+        rows = [(key_names(item), item.tooltip or item.description) for item in bindings_of(type(self))]
+        wide = max(cell_len(keys) for keys, _ in rows)
+        lines = [[(f" {keys:<{wide}}  ", BOLD), (text, PLAIN)] for keys, text in rows]
+        self.app.push_screen(Dialog(lines, "keys (j/k scroll, esc closes)"))
 
 
 def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
@@ -251,12 +271,7 @@ def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
 
 
 class Dialog(ModalScreen[bool]):
-    """Lines in a box over the screen below.
-
-    Args:
-        lines: what it says.
-        title: what stands in its frame.
-    """
+    """Lines in a box over the screen below, with a title in its frame."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "answer(False)", "close"),
@@ -274,8 +289,7 @@ class Dialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """Yield the box."""
-        box = TextLines(lambda y, _: self._lines[self._top + y] if self._top + y < len(self._lines) else ())
-        yield box
+        yield TextLines(lambda y, _: self._lines[self._top + y] if self._top + y < len(self._lines) else ())
 
     def on_resize(self) -> None:
         """Make the box as large as what it says, and no larger than the terminal; at its beginning too."""
@@ -294,17 +308,6 @@ class Dialog(ModalScreen[bool]):
     def action_answer(self, answer: bool) -> None:
         """Close it with an answer."""
         self.dismiss(answer)
-
-
-class KeysHelp(Dialog):
-    """All keys of a screen."""
-
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        wide = max(cell_len(key_names(item)) for item in bindings)
-        lines = [
-            [(f" {key_names(item):<{wide}}  ", BOLD), (item.tooltip or item.description, PLAIN)] for item in bindings
-        ]
-        super().__init__(lines, "keys (j/k scroll, esc closes)")
 
 
 class Confirmation(Dialog):

@@ -8,64 +8,33 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.errors import HpcrunError
 from hpcrun.features.top import run_page_text as view
+from hpcrun.features.top.pager import Pages, pieces_of
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.reading import read_text
 from hpcrun.runs.attempt import Attempt, attempts
+from hpcrun.runs.use import NodeUse, read_use
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.metrics import Metrics
-    from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.explain.ended import Explanation
-    from hpcrun.runs.use import NodeUse
+    from hpcrun.features.top.reader import Reader
 
 FEW_RANKS = 32
 """Up to so many ranks are read every 3 s; more are read every 10 s, since each is a request to the file server."""
 SHARE_OF_TIME = 20
 """After a reading that took 2 s, the next one begins 40 s later at the earliest."""
 _MOST_SCRIPT = 4 << 20
-
-
-class PageReader(Protocol):
-    """The ports of a run's page: what is known of runs, rules and metrics, the clock and the threads."""
-
-    def run_status(self, run_id: str) -> RunStatus:
-        """Return what was last learned of a run, or of an element, ``run id/3``; never waits.
-
-        Raises:
-            HpcrunError: its folder is gone, or its record cannot be read.
-        """
-
-    def rules(self) -> Sequence[Rule]:
-        """Return the rules of ``explain``; reads files."""
-
-    def metric_patterns(self, profile: str) -> Mapping[str, str]:
-        """Return metric → regular expression that finds it in the logs of a run of this profile; reads files."""
-
-    def now_s(self) -> float:
-        """Return the time, in seconds since the epoch."""
-
-    def in_background(
-        self,
-        call: Callable[[], Any],
-        then: Callable[[Any], object],
-        failed: Callable[[HpcrunError | OSError], object],
-    ) -> None:
-        """Make a call in a thread of its own; ``then`` or ``failed`` is called in the thread of the screens.
-
-        Any exception of the call reaches ``failed``, as a bug where it is neither of the two.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +52,24 @@ class Section(ABC):
 
     Attributes:
         title: on the line of the sections.
+        noun: what one of its lines is.
+        filter: only lines with these words are shown; None where lines are searched.
+        pages: its lines, and which of them are on the screen.
         frame: what it is drawn for; set before anything is drawn.
         data: what was read last; None before the first reading.
         error: why the last reading failed; empty if it did not.
     """
 
     title = ""
+    noun = "line"
+    filter: str | None = None
     frame: Surface
     every_s = 10.0
     """Seconds between two readings of a run that has not ended."""
 
-    def __init__(self, reader: PageReader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self.reader = reader
+        self.pages: Pages[Any] = Pages(lambda line: pieces_of(self.draw(line)))
         self.data: Any = None
         self.error = ""
         self.reads_since: float | None = None
@@ -144,72 +119,70 @@ class Section(ABC):
         text: Text = line
         return text
 
+    def first_choice(self) -> int | None:
+        """Return the line that the cursor is on at first; None where no line is chosen."""
+        return None
+
+    def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002 - most sections are about the run
+        """Return the rank and the attempt whose log a line is about; None for the newest attempt."""
+        return 0, None
+
 
 def _mark(item: RunStatus) -> tuple[object, ...]:
     status = item.status
     return item.element, status.state, status.final, status.attempt
 
 
-def _element(item: RunStatus) -> int:
-    return item.element or 0
-
-
 class RanksSection(Section):
     """The ranks of the newest attempt, first those that failed or are silent."""
 
     title = "ranks"
+    noun = "rank"
+    filter = ""
     every_s = 3.0
-
-    def __init__(self, reader: PageReader) -> None:
-        super().__init__(reader)
-        self.filter = ""
-        self.shown: Sequence[int] = ()
-        self._ranks: RanksReader | None = None
+    _ranks: RanksReader | None = None
 
     def read(self, item: RunStatus) -> Any:
         """Return the attempt and its ranks."""
-        if self._ranks is None:
-            self._ranks = RanksReader(item.folder, _element(item), item.run.world_size)
+        self._ranks = self._ranks or RanksReader(item.folder, item.element or 0, item.run.world_size)
         self.every_s = 3.0 if item.run.world_size <= FEW_RANKS else 10.0
-        return self._ranks.read(self.reader.now_s(), is_over=item.status.final, shown=self.shown) or ()
+        shown = [row.rank for row in self.pages.on_screen if isinstance(row, RankRow)]
+        return self._ranks.read(self.reader.now_s(), is_over=item.status.final, shown=shown) or ()
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
         """Whether it is time to read, also the last lines of the next ranks."""
         has_more = self._ranks is not None and self._ranks.missing and self.reads_since is None and not self.error
         return bool(has_more) or super().is_due(item, now_s)
 
-    @property
-    def rows(self) -> list[RankRow]:
-        """All ranks."""
-        return self.data[1] if self.data else []
-
     def heading(self) -> list[Text]:
         """Return the attempt and the names of the columns."""
         if not self.data:
             return []
-        kept = matching_rows(self.rows, self.filter)
-        columns = view.RankColumns(self.rows).heading()
-        return [Text(view.rank_heading(self.data[0], self.rows, len(kept), self.frame.now_s)), Text(columns, "bold")]
+        attempt, rows = self.data
+        above = view.rank_heading(attempt, rows, len(matching_rows(rows, self.filter)), self.frame.now_s)
+        return [Text(above), Text(view.RankColumns(rows).heading(), "bold")]
 
     def lines(self) -> Sequence[Any]:
         """Return the ranks that match the filter."""
-        if not self.data:
-            return [Text(_not_started(self.frame.item))]
-        if self.frame.item.status.final and all(row.kind is RankState.NOT_STARTED for row in self.rows):
-            return [Text(_not_started(self.frame.item))]
-        self._columns = view.RankColumns(self.rows)
-        return matching_rows(self.rows, self.filter)
+        item, rows = self.frame.item, self.data[1] if self.data else []
+        if not rows or (item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)):
+            over = "The job ended before it started a rank; b shows the batch script's log."
+            return [Text(over if item.status.final else f"The job is {item.status.state}: no rank has started.")]
+        self._columns = view.RankColumns(rows)
+        return matching_rows(rows, self.filter)
 
     def draw(self, line: Any) -> Text:
         """Return one rank as a line."""
         return line if isinstance(line, Text) else self._columns.line(line, self.frame.now_s)
 
+    def first_choice(self) -> int:
+        """Return the first rank."""
+        return 0
 
-def _not_started(item: RunStatus) -> str:
-    over = item.status.final
-    return "The job ended before it started a rank; b shows the batch script's log." if over else (
-        f"The job is {item.status.state}: no rank has started."
-    )  # fmt: skip
+    def log_at(self, number: int) -> tuple[int, None]:
+        """Return the rank of a line."""
+        row = self.pages.lines[number]
+        return row.rank if isinstance(row, RankRow) else 0, None
 
 
 class AttemptsSection(Section):
@@ -219,50 +192,48 @@ class AttemptsSection(Section):
 
     def read(self, item: RunStatus) -> list[Attempt]:
         """Return the attempts, the oldest first."""
-        return list(attempts(item.folder, _element(item)))[::-1]
-
-    def attempt_at(self, number: int) -> int | None:
-        """Return the attempt that a line is about; None above the first."""
-        above = (view.attempt_of(line) for line in reversed(self.lines()[: number + 1]))
-        return next((attempt for attempt in above if attempt is not None), None)
+        return list(attempts(item.folder, item.element or 0))[::-1]
 
     def lines(self) -> Sequence[Text]:
         """Return their bars."""
-        found: list[Attempt] = self.data
-        item = self.frame.item
+        item, begun = self.frame.item, self.data
         waits = item.status.state in (state.PENDING, state.SUBMITTING)
-        over = item.status.final or waits or (bool(found) and found[-1].exit is not None)
+        over = item.status.final or waits or (bool(begun) and begun[-1].exit is not None)
         ending = f"ended as {item.status.state}" if item.status.final else ""
         return view.attempt_lines(
-            found, item.run.created_s, self.frame.now_s, self.frame.width, is_over=over, ending=ending
+            begun, item.run.created_s, self.frame.now_s, self.frame.width, is_over=over, ending=ending
         )
+
+    def first_choice(self) -> int:
+        """Return the line of the newest attempt."""
+        return max((n for n, line in enumerate(self.pages.lines) if view.attempt_of(line) is not None), default=0)
+
+    def log_at(self, number: int) -> tuple[int, int | None]:
+        """Return the attempt that a line is about: none above the first."""
+        above = (view.attempt_of(line) for line in reversed(self.pages.lines[: number + 1]))
+        return 0, next((attempt for attempt in above if attempt is not None), None)
 
 
 class MetricsSection(Section):
     """The metrics as curves."""
 
     title = "metrics"
-
-    def __init__(self, reader: PageReader) -> None:
-        super().__init__(reader)
-        self.chosen = 0
-        self._files: tuple[object, ...] = ()
+    chosen = 0
+    _files: tuple[object, ...] = ()
 
     def read(self, item: RunStatus) -> Metrics | None:
         """Return the metrics of all attempts; None where no file has changed."""
-        from hpcrun.actions.runs.metrics import read_metrics
-
-        files = tuple(_changes(attempt) for attempt in attempts(item.folder, _element(item)))
+        files = tuple(_changes(attempt) for attempt in attempts(item.folder, item.element or 0))
         if self.data is not None and files == self._files:
             return None
-        found = read_metrics(item.folder, self.reader.metric_patterns(item.run.profile), element=_element(item))
+        patterns = self.reader.metric_patterns(item.run.profile)
+        metrics = read_metrics(item.folder, patterns, element=item.element or 0)
         self._files = files
-        return found
+        return metrics
 
     def lines(self) -> Sequence[Text]:
         """Return the curve of the chosen metric, and the last values of all."""
-        said = view.metric_lines(self.data, self.chosen, self.frame.width, self.frame.height)
-        return said or [
+        return view.metric_lines(self.data, self.chosen, self.frame.width, self.frame.height) or [
             Text("The run has logged no metrics so far."),
             Text(),
             Text("Call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a"),
@@ -272,13 +243,13 @@ class MetricsSection(Section):
 
 def _changes(attempt: Attempt) -> tuple[object, ...]:
     """Return what changes when a rank of an attempt writes: only of rank 0's logs, and of the metrics of all."""
-    found: list[object] = [attempt.number]
+    files: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(attempt.folder.path) as entries:
         for entry in entries:
             if entry.name.endswith(".metrics") or entry.name in ("rank-0.out", "rank-0.err"):
                 status = entry.stat(follow_symlinks=False)
-                found.append((entry.name, status.st_size, status.st_mtime_ns))
-    return (found[0], *sorted(map(str, found[1:])))
+                files.append((entry.name, status.st_size, status.st_mtime_ns))
+    return attempt.number, *sorted(files)
 
 
 class UseSection(Section):
@@ -288,18 +259,14 @@ class UseSection(Section):
 
     def read(self, item: RunStatus) -> tuple[NodeUse, ...]:
         """Return the samples of the newest attempt that has some."""
-        from hpcrun.runs.use import read_use
-
-        found = (read_use(attempt.folder) for attempt in attempts(item.folder, _element(item)))
-        return next((nodes for nodes in found if nodes), ())
+        uses = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+        return next((nodes for nodes in uses if nodes), ())
 
     def lines(self) -> Sequence[Text]:
         """Return a row of bars for each GPU, and for the CPUs, the memory and the network of each node."""
-        if lines := view.use_lines(self.data, self.frame.width):
-            return lines
-        if self.frame.item.status.final:
-            return [Text("No use of the hardware was recorded for this run.")]
-        return [Text("No use of the hardware is recorded yet: the job takes a sample every 10 s.")]
+        yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
+        none = "No use of the hardware was recorded for this run." if self.frame.item.status.final else yet
+        return view.use_lines(self.data, self.frame.width) or [Text(none)]
 
 
 class ExplainSection(Section):
@@ -310,7 +277,7 @@ class ExplainSection(Section):
 
     def read(self, item: RunStatus) -> Explanation:
         """Return the explanation."""
-        from hpcrun.explain.ended import explain
+        from hpcrun.explain.ended import explain  # many modules, for one section
         from hpcrun.explain.running import explain_running, look
 
         if item.status.state == state.RUNNING:

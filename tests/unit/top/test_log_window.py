@@ -126,7 +126,9 @@ def test_a_search_reads_on_until_it_finds_or_stays_where_it_was(
     view.to_end()
 
     def find(words: str, start: WindowLine | None, *, up: bool, stopped: bool = False) -> WindowLine | None:
-        return view.find(compile_pattern(words), start, up=up, is_stopped=lambda: stopped)
+        match, turned = view.find(compile_pattern(words), start, up=up, is_stopped=lambda: stopped)
+        assert not turned or match is None
+        return match
 
     second = find("needle", None, up=True)
     assert second is not None and second.raw == "needles" and second in view.lines

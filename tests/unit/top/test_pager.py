@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.style import Style
 from rich.text import Text
 
-from hpcrun.features.top.pager import Pages, Row, pieces_of, search_pattern, sliced, wrapped
-from hpcrun.features.top.screen import cut
+from hpcrun.features.top.pager import Pages, pieces_of, search_pattern, sliced, wrapped
+from hpcrun.features.top.screen import Row, cut
 
 _PLAIN = Style()
 

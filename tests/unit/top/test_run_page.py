@@ -46,6 +46,10 @@ class _Desk:
     def __post_init__(self) -> None:
         self.opens.set()
 
+    @property
+    def reader(self) -> Any:
+        return self
+
     def run_status(self, run_id: str) -> RunStatus:
         self.asked += 1
         if self.gone:
@@ -82,7 +86,7 @@ class _App(TopApp):
     """Shows one page."""
 
     def __init__(self, desk: _Desk, page: RunPage | LogPage) -> None:
-        super().__init__(desk)  # type: ignore[arg-type]
+        super().__init__(desk.reader)
         desk.app, self._page = self, page
 
     def on_mount(self, event: Mount) -> None:  # type: ignore[override]
@@ -159,7 +163,7 @@ def test_each_number_shows_a_section(tmp_path: Path) -> None:
         await pilot.press("3", "m")
         await _seen(pilot, "acc by step (2 of 2")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +188,7 @@ def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: p
         await pilot.press("escape")
         await _seen(pilot, "1 failed, 511 terminated")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_lines_are_searched(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_lines_are_searched(tmp_path: Path) -> None:
         await pilot.press("g", "R")
         await _seen(pilot, "#!/bin/bash")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +226,7 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
         desk.opens.set()
         await _seen(pilot, "#!/bin/bash")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +243,7 @@ def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch:
         shown = await _seen(pilot, "there is no run 'r' any more; shown is what was last read")
         assert "KeyError: 'recall'" in shown
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
@@ -256,7 +260,7 @@ def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
         assert shown.startswith("FAILED  train/0  job 4711_0")
         await _seen(pilot, "rank 2 on n0 failed first: KeyError: 'recall'")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +304,7 @@ def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.Monk
         await pilot.press("right_square_bracket")
         await _seen(pilot, "rank 1, err")
 
-    _watch(desk, LogPage(desk, desk.item, 0), look)
+    _watch(desk, LogPage(desk.reader, desk.item, 0), look)
 
 
 def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +320,7 @@ def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest
         desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
         assert "began" not in await _seen(pilot, "end (")
 
-    _watch(desk, LogPage(desk, desk.item, 0), look)
+    _watch(desk, LogPage(desk.reader, desk.item, 0), look)
 
 
 def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
@@ -346,7 +350,7 @@ def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
         return attempts(folder, element)
 
     monkeypatch.setattr(log_page, "attempts", noted)
-    _watch(desk, LogPage(desk, desk.item, 0), look)
+    _watch(desk, LogPage(desk.reader, desk.item, 0), look)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +376,7 @@ def test_an_error_is_said_with_its_file_if_it_has_one(
     async def look(pilot: Pilot[None]) -> None:
         assert words in [line.strip() for line in (await _seen(pilot, words)).splitlines()]
 
-    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)
+    _watch(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), look)
 
 
 def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_again(
@@ -398,7 +402,7 @@ def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_
         fails.clear()
         assert "Stale" not in await _seen(pilot, "rank 0 [bold]step 9[/bold]")
 
-    _watch(desk, LogPage(desk, desk.item, 0), look)
+    _watch(desk, LogPage(desk.reader, desk.item, 0), look)
 
 
 def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
@@ -420,7 +424,7 @@ def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
         await pilot.press("escape", "enter")
         await _seen(pilot, "attempt 1")
 
-    _watch(desk, RunPage(desk, "r"), look)
+    _watch(desk, RunPage(desk.reader, "r"), look)
 
 
 @pytest.mark.parametrize("page", ["run", "log"])
@@ -435,4 +439,4 @@ def test_what_is_read_for_a_page_that_was_left_is_not_shown(tmp_path: Path, page
         await pilot.pause(0.3)
         assert pilot.app._exception is None
 
-    _watch(desk, RunPage(desk, "r") if page == "run" else LogPage(desk, desk.item, 0), look)
+    _watch(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), look)

@@ -20,11 +20,10 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue
-from hpcrun.features.top.app import TopApp
+from hpcrun.features.top.app import RunsScreen, TopApp
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.rows import run_rows
-from hpcrun.features.top.runs_screen import RunsScreen, states_text
-from hpcrun.features.top.table import VirtualTable
+from hpcrun.features.top.rows import run_rows, states_text
+from hpcrun.features.top.table import TableScreen
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -308,7 +307,8 @@ def test_the_cursor_stays_at_its_job_when_the_queue_has_changed(store: RunStore,
         await screen.until(lambda: len(screen.lines) > 4 and "held by you" in screen.text)
         assert [line.split()[0] for line in screen.lines[2:5]] == ["7", "8", "10"]
         await screen.press("j")
-        table = screen.pilot.app.screen.query_one(VirtualTable)
+        table = screen.pilot.app.screen
+        assert isinstance(table, TableScreen)
         assert table.key == "8"
         squeue.listed = squeue.listed[1:]
         await screen.press("R")
@@ -364,15 +364,15 @@ def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_s
         asked.append(item.run.name)
         return replace(item.status, cause=f"KeyError: {item.element}")
 
-    monkeypatch.setattr("hpcrun.features.top.runs_screen.explained_status", explained)
+    monkeypatch.setattr("hpcrun.features.top.app.explained_status", explained)
 
     async def scene(screen: Screen) -> None:
         await screen.until(lambda: "2 running" in screen.text)
         page = screen.pilot.app.screen
         assert isinstance(page, RunsScreen)
-        page._rows = [(row, 1) for row in run_rows([sweep], {})[0].children]
-        page.table.show([row.key for row, _ in page._rows])
-        page.look()
+        rows = run_rows([sweep], {})[0].children
+        page.show_rows([(row, 1) for row in rows], [row.key for row in rows])
+        page.check()
         await screen.until(lambda: "KeyError: 7" in screen.text)
         assert len(asked) >= 8
 

@@ -11,7 +11,7 @@ from tests.unit.top.test_run_page import _Desk
 
 def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed() -> None:
     running = item("a")
-    section = AttemptsSection(_Desk(running))
+    section = AttemptsSection(_Desk(running).reader)
     assert section.is_due(running, 100.0)
     section.begin(running, 100.0)
     assert not section.is_due(running, 200.0), "it is being read"
@@ -29,7 +29,7 @@ def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed() -> None
 
 def test_a_section_that_takes_long_is_read_after_many_times_as_long() -> None:
     running = item("a")
-    section = AttemptsSection(_Desk(running))
+    section = AttemptsSection(_Desk(running).reader)
     section.begin(running, 100.0)
     section.end(104.0, error="slow")
     due_s = 104.0 + SHARE_OF_TIME * 4.0

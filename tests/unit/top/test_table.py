@@ -3,58 +3,78 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
-from textual.app import App, ComposeResult
+from rich.style import Style
+from textual.app import App
 
-from hpcrun.features.top.table import VirtualTable
+from hpcrun.features.top.table import TableScreen
 
-HEIGHT = 10
+AROUND = 4
+"""Lines of the screen around nine rows: the title, the names of the columns, the message, and the keys."""
 
 
-def shown(look: Callable[[VirtualTable], None]) -> None:
-    """Look at a table of which nine rows have room below the headings."""
+class Shown(TableScreen[str]):
+    """A table whose rows are their keys."""
 
-    class Shows(App[None]):
-        def compose(self) -> ComposeResult:
-            yield VirtualTable(lambda number: ({"name": str(number)}, {}), lambda _: {"name": 10})
+    def cells(self, row: str) -> tuple[str, Mapping[str, str], Mapping[str, Style]]:
+        return " ", {"name": row}, {}
+
+    def column_widths(self, width: int) -> Mapping[str, int]:
+        return {"name": 10}
+
+    def take(self, *numbers: int) -> None:
+        keys = [f"run-{number}" for number in numbers]
+        self.show_rows(keys, keys)
+
+    @property
+    def place(self) -> tuple[str | None, int, int | None]:
+        """The key with the cursor, the first row on the screen, and the number of the row with the cursor."""
+        return self.key, self.rows.top, self.rows.cursor
+
+
+def play(scene: Callable[[Shown], None]) -> None:
+    """Play a scene with a table of which nine rows have room."""
 
     async def run_it() -> None:
-        async with Shows().run_test(size=(40, HEIGHT)) as pilot:
+        app: App[Any] = App()
+        async with app.run_test(size=(40, 9 + AROUND)) as pilot:
+            await app.push_screen(Shown(cast(Any, None)))
             await pilot.pause()
-            look(pilot.app.query_one(VirtualTable))
+            assert isinstance(app.screen, Shown)
+            scene(app.screen)
 
     asyncio.run(run_it())
 
 
-def keys(*numbers: int) -> list[str]:
-    return [f"run-{number}" for number in numbers]
-
-
 def test_the_row_with_the_cursor_stays_where_it_is_on_the_screen_when_rows_come_before_it() -> None:
-    def look(table: VirtualTable) -> None:
-        table.show(keys(*range(50)))
+    def scene(table: Shown) -> None:
+        table.take(*range(50))
         table.action_move(20)
         table.action_move(-4)
-        assert (table.key, table.top) == ("run-16", 12)
-        table.show(keys(*range(-3, 50)))
-        assert (table.key, table.top, table.cursor - table.top) == ("run-16", 15, 4)
-        table.show(keys(*range(10, 50)))
-        assert (table.key, table.top, table.cursor - table.top) == ("run-16", 2, 4)
-        assert table.visible_rows == range(2, 2 + HEIGHT - 1)
+        assert table.place == ("run-16", 12, 16)
+        table.take(*range(-3, 50))
+        assert table.place == ("run-16", 15, 19)
+        table.take(*range(10, 50))
+        assert table.place == ("run-16", 2, 6)
+        assert table.rows.on_screen == [f"run-{number}" for number in range(12, 21)]
 
-    shown(look)
+    play(scene)
 
 
 def test_the_cursor_is_at_the_top_until_it_is_moved_and_stays_inside() -> None:
-    def look(table: VirtualTable) -> None:
-        table.show(keys(1, 2))
-        table.show(keys(0, 1, 2))
-        assert (table.key, table.cursor) == ("run-0", 0)
+    def scene(table: Shown) -> None:
+        table.take(1, 2)
+        table.take(0, 1, 2)
+        assert table.place == ("run-0", 0, 0)
         table.action_move(2)
-        table.show(keys(0, 1))  # its row is gone: the cursor takes the place nearest to it
-        assert (table.key, table.cursor) == ("run-1", 1)
-        table.show([])
+        table.take(0, 1)  # its row is gone: the cursor takes the place nearest to it
+        assert table.place == ("run-1", 0, 1)
+        table.take()
         assert table.key is None
+        table.take(*range(30))
+        table.action_page(1)
+        assert table.place == ("run-9", 1, 9)
 
-    shown(look)
+    play(scene)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.top.acting import summary
-from hpcrun.features.top.commands import Done, commands, nothing_to_do, possible, question, run_hpcrun
+from hpcrun.features.top.actions import commands, nothing_to_do, possible, question, run_hpcrun, summary
+from hpcrun.features.top.reader import Done
 from hpcrun.features.top.rows import TopRow, run_rows
 from tests.unit.top.test_rows import item
 
@@ -38,13 +38,13 @@ def test_runs_are_named_by_their_ids_and_elements_of_a_sweep_are_resubmitted_tog
 
 
 def test_the_question_says_what_and_how_many() -> None:
-    title, lines = question("cancel", [RUNNING, SWEEP.children[0]], 2, 10)
+    title, lines = question("cancel", [RUNNING, SWEEP.children[0]], 2)
     assert title == "Cancel 1 run and 1 element?"
     assert lines[:2] == ["a  job 1000  RUNNING", "lr/0  job 7_0  RUNNING"]
     assert lines[-1] == "2 others chosen: they have already ended."
-    title, lines = question("hold", [WAITING] * 12, 0, 10)
+    title, lines = question("hold", [WAITING] * 12, 0)
     assert (title, lines[10]) == ("Hold 12 runs?", "... and 2 more")
-    assert question("cancel", [SWEEP], 0, 10)[1][0] == "lr  job 1000  RUNNING  all 4 elements"
+    assert question("cancel", [SWEEP], 0)[1][0] == "lr  job 1000  RUNNING  all 4 elements"
 
 
 def test_the_message_is_what_the_command_said() -> None:

@@ -1,0 +1,194 @@
+"""What ``hpcrun top`` does to runs: it asks once, runs the command that a person would type, and shows what it prints.
+
+Each command runs in a process of its own, so that its questions, messages and errors cannot disturb the screen, and
+keys work while it imports modules.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from textual.app import App
+
+from hpcrun.features.top.reader import Done
+from hpcrun.features.top.rows import TopRow, job_id_of
+from hpcrun.features.top.screen import BOLD, PLAIN, Confirmation, Dialog, TopScreen
+from hpcrun.job import state
+from hpcrun.job.parameters import index_ranges
+from hpcrun.schedulers.process import run_command
+from hpcrun.views.text import count, harmless, without_colours
+
+WITHIN_S = 300.0
+"""After this time a command is killed. It is long, since resubmit copies the code first."""
+# Nothing is imported from the folder in which top was called: a project may have a typer.py.
+_PROGRAM = (
+    "import sys; root = sys.argv.pop(1); sys.path[:] = [*filter(None, sys.path), root]; "
+    "from hpcrun.__main__ import main; main()"
+)
+_MOST_NAMED = 10
+_TELLING = ("submitted", "cancelled", "held", "released")
+# command → what it does, for the question; why it cannot be done to a run, and to several
+VERBS = {
+    "cancel": (
+        "Running jobs are terminated, pending ones are removed.", "has already ended", "have already ended"
+    ),
+    "resubmit": (
+        "Each continues from its checkpoints, with the same options.", "has not ended yet", "have not ended yet"
+    ),
+    "hold": ("They stay pending until they are released.", "is not pending", "are not pending"),
+    "release": ("Slurm may start them.", "is not pending", "are not pending"),
+}  # fmt: skip
+
+
+def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
+    """Return those of some rows to which a verb can be done."""
+
+    def can(row: TopRow) -> bool:
+        if row.run is None or row.status is None:
+            return False
+        if verb in ("cancel", "resubmit"):
+            return row.status.final == (verb == "resubmit")
+        going = [child.state for child in row.children] or [row.state]
+        return state.PENDING in going
+
+    # an element and its whole sweep: the element would be cancelled twice
+    whole = {row.key for row in rows if not row.element}
+    return [row for row in rows if can(row) and not (row.element and row.run and row.run.run.run_id in whole)]
+
+
+def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
+    """Return the commands of hpcrun that do it, as a person would type them."""
+    if verb != "resubmit":
+        return [[verb, *(row.key for row in rows)]]
+    elements: dict[str, list[int]] = {}
+    for row in rows:
+        chosen = elements.setdefault(row.key.partition("/")[0], [])
+        if row.element:
+            chosen.append(row.element.index)
+    return [
+        [verb, run_id, *(["--elements", index_ranges(sorted(chosen))] if chosen else [])]
+        for run_id, chosen in elements.items()
+    ]
+
+
+def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
+    """Return a title that says what and how many, and the lines below it.
+
+    Args:
+        others: how many more were chosen, to which it cannot be done.
+    """
+    about, one, many = VERBS[verb]
+    elements = sum(row.element is not None for row in rows)
+    lines = []
+    for row in rows[:_MOST_NAMED]:
+        number = len(row.children)
+        inner = f"  all {number} elements" if number > 1 else f"  {count(number, 'element')}" if number else ""
+        lines.append(f"{row.name}  job {job_id_of(row)}  {row.state}{inner}")
+    if len(rows) > _MOST_NAMED:
+        lines.append(f"... and {len(rows) - _MOST_NAMED} more")
+    lines += ["", about]
+    if others:
+        lines.append(f"{count(others, 'other')} chosen: {f'it {one}' if others == 1 else f'they {many}'}.")
+    return f"{verb.capitalize()} {_counted(len(rows) - elements, elements)}?", lines
+
+
+def _counted(runs: int, elements: int, of: str = "") -> str:
+    """Return ``1 run and 3 elements``."""
+    parts = [*([count(runs, "run")] if runs else []), *([count(elements, "element") + of] if elements else [])]
+    return " and ".join(parts)
+
+
+def nothing_to_do(verb: str, rows: Sequence[TopRow]) -> str:
+    """Return why a verb can be done to none of some rows."""
+    _, one, many = VERBS[verb]
+    if len(rows) < 2:
+        return f"nothing to {verb}: {f'{rows[0].name} {one}' if rows else 'there is no run'}"
+    noun = "elements" if all(row.element for row in rows) else "runs"
+    return f"nothing to {verb}: {f'both {noun}' if len(rows) == 2 else f'all {len(rows)} {noun}'} {many}"
+
+
+def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
+    """Run a command of hpcrun, without a terminal, to its end."""
+    root = str(Path(__file__).parents[3])
+    done = run_command([sys.executable, "-c", _PROGRAM, root, *argv], timeout_s=WITHIN_S, env=env)
+    text = without_colours(harmless(f"{done.stdout}\n{done.stderr}"))
+    lines = tuple(line.rstrip() for line in text.splitlines() if line.strip())
+    return Done(" ".join(["hpcrun", *argv]), lines or ("it printed nothing",), done.ok)
+
+
+def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[], object]) -> None:
+    """Ask once, do it in the background, and show what the command printed.
+
+    Args:
+        verb: one of ``VERBS``.
+        then: is called when it has been done.
+    """
+    reader, chosen = screen.reader, possible(verb, rows)
+    if not chosen:
+        screen.say(nothing_to_do(verb, rows))
+        return
+    title, lines = question(verb, chosen, len(rows) - len(chosen))
+    text = [[(line, PLAIN)] for line in lines]
+    keys = [("y", BOLD), (" yes   ", PLAIN), ("n", BOLD), (" no", PLAIN)]
+
+    def answered(yes: bool | None) -> None:
+        if not yes:
+            screen.say("nothing was done")
+            return
+        todo = commands(verb, chosen)
+        screen.say(f"hpcrun {verb} ... ({count(len(chosen), 'job')})")
+        reader.in_background(lambda: [run_hpcrun(argv, reader.env) for argv in todo], done, failed)
+
+    def done(results: list[Done]) -> None:
+        reader.done += results
+        reader.refresh()
+        _say(screen, summary(results))
+        then()
+
+    def failed(error: Exception) -> None:
+        _say(screen, f"hpcrun {verb}: {error}")
+
+    screen.app.push_screen(Confirmation([*text, [], keys], title), answered)
+
+
+def _say(screen: TopScreen, text: str) -> None:
+    """Say it on the screen that is shown now; the one that asked may have been left."""
+    app: App[object] = screen.app
+    shown = next((each for each in reversed(app.screen_stack) if isinstance(each, TopScreen)), screen)
+    shown.say(text, BOLD)
+
+
+def summary(results: Sequence[Done]) -> str:
+    """Return in one line what commands printed: what failed, else what was submitted, cancelled, held or released."""
+    first = next((done for done in results if not done.ok), results[0])
+    if first.ok and (together := _together([line for done in results for line in done.lines])):
+        return f"{together}   (m: details)"
+    telling = next((line for line in first.lines if line.startswith(_TELLING if first.ok else "hpcrun: ")), None)
+    lines = sum(len(done.lines) for done in results)
+    return (telling or first.lines[0]) + (f"   ({count(lines - 1, 'more line')}: m)" if lines > 1 else "")
+
+
+def _together(lines: Sequence[str]) -> str:
+    """Return ``cancelled 3 elements of job 31`` for lines of several runs or elements; empty of one."""
+    results = [words for line in lines if len(words := line.split()) > 1 and words[0] in _TELLING]
+    if len(results) < 2 or len({words[0] for words in results}) > 1:
+        return ""
+    elements = [words for words in results if words[1] == "element"]
+    jobs = {words[5].rstrip(",") for words in elements if words[3:5] == ["of", "job"]}
+    of = f" of job {jobs.pop()}" if len(jobs) == 1 else ""
+    return f"{results[0][0]} {_counted(len(results) - len(elements), len(elements), of)}"
+
+
+def show_done(screen: TopScreen) -> None:
+    """Show what was done since the start, each command with what it printed."""
+    if not screen.reader.done:
+        screen.say("nothing was done so far")
+        return
+    lines = [
+        [(f"{'  ' if number else '$ '}{text}", PLAIN if number else BOLD)]
+        for done in screen.reader.done
+        for number, text in enumerate((done.line, *done.lines))
+    ]
+    screen.app.push_screen(Dialog(lines, "what was done (j/k scroll, esc closes)"))
