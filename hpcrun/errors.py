@@ -5,7 +5,7 @@ Only ``hpcrun.cli`` prints these and exits with ``exit_code``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class HpcrunError(Exception):
@@ -71,6 +71,14 @@ class InterruptedByUser(HpcrunError):
     """Ctrl-C, with what is still going on and how to come back."""
 
     exit_code = 130
+
+    @classmethod
+    def after(cls, job_ids: Sequence[str]) -> InterruptedByUser:
+        """Return the error of a command that had submitted these jobs."""
+        if not job_ids:
+            return cls("interrupted")
+        jobs = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
+        return cls(f"interrupted; {jobs} submitted", hint=f"to cancel: hpcrun cancel {' '.join(job_ids)}")
 
 
 _LONGEST_WORD = 200

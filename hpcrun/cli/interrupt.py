@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 EXIT_STATUS = 130  # 128 + SIGINT, as a shell reports it
 MESSAGE = b"hpcrun: interrupted\n"
+SUBMITTED: list[str] = []
+"""The ids of the jobs that this command has submitted: Ctrl-C names them."""
 
 
 def exit_at_interrupt() -> None:
@@ -51,5 +53,11 @@ class interrupted_as:  # not made with contextlib, which would have to be import
 
 
 def _exit(_number: int, _frame: object) -> None:
-    os.write(2, MESSAGE)
+    if SUBMITTED:
+        from hpcrun.errors import InterruptedByUser
+
+        error = InterruptedByUser.after(SUBMITTED)
+        os.write(2, f"hpcrun: {error.message}\nhint: {error.hint}\n".encode())
+    else:
+        os.write(2, MESSAGE)
     os._exit(EXIT_STATUS)

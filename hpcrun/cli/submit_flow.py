@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
+from hpcrun.cli.interrupt import SUBMITTED
 from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
@@ -145,6 +146,7 @@ def submit_job(
     done: list[SubmitResult] = []
     for result in submit_all(parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir):
         done.append(result)
+        SUBMITTED.append(str(result.run.job_id))
         yield printed(lines(result), lambda: document(done))
     if start.chain:
         yield printed(look_line(done))

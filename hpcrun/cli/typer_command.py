@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hpcrun.cli.interrupt import exit_at_interrupt, interrupted_as, raise_at_interrupt
+from hpcrun.cli.interrupt import SUBMITTED, exit_at_interrupt, interrupted_as, raise_at_interrupt
 from hpcrun.cli.output import render
 from hpcrun.errors import InterruptedByUser
 
@@ -99,7 +99,7 @@ class CliCommand(_Cheap, TyperCommand):
         """Run the command and print what it comes to; returns the exit status."""
         raise_at_interrupt()
         try:
-            with interrupted_as(InterruptedByUser("interrupted")):
+            with interrupted_as(lambda: InterruptedByUser.after(SUBMITTED)):
                 return render(super().invoke(ctx))
         finally:
             exit_at_interrupt()

@@ -78,7 +78,8 @@ def test_a_run_that_ended_well_or_waits_is_said_to_be_so(hpcrun: Hpcrun) -> None
 
 def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text("import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n")
-    script = f"#!/bin/bash\n#SBATCH --nodes=1\nPATH={Path(sys.executable).parent}:$PATH\ntorchrun --nproc-per-node 2 train.py\necho done\n"
+    path = f"PATH={Path(sys.executable).parent}:$PATH"
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\n{path}\ntorchrun --nproc-per-node 2 train.py\necho done\n"
     (hpcrun.folder / "old.sbatch").write_text(script)
     waited = hpcrun("submit", "-P", "local", "--wait", "old.sbatch", check=True)
     first = (

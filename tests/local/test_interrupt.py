@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from contextlib import suppress
@@ -61,3 +62,27 @@ def test_ctrl_c_at_any_moment_of_the_start_is_never_a_traceback_of_hpcrun(hpcrun
             process.send_signal(SIGINT)
             _, stderr = process.communicate(timeout=60)
         assert f"{hpcrun.checkout}/hpcrun/" not in stderr, f"{part}: {stderr}"  # Python itself may say something
+
+
+# Sends SIGINT when the record of the run is replaced, after its submission: it has the job's id then.
+AT_RECORD = """
+import os, runpy, signal, sys
+
+def interrupt(event, arguments):
+    if event == "os.rename" and str(arguments[1]).endswith("/run.json"):
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt)
+runpy.run_module("hpcrun", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_ctrl_c_after_the_job_was_submitted_names_the_job(hpcrun: Hpcrun) -> None:
+    line = ("submit", "-P", "local", "--gpus", "0", "sleep", "5")
+    done = hpcrun.run("python", "-c", AT_RECORD, *line, check=False)
+    assert done.returncode == 130, done.stderr
+    (run,) = json.loads(hpcrun("status", "--json").stdout)["runs"]
+    job_id = run["job_id"]
+    assert done.stderr.endswith(
+        f"hpcrun: interrupted; job {job_id} was submitted\nhint: to cancel: hpcrun cancel {job_id}\n"
+    )

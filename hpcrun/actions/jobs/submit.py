@@ -32,7 +32,7 @@ from hpcrun.job.script import render_script
 from hpcrun.job.sweep import parts_of
 from hpcrun.profiles.folder import load_templates
 from hpcrun.runs.record import Run
-from hpcrun.schedulers.protocol import Scheduler, Submission
+from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
 
@@ -100,10 +100,17 @@ def submit(
         elements=plan.sweep.chosen if plan.sweep else tuple(elements),
         max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
     )
+    submitted: SubmittedJob | None = None
     try:
         with journal.kept_in(RunFolder(folder).journal, "submit"):
             journal.note(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
             submitted = scheduler.submit(submission)
+        run = replace(run, job_id=submitted.job_id)
+        ports.store.save(run)
+        with suppress(OSError):
+            close_submission(folder)
+    except PlanError as error:
+        notes = (*notes, f"{error.message}; the job is submitted; hpcrun status finds it by its folder")
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
@@ -116,18 +123,14 @@ def submit(
             raise
         raise SchedulerError(error.message, hint="; ".join(doubts)) from None
     except KeyboardInterrupt:
+        if submitted is not None:
+            raise InterruptedByUser.after([submitted.job_id]) from None
         raise InterruptedByUser(
             f"interrupted while submitting {run.run_id}: the job may have been submitted",
             hint="check with hpcrun status",
         ) from None
-    run = replace(run, job_id=submitted.job_id)
-    try:
-        ports.store.save(run)
-        with suppress(OSError):
-            close_submission(folder)
-    except PlanError as error:
-        notes = (*notes, f"{error.message}; the job is submitted; hpcrun status finds it by its folder")
-    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (submitted.remarks, *notes))))
+    remarks = submitted.remarks if submitted else ""
+    return SubmitResult(prepared, run, folder, "\n".join(filter(None, (remarks, *notes))))
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
