@@ -54,7 +54,11 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
                 if lack := _lack_of_text(file):
                     unread.append(f"{name}: {lack}")
                     continue
-                logs.append(examine_noting(name, rank_of_file(name), scanner.scan(file), unread))
+                logs.append(
+                    examine_noting(
+                        name, rank_of_file(name), scanner.scan(file), unread, os.fstat(file.fileno()).st_mtime
+                    )
+                )
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
         except OSError as error:
@@ -90,7 +94,11 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     for path in _with_siblings(job.outputs):
         try:
             with open_regular(path) as file:
-                logs.append(examine_noting(str(path), rank_of_file(str(path)), scanner.scan(file), unread))
+                logs.append(
+                    examine_noting(
+                        str(path), rank_of_file(str(path)), scanner.scan(file), unread, os.fstat(file.fileno()).st_mtime
+                    )
+                )
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
     said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))

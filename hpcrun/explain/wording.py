@@ -79,6 +79,7 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     if cause is not None or message:
         return cause.text if cause else message
     log = _log_of(None, facts)
+    log = log if log and log.traceback else _first_ranks_log(diagnosis, facts)
     raised = _exception_at(log.traceback, whole=True) if log and log.traceback else ""
     if not raised and diagnosis.consequences and not facts.ends:
         raised = _lost(diagnosis.consequences[0])
@@ -332,7 +333,9 @@ def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
     for log in (*facts.logs_of(None), *(log for log in facts.logs if log.part)):
         if log.complaint is not None or (log.rank is None and log.traceback is not None):
             return log
-    return None if diagnosis.consequences and not facts.ends else _log_of(None, facts)
+    if diagnosis.consequences and not facts.ends:
+        return None
+    return next((log for log in facts.logs if log.part and log.traceback is not None), _log_of(None, facts))
 
 
 def _log_of(rank: int | None, facts: Facts) -> Log | None:

@@ -23,7 +23,7 @@ from hpcrun.explain.diagnosis.order import (
     line_of,
     was_cleared_away,
 )
-from hpcrun.explain.diagnosis.ranks import missing_rank, named_rank, rank_of_hit
+from hpcrun.explain.diagnosis.ranks import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Hit
@@ -70,8 +70,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     cause = _behind([item for _, item in ranked])
     caught = _caught(facts, culprit, speech, cause)
     cause = caught or cause
-    alike = _alike(cause, speech, order, facts) if culprit is None else ()
-    first, missing = _first(facts, speech, order, culprit, cause, caught is not None, alike)
+    first, missing, alike = _first(facts, speech, order, culprit, cause, caught is not None)
     evidence = [item for item, late in found if not late and _is_evidence(item, culprit, speech)]
     if caught is not None:
         evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
@@ -87,7 +86,7 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
         caught=caught is not None,
         leaver=first if left else leaver.rank if leaver else None,
         of_record=culprit is not None,
-        alike=alike if first is None else (),
+        alike=alike,
     )
 
 
@@ -118,44 +117,64 @@ def _is_only_the_end(item: Cause, facts: Facts) -> bool:
 
 
 def _first(
-    facts: Facts,
-    speech: Mapping[int, Speech],
-    order: Mapping[int, int],
-    culprit: Culprit | None,
-    cause: Cause | None,
-    caught: bool,
-    alike: Sequence[int],
-) -> tuple[int | None, bool]:
-    """Return the rank that ended the run, and whether the others waited for it in vain."""
+    facts: Facts, speech: Mapping[int, Speech], order: Mapping[int, int], culprit: Culprit | None,
+    cause: Cause | None, caught: bool,
+) -> tuple[int | None, bool, tuple[int, ...]]:  # fmt: skip
+    """Return the rank that ended the run, whether the others waited for it in vain, and the ranks that failed alike."""
     if culprit is not None:
         own = caught or culprit.own_words
-        return (cause.rank if cause and cause.rank is not None and own else culprit.rank), culprit.missing
-    if not facts.ends and cause and cause.rule.level == "wait" and (absent := missing_rank(facts.logs)) is not None:
-        return absent, True
-    if alike:
-        return None, False
-    if cause and cause.rank is not None:
-        return cause.rank, False
-    own_failures = [rank for rank in order if not speech.get(rank, Speech.NOTHING).of_others]
-    of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
+        first = cause.rank if cause and cause.rank is not None and own else culprit.rank
+        return first, culprit.missing, ()
     if facts.ends:
-        return of_order, False
+        of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
+        return cause.rank if cause and cause.rank is not None else of_order, False, ()
+    return _without_records(facts, speech, order, cause, caught)
+
+
+def _without_records(
+    facts: Facts, speech: Mapping[int, Speech], order: Mapping[int, int], cause: Cause | None, caught: bool
+) -> tuple[int | None, bool, tuple[int, ...]]:
+    """Return the same for a job whose ranks left no records: a rank only with proof.
+
+    It is the only one whose lines have the failure, or a launcher saw it fail before the others. What a rank says that
+    waited for others, or lost one, proves nothing against it.
+    """
+    if cause is not None and cause.rule.level == "wait":
+        absent = missing_rank(facts.logs)
+        alike = _alike(cause, speech, order, facts)
+        return absent, absent is not None, alike if absent is None and len(alike) > 1 else ()
+    raised = [log.traceback for log in facts.logs if log.rank is None and log.traceback is not None]
+    alike = _alike(cause, speech, order, facts)
+    several = len(alike) > 1 or any(one.raised > 1 for one in raised)
+    seen = _seen_by_launcher(facts, several=several)
+    if cause is not None and (caught or cause.rule.states):  # of the job or a node: not of the rank that speaks of it
+        named = named_rank(facts.logs, cause.log, cause.hit)
+        return next((rank for rank in (cause.rank, named, seen) if rank is not None), None), False, ()
+    if len(alike) > 1:
+        return (seen, False, ()) if seen in alike else (None, False, alike)
+    own = cause.rank if cause and cause.rank is not None else next(iter(order), None) if cause is None else None
+    if own is not None:
+        return own, False, ()
+    if cause is None and _is_of_others(facts, speech):
+        return None, False, ()
     named = named_rank(facts.logs, cause.log if cause else None, cause.hit if cause else None)
-    launchers = _launchers_rank(facts)
-    # one that said nothing may have failed before all that speak of others, and one that lost its peer has not
-    lost = cause is None and of_order is not None and speech.get(of_order) is Speech.GONE
-    after = (of_order, launchers) if own_failures else (launchers, None if lost else of_order)
-    if cause is not None and cause.rule.states:  # of the job or a node, and not of the rank that speaks of it
-        after = (launchers, None)
-    return next((rank for rank in (named, *after) if rank is not None), None), False
+    inferred = inferred_rank(facts.logs, cause.log if cause else None, cause.hit if cause else None)
+    first = next((rank for rank in (named, seen, inferred, *order) if rank is not None), None)
+    root = root_of(facts)
+    return first, False, root.tied if first is None and root is not None and len(root.tied) > 1 else ()
+
+
+def _is_of_others(facts: Facts, speech: Mapping[int, Speech]) -> bool:
+    """Whether the logs speak only of ranks that were lost, or for which others waited."""
+    shared = [log for log in facts.logs if log.rank is None and log.traceback is not None]
+    of_shared = [speech_of([log], None).of_others for log in shared]
+    return all(of_shared) and bool(of_shared or any(one.of_others for one in speech.values()))
 
 
 def _alike(
     cause: Cause | None, speech: Mapping[int, Speech], order: Mapping[int, int], facts: Facts
 ) -> tuple[int, ...]:
-    """Return the ranks that fail in the same way, the first in the log first, where nothing tells which began."""
-    if facts.ends or _launchers_rank(facts) is not None:
-        return ()
+    """Return the ranks whose lines have the failure, the first in the log first."""
     if cause is not None:
         alike = [(log, hit) for log in facts.logs for hit in log.scan.hits if hit.rule is cause.rule]
         named = (rank_of_hit(log, hit) if log.rank is None else log.rank for log, hit in alike)
@@ -167,8 +186,7 @@ def _alike(
             if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
         }
         same = set(texts) if len(set(texts.values())) == 1 else set()
-    ranks = sorted(same, key=lambda rank: (order.get(rank, len(order)), rank))
-    return tuple(ranks) if len(ranks) > 1 else ()
+    return tuple(sorted(same, key=lambda rank: (order.get(rank, len(order)), rank)))
 
 
 def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:
@@ -196,13 +214,22 @@ def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
     return hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
 
 
-def _launchers_rank(facts: Facts) -> int | None:
-    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records."""
+def _seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
+    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records.
+
+    Args:
+        several: the log shows the same failure of several processes: then torchrun's choice among those that failed in
+            one second proves nothing.
+    """
     if (root := root_of(facts)) is not None:
-        return root.rank
+        return None if several and len(root.tied) > 1 else root.rank
     shared = [log for log in facts.logs if log.rank is None]
     return next(
-        (rank for log in shared if (rank := failed_task(log.scan.tail, several_nodes=log.several_nodes)) is not None),
+        (
+            rank
+            for log in shared
+            if (rank := failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several)) is not None
+        ),
         None,
     )
 
@@ -295,7 +322,7 @@ def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[st
         tier,
         int(item.rule.level == "wait"),
         rank_place,
-        int((local := item.hit.values.get("local")) is not None and local != str(_launchers_rank(facts))),
+        int((local := item.hit.values.get("local")) is not None and local != str(_seen_by_launcher(facts))),
         int(not is_in_chain(item.hit, item.log)),
         line,
         places[item.rule.name],
@@ -322,7 +349,7 @@ def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]
     silent = sorted(
         (speech[log.rank].of_others, log.written_s, log.traceback.ends if log.part and log.traceback else 0, log.rank)
         for log in facts.logs
-        if log.rank is not None and not (log.part and speech[log.rank] is Speech.NOTHING)
+        if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)
     )
     return {rank: place for place, rank in enumerate(dict.fromkeys(rank for *_, rank in silent))}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _OUTER = (
     r"(?:std(?:err|out): "  # accelerate test
@@ -44,6 +44,7 @@ _DEEPEST = 2
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
 _ROOT = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*)$")
+_ANY_FIELD = re.compile(r"\s+(time|rank|exitcode)\s*: (.*)$")
 _RULER = re.compile(r"^[=-]{20,}$")
 # Slurm's src/srun/launch.c
 NODE_FAILED = re.compile(r"\bNode failure on (?P<node>\S+)")
@@ -180,6 +181,7 @@ class RootCause:
         exitcode: ``-9`` for signal 9.
         position: of its heading among the lines.
         message: the traceback of the rank in torch's error file, else torchrun's own lines.
+        tied: the ranks that failed in the same second, itself among them; torchrun names the first by its number.
     """
 
     time: str
@@ -188,6 +190,7 @@ class RootCause:
     exitcode: str
     position: int
     message: tuple[str, ...] = ()
+    tied: tuple[int, ...] = ()
 
 
 def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
@@ -215,7 +218,22 @@ def of_several_nodes(lines: Iterable[str]) -> bool:
 def first_root_cause(lines: Sequence[str]) -> RootCause | None:
     """Return the earliest root cause of all nodes' blocks; a terminated rank does not count."""
     roots = [_read(lines, position) for position, line in enumerate(lines) if line.rstrip().endswith(_ROOT)]
-    return min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
+    first = min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
+    return None if first is None else replace(first, tied=_failed_at(first.time, lines))
+
+
+def _failed_at(time: str, lines: Sequence[str]) -> tuple[int, ...]:
+    """Return the ranks that torchrun saw fail in one second, by all of its reports."""
+    failed: set[int] = set()
+    fields: dict[str, str] = {}
+    for line in lines:
+        if (match := _ANY_FIELD.search(line)) is None:
+            continue
+        fields = {match[1]: match[2]} if match[1] == "time" else {**fields, match[1]: match[2]}
+        rank, code = re.match(r"\d{1,7}", fields.get("rank", "")), fields.get("exitcode", TORN_DOWN).split()[:1]
+        if match[1] == "exitcode" and fields.get("time") == time and rank and code != [TORN_DOWN]:
+            failed.add(int(rank[0]))
+    return tuple(sorted(failed))
 
 
 def _read(lines: Sequence[str], heading: int) -> RootCause:
@@ -244,15 +262,16 @@ def _read(lines: Sequence[str], heading: int) -> RootCause:
     )
 
 
-def failed_task(lines: Sequence[str], *, several_nodes: bool = False) -> int | None:
+def failed_task(lines: Sequence[str], *, several_nodes: bool = False, several: bool = False) -> int | None:
     """Return the rank that srun or another launcher saw fail first: a task is a rank if srun starts the ranks.
 
     None if several failed at once. Other launchers name a rank of the job or of the node in their reports.
 
     Args:
         several_nodes: a number that counts the processes of a node is not the rank.
+        several: several processes failed alike: torchrun's agent names the one with the lowest number.
     """
-    tasks_are_ranks = not starts_ranks(lines)
+    tasks_are_ranks = not starts_ranks(lines) and not _passed_on(lines)
     several_nodes = several_nodes or any(_WAITED_IN_ORDER in line for line in lines)
     for line in _with(_WORDS_OF_RANKS, lines):
         if tasks_are_ranks and (match := _failed_task(line)):
@@ -262,7 +281,18 @@ def failed_task(lines: Sequence[str], *, several_nodes: bool = False) -> int | N
         if match := _LOCAL.search(line):
             return None if several_nodes else int(next(filter(None, match.groups())))
     agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}
-    return int(agents.pop()) if len(agents) == 1 and not several_nodes else None
+    return int(agents.pop()) if len(agents) == 1 and not (several_nodes or several) else None
+
+
+def _passed_on(lines: Sequence[str]) -> bool:
+    """Whether the reports of srun do not tell which rank failed first.
+
+    Several tasks returned an exit status, or the only one that is named is task 0: that may be a launcher of the ranks.
+    """
+    tasks = [match for line in _with(("srun",), lines) if (match := _TASK.search(line))]
+    failed = [match for match in tasks if not match["how"].endswith(_TERMINATED)]
+    alike = len({match["tasks"] for match in failed if match["how"] == failed[0]["how"]}) > 1
+    return alike or (len(tasks) == 1 and tasks[0]["tasks"] == "0" and tasks[0]["how"].startswith("Exited"))
 
 
 def agents_exitcode(lines: Sequence[str]) -> str | None:

@@ -15,7 +15,7 @@ from hpcrun.explain.diagnosis.launcher import (
     speakers_of,
     starts_ranks,
 )
-from hpcrun.explain.diagnosis.root_exception import complains, first_complaint, root_exception
+from hpcrun.explain.diagnosis.root_exception import complains, first_complaint, is_statement, root_exception
 from hpcrun.explain.diagnosis.scan import LogScan
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
 
@@ -194,7 +194,7 @@ def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:
 
 
 def _may_fail(line: str) -> bool:
-    return "Traceback" in line or is_exception_line(line) or complains(line)
+    return "Traceback" in line or is_exception_line(line) or complains(line) or is_statement(line)
 
 
 def _part(log: Log, one: Speaker | None, rank: int | None, places: Sequence[int], speakers: Collection[Speaker]) -> Log:

@@ -17,9 +17,7 @@ from hpcrun.explain.diagnosis.traceback import Traceback
 _OF_ITSELF = re.compile(
     r"\[Rank (?P<torch>\d{1,7})\]"  # ProcessGroupNCCL
     r"|\(rank (?P<mpich>\d{1,7}) in comm \d"  # MPICH, Cray and Intel MPI
-    r"|\bbarrier on rank:? (?P<store>\d{1,7})\b"  # torch's store based barrier
     r"|\baborted on rank (?P<aborted>\d{1,7})\b"  # NCCL's communicator, in torch's words
-    r"|\bstore on Rank (?P<seed>\d{1,7})\b"  # torch's DataLoader, of the seed that rank 0 shares
     r"|RuntimeError: \[(?P<sizes>\d{1,7})\]: params\[\d+\] in this process"  # DistributedDataParallel
     r"|\bacross all ranks, but Rank (?P<params>\d{1,7}) has \d+ params"
 )
@@ -35,7 +33,7 @@ _TESTED = re.compile(
 )
 _SPAWNED = re.compile(r"^-- Process (?P<rank>\d{1,4}) terminated with the following error:")
 _BIND = re.compile(r"EADDRINUSE|[Aa]ddress already in use|server socket has failed")
-_RENDEZVOUS = "/torch/distributed/rendezvous.py"
+_RENDEZVOUS = ("/torch/distributed/rendezvous.py", "/torch/distributed/__init__.py")  # the second before torch 1.0
 _REPORTED_WITHIN = 8
 """Lines after an exception in which torch's watchdog says the same with its rank."""
 _LONGEST = 400
@@ -60,30 +58,42 @@ def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | N
     """
     if log is not None and hit is not None:
         failed = NODE_FAILED.search(hit.line[:_LONGEST])
-        return _rank_on(failed["node"], logs) if failed else rank_of_hit(log, hit)
+        return _rank_on(failed["node"], logs) if failed else _named_by(log, hit)
     shared = [one for one in logs if one.rank is None]
     for one in shared:
         if (raised := raised_in(one)) is not None:
             return rank_of_exception(one, raised)
-    for one in shared:
+    complaint = next((one.scan.tail[place] for one in shared if (place := one.complaint) is not None), None)
+    return _of_itself(complaint) if complaint is not None else None
+
+
+def inferred_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:
+    """Return the same where no line names a rank: of NCCL's lines that of the process, of a port in use rank 0."""
+    if log is not None and hit is not None and _NCCL.match(hit.line):
+        return _of_process(log, hit.line)
+    for one in (one for one in logs if one.rank is None):
+        if one.traceback is not None and not one.traceback.stated:
+            return _inferred_of_exception(one, one.traceback)
         if (place := one.complaint) is not None:
-            line = one.scan.tail[place]
-            return _of_itself(line) if _NCCL.match(line) is None else _of_process(one, line)
+            return _of_process(one, one.scan.tail[place])
     return None
 
 
 def rank_of_hit(log: Log, hit: Hit) -> int | None:
     """Return the rank that a matching line names, or whose process wrote it; None if it is unknown."""
+    named = _named_by(log, hit)
+    return _of_process(log, hit.line) if named is None and _NCCL.match(hit.line) else named
+
+
+def _named_by(log: Log, hit: Hit) -> int | None:
     named = hit.values.get("rank")
     if named is not None and named.isdigit():
         return int(named)
     place = log.scan.position(hit.number)
-    if place is None or not 0 <= place < len(log.scan.tail):
-        return _of_itself(hit.line)
     raised = log.traceback
-    if raised is not None and raised.begins <= place <= raised.last:
+    if place is not None and raised is not None and raised.begins <= place <= raised.last:
         return rank_of_exception(log, raised)
-    return _of_itself(hit.line) if _NCCL.match(hit.line) is None else _of_process(log, hit.line)
+    return None if _NCCL.match(hit.line) else _of_itself(hit.line)
 
 
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
@@ -96,8 +106,6 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
         if match := _SPAWNED.match(line):
             return None if log.several_nodes else int(match["rank"])
-    if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
-        return 0  # of a process group only rank 0 listens
     above, below = tail[max(0, raised.begins - _HERALD_LINES) : raised.begins], tail[raised.ends + 1 : raised.ends + 2]
     beside = [*(_HERALD.search(line[:_LONGEST]) for line in above), *map(_WITHOUT_GRADIENT.match, below)]
     if (match := next(filter(None, beside), None)) is not None:
@@ -106,6 +114,13 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
         if message and message in line and (rank := _of_itself(line)) is not None:
             return rank
+    return None
+
+
+def _inferred_of_exception(log: Log, raised: Traceback) -> int | None:
+    if _BIND.search(raised.exception) and any(frame.file.endswith(_RENDEZVOUS) for frame in raised.frames):
+        return 0  # of a process group only rank 0 listens
+    tail = log.scan.tail
     warned = next((tail[place] for place in reversed(log.nccl_warnings) if _NCCL.match(tail[place])), None)
     return _of_process(log, warned) if warned is not None else None
 
@@ -125,12 +140,11 @@ def missing_rank(logs: Iterable[Log]) -> int | None:
     waited: set[int] = set()
     for log in logs:
         for hit in log.scan.hits:
-            if (named := hit.values.get("missing")) is not None and named.isdigit():
+            if (named := hit.values.get("missing") or hit.values.get("rest")) is not None and named.isdigit():
                 return int(named)
         if log.rank is not None and any(hit.rule.level == "wait" for hit in log.scan.hits):
             waited.add(log.rank)
-        if log.rank is None:
-            waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
+        waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
     missing = set(range(max(waited, default=0))) - waited
     return missing.pop() if len(missing) == 1 and len(waited) > 1 else None
 

@@ -122,7 +122,7 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         mixed: several processes write into the log: of the exceptions at its end the first counts, not the last,
             and one of a rank that has lost its peer only if there is no other.
     """
-    chains = _chains(lines)
+    chains, torn = _chains(lines)
     real = [found for found in chains if not _REPORTERS.match(found.exception)]
     ends = [*(found.begins for found in chains if _REPORTERS.match(found.exception)), len(lines)]
     chosen = _chosen([_behind(found, lines, ends) for found in real], mixed=mixed)
@@ -134,7 +134,8 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     if chosen is not None:
         return chosen
     reports = [found for found in chains if not _SAYS_NOTHING.search(found.exception)]
-    return _behind(reports[-1], lines, ends) if reports else None
+    rest = reports or (torn if first_complaint(lines) is None else [])
+    return _behind(rest[-1], lines, ends) if rest else None
 
 
 def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
@@ -148,7 +149,8 @@ def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
             break
         burst.insert(0, earlier)
     first = next((one for one in burst if not _LOST.match(one.exception)), burst[0])
-    return replace(first, followed_by=burst[-1].followed_by)
+    raised = sum(without_values(one.exception) == without_values(first.exception) for one in burst)
+    return replace(first, followed_by=burst[-1].followed_by, raised=raised)
 
 
 def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:
@@ -180,8 +182,8 @@ def _behind(found: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Trac
     return replace(found, followed_by=sum(bool(line.strip()) for line in lines[found.last + 1 : end]))
 
 
-def _chains(lines: Sequence[str]) -> list[Traceback]:
-    """Return the chains of tracebacks, each as the one that counts in it; a teardown's only where no other is."""
+def _chains(lines: Sequence[str]) -> tuple[list[Traceback], list[Traceback]]:
+    """Return the chains of tracebacks, each as the one that counts in it, and the tracebacks of a teardown."""
     chains: list[Traceback] = []
     torn: list[Traceback] = []
     for found in tracebacks(lines):
@@ -193,7 +195,7 @@ def _chains(lines: Sequence[str]) -> list[Traceback]:
             torn.append(found)
         else:
             chains.append(found)
-    return chains or torn
+    return chains, torn
 
 
 def _joined(before: Traceback, found: Traceback, between: Sequence[str]) -> Traceback | None:
@@ -265,6 +267,11 @@ def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
 
 def _kind(line: str) -> int | None:
     return next((number for number, one in enumerate(_STATEMENTS) if one.match(line[:_LONGEST])), None)
+
+
+def is_statement(line: str) -> bool:
+    """Whether a line says by itself why its program ends."""
+    return _kind(line) is not None
 
 
 def first_complaint(lines: Sequence[str]) -> int | None:

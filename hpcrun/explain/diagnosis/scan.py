@@ -51,8 +51,8 @@ class Hit:
     stamp: str = ""
 
 
-_Found = dict[str, list[tuple[int, Hit]]]
-"""Name of a rule → place and line of its first and its last match."""
+_Found = dict[tuple[str, Speaker | None], list[tuple[int, Hit]]]
+"""Name of a rule and process → place and line of its first and its last match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LogScan:
     """The matches in a log.
 
     Attributes:
-        hits: in the order of the log; of one rule the first and the last.
+        hits: in the order of the log; of one rule and process the first and the last.
         tail: its last lines, without torch's ``[rank0]:`` and the like in front.
         speakers: the process that wrote each line of ``tail``.
         stamps: the time that a collector has put in front of each line of ``tail``.
@@ -154,7 +154,7 @@ class Scanner:
                 values = rule.match(raw, line)
                 if values is not None:
                     hit = Hit(rule, line, lines + 1, values, speaker, stamp)
-                    _keep(found.setdefault(rule.name, []), (lines + 1, hit))
+                    _keep(found.setdefault((rule.name, speaker), []), (lines + 1, hit))
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -190,7 +190,10 @@ class Scanner:
                 if values is not None:
                     number = None if first is None else first + position
                     place = _LAST + position if number is None else number
-                    _keep(found.setdefault(rule.name, []), (place, Hit(rule, line, number, values, speaker, stamp)))
+                    _keep(
+                        found.setdefault((rule.name, speaker), []),
+                        (place, Hit(rule, line, number, values, speaker, stamp)),
+                    )
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
         hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
         said = [plain(line) for line in tail]

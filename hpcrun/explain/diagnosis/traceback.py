@@ -17,7 +17,7 @@ _PLACE = re.compile(r'^(?:> | *)File "(?P<file>[^"]+)", line (?P<line>\d{1,9})(?
 _EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure|Timeout)\w*(?::|$)"
 )
-_ANY_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
+_ANY_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z_]\w*|(?<=\.)\w+)(?::|$)")
 _NOT_OWN = (
     "/site-packages/",
     "/dist-packages/",
@@ -30,6 +30,8 @@ _NOT_OWN = (
 _WINDOWS_LIBRARY = "\\lib\\"
 _MOST_LINES = 1500
 """Lines of a box: a header without an end costs so many."""
+_MOST_BETWEEN = 12
+"""Lines of other processes between two frames of a traceback."""
 _LONGEST_NAME = 300
 """Characters of an exception's full name: of a longer line only the beginning is looked at, since that is quadratic."""
 
@@ -72,6 +74,7 @@ class Traceback:
         stated: it is a message of the program or of a crash, and not an exception with a class.
         followed_by: the number of lines with text after it, up to a launcher's report of it.
         rank: the rank that raised it, where torch.distributed.checkpoint passes it on to all; else None.
+        raised: how many processes that share a log raised it.
     """
 
     begins: int
@@ -84,6 +87,7 @@ class Traceback:
     stated: bool = False
     followed_by: int = 0
     rank: int | None = None
+    raised: int = 1
 
     @property
     def user_frame(self) -> Frame | None:
@@ -152,9 +156,21 @@ def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[F
         elif not line.startswith(" ") and line.strip():
             before = body.of(lines[position - 1])
             if _PLACE.match(before) or (match := _PLACE.match(before + line)) is None:
+                if _goes_on(lines, position, body):
+                    continue
                 return tuple(frames), position
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))  # srun --label cut it
     return tuple(frames), None
+
+
+def _goes_on(lines: Sequence[str], position: int, body: _Body) -> bool:
+    """Whether a line within a traceback is of another process that writes into the same log."""
+    for line in map(body.of, lines[position : position + _MOST_BETWEEN]):
+        if _PLACE.match(line):
+            return True
+        if is_exception_line(line) or _HEADER in line:
+            return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.outside import explain_logs
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
-from tests.unit.explain.test_order import job, said_of, timed_out
+from tests.unit.explain.test_order import RULES, job, said_of, timed_out
 from tests.unit.explain.written import TRACE
 
 NCCL_ERROR = (
@@ -64,7 +65,7 @@ LOGS: dict[str, tuple[str, int | None]] = {
     ),
     "the store's barrier": (
         f"{TRACE}RuntimeError: Timed out initializing process group in store based barrier on rank: 6, for key: x\n",
-        6,
+        None,
     ),
     "the agent's child": (
         f"{TRACE}KeyError: 'lr'\nERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 3 "
@@ -233,6 +234,74 @@ LOGS: dict[str, tuple[str, int | None]] = {
 }
 
 
+def of_rank(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in (TRACE + text).splitlines())
+
+
+def torchruns(*failed: tuple[int, str, int]) -> str:
+    """torchrun's report: the rank that it names first is the last one."""
+    entries = [
+        f"[{place}]:\n  time      : 2026-11-21_20:27:{second}\n  host      : n1\n  rank      : {rank} (local_rank: {rank})\n"
+        f"  exitcode  : {code} (pid: {1000 + rank})\n  error_file: <N/A>\n  traceback : <N/A>\n"
+        for place, (rank, second, code) in enumerate(failed)
+    ]
+    ruler = "=" * 60
+    return f"Failures:\n{''.join(entries[:-1])}{ruler}\nRoot Cause (first observed failure):\n{entries[-1]}{ruler}\n"
+
+
+KEY = "KeyError: 'lr'"
+LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [n1]:9"
+# a rank without proof would be a guess: each of these names one that a launcher or a line has in it
+UNPROVEN: dict[str, str] = {
+    "ranks that fail alike in one second": of_rank(3, KEY) + of_rank(1, KEY) + torchruns((3, "25", 1), (1, "25", 1)),
+    "processes that fail alike, without prefixes": f"{TRACE}{KEY}\n" * 2 + torchruns((1, "25", 1), (0, "25", 1)),
+    "the agent's choice among them": f"{TRACE}{KEY}\n" * 4 + LOGS["the agent's child"][0].partition("\n")[2][-160:],
+    "a timeout of one rank": timed_out(1),
+    "a timeout of one rank, which torchrun saw abort": timed_out(1) + torchruns((1, "25", -6)),
+    "a lost peer, and torchrun's agent": f"{TRACE}{LOST}\n" + torchruns((1, "25", 1)),
+    "the only task of srun, which may be a launcher": f"{TRACE}{KEY}\nsrun: error: n1: task 0: Exited with exit code 1\n",
+    "tasks of srun that fail alike": (
+        f"{TRACE}{KEY}\n" * 4
+        + "srun: error: n1: task 2: Exited with exit code 1\nsrun: error: n1: tasks 0-1,3: Exited with exit code 1\n"
+    ),
+    "several ranks that did not come": (
+        f"{TRACE}RuntimeError: [Rank 0]: Ranks 4, 5, 6, 7 failed to pass monitoredBarrier in 2000000 ms\n"
+    ),
+    "a rendezvous for which one rank waited": of_rank(
+        6, "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 6/8 clients joined."
+    ),
+    "more ranks that waited than matches are kept": "".join(timed_out(rank) for rank in range(6)),
+}
+
+
+@pytest.mark.parametrize("name", UNPROVEN)
+def test_no_rank_is_named_without_proof(name: str, tmp_path: Path) -> None:
+    said = said_of(UNPROVEN[name], tmp_path)
+    assert said.rank is None, said.summary
+
+
+def test_the_rank_that_a_launcher_saw_fail_before_the_others_is_named_among_those_that_failed_alike(
+    tmp_path: Path,
+) -> None:
+    alike = of_rank(3, KEY) + of_rank(1, KEY)
+    assert said_of(alike + torchruns((1, "25", 1)), tmp_path).rank == 1
+    assert said_of(alike + torchruns((1, "29", 1), (3, "25", 1)), tmp_path).rank == 3
+    terminated = "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: tasks 1-3: Terminated\n"
+    assert said_of(f"{TRACE}{KEY}\n{terminated}", tmp_path).rank == 0
+
+
+@pytest.mark.parametrize("name", ["rank-{}.err", "{}/stderr.log"])
+def test_of_logs_without_an_exception_none_is_blamed(name: str, tmp_path: Path) -> None:
+    paths = []
+    for rank, text in ((0, f"{TRACE}{LOST}\n"), (1, "step 3\n")):
+        path = tmp_path / name.format(rank)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        paths.append(str(path))
+    said = explain_logs(paths, RULES)
+    assert (said.rank, "Connection closed by peer" in said.summary) == (None, True)
+
+
 @pytest.mark.parametrize("name", LOGS)
 def test_the_rank_is_named_where_the_lines_tell_it(name: str, tmp_path: Path) -> None:
     log, rank = LOGS[name]
@@ -346,10 +415,6 @@ def test_of_a_checkpoint_that_failed_on_all_ranks_the_one_that_raised_it_is_name
     assert explained(job(tmp_path / "run", errs, ends)).summary == f"rank 1 on node01 failed first: {words}"
 
 
-def of_rank(rank: int, text: str) -> str:
-    return "".join(f"[rank{rank}]: {line}\n" for line in (TRACE + text).splitlines())
-
-
 JOINING = (
     "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
     "key-value store by key '0', but store->get('0') got error: Connection reset by peer"
@@ -378,7 +443,7 @@ JOINING = (
             "gpu-3:211:412 [5] net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.2.3<33420> with error 12\n"
             + of_rank(13, "torch.distributed.DistBackendError: remote process exited or there was a network error"),
             "nccl-no-answer",
-            13,
+            None,
         ),
     ],
 )

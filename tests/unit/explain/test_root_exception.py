@@ -46,6 +46,23 @@ def test_of_several_ranks_in_one_log_the_first_that_failed_counts() -> None:
     assert alone is not None and alone.exception.startswith("ValueError")
 
 
+def test_lines_of_another_process_do_not_end_a_traceback() -> None:
+    """pytorch/pytorch#40273, of which one process writes NCCL's lines into the traceback of the other one."""
+    log = (REPO / "tests/data/explain/public/build/pytorch-pytorch-40273.yaml").read_text()
+    lines = [line.strip(" ") if "NCCL" in line else line.removeprefix("    ") for line in log.splitlines()]
+    raised = root_exception(lines, mixed=True)
+    assert raised is not None and raised.exception.startswith("RuntimeError: NCCL error in")
+    assert [frame.line for frame in raised.frames] == [55, 286, 410]
+
+
+def test_an_error_that_python_ignores_while_it_ends_is_no_answer_where_anything_else_is() -> None:
+    ignored = ["Exception ignored in: <function Loader.__del__ at 0x7f2b>", "Traceback (most recent call last):",
+               '  File "/opt/loader.py", line 1328, in __del__', "    self._shutdown()",
+               "AttributeError: 'Loader' object has no attribute '_status'"]  # fmt: skip
+    assert root_exception(["ERROR: Fused kernels configured but not installed", *ignored]) is None
+    assert root_exception(ignored) is not None
+
+
 def test_what_a_report_follows_is_the_root_and_a_report_alone_is_better_than_nothing() -> None:
     report = ["Traceback (most recent call last):", '  File "/opt/launch.py", line 3, in run',
               "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1."]  # fmt: skip
