@@ -60,8 +60,8 @@ class Hooks:
 
 HOOKS = {
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
-    "notify": "hpcrun.features.notify.messages:NotifyHooks",
-    "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
+    "notify": "hpcrun.features.notify.due:NotifyHooks",
+    "trackers": "hpcrun.features.trackers.upload:TrackerHooks",
 }
 """Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""
 

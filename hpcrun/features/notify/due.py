@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.elements import combine, failed_elements
 from hpcrun.actions.status.poll import KnownRun, judge_element
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.notify.messages import unclaimed
+from hpcrun.features.notify.messages import deliveries, delivery_rows, unclaimed
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import (
@@ -181,3 +183,25 @@ def _is_untried(folder: Path) -> bool:
         tried.touch(0o600)
         return True
     return False
+
+
+class NotifyHooks(Hooks):
+    """The hooks of messages."""
+
+    def check_destination(self, to: str, env: Mapping[str, str]) -> None:
+        """Refuse a destination that apprise does not know."""
+        from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
+
+        servers_of(to, env)
+
+    def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
+        """Send the messages that jobs could not send themselves."""
+        send_late(items, runs, now_s)
+
+    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
+        """Return what became of a run's messages."""
+        return delivery_rows(deliveries(item.folder, time.time()))
+
+    def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
+        """Return what became of a run's messages."""
+        return [each.as_json() for each in deliveries(item.folder, time.time())]

@@ -1,6 +1,4 @@
-"""The messages about a run: which of them were sent where, and the hooks by which the core learns of them.
-
-A message is sent at most once to each destination.
+"""The messages about a run: which of them were sent where. A message is sent at most once to each destination.
 
 The job sends them, and each command of hpcrun that asks for the run's status sends what the job could not. Both first
 make a file for the event and the destination (O_EXCL), and the one that makes it sends the message. If this process is
@@ -14,21 +12,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hpcrun.actions.hooks import Hooks
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import event_kind
 from hpcrun.reading import Kind, one_of, read_fields, read_object, text, time_s
 from hpcrun.runs.attempt import names_in
 from hpcrun.writing import replace_file
-
-if TYPE_CHECKING:
-    from hpcrun.actions.status.run_status import RunStatus
 
 SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
 UNREACHABLE, UNKNOWN = "unreachable", "unknown"
@@ -169,27 +163,3 @@ def _counted(kinds: Sequence[str]) -> str:
     return ", ".join(
         kind if kinds.count(kind) == 1 else f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds)
     )
-
-
-class NotifyHooks(Hooks):
-    """The hooks of messages."""
-
-    def check_destination(self, to: str, env: Mapping[str, str]) -> None:
-        """Refuse a destination that apprise does not know."""
-        from hpcrun.features.notify.send import servers_of  # apprise takes longer to import than all the rest
-
-        servers_of(to, env)
-
-    def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
-        """Send the messages that jobs could not send themselves."""
-        from hpcrun.features.notify.due import send_late
-
-        send_late(items, runs, now_s)
-
-    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
-        """Return what became of a run's messages."""
-        return delivery_rows(deliveries(item.folder, time.time()))
-
-    def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
-        """Return what became of a run's messages."""
-        return [each.as_json() for each in deliveries(item.folder, time.time())]

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
-from hpcrun.actions.hooks import Hooks
 from hpcrun.job.layout import RunFolder
 from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.record import Run
-
-if TYPE_CHECKING:
-    from hpcrun.actions.status.run_status import RunStatus
 
 MOST_RANKS, MOST_ATTEMPTS = 16, 64
 """How many ranks, the first, and how many attempts, the newest, are read."""
@@ -237,18 +233,3 @@ def _paths(place: Path, pattern: str) -> Iterator[Path]:
         yield from place.glob(pattern)
     except (OSError, ValueError):
         return
-
-
-class TrackerHooks(Hooks):
-    """The hooks of trackers."""
-
-    def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
-        """Upload the offline wandb runs of a run, in the background."""
-        from hpcrun.features.trackers.upload import start_sync
-
-        start_sync(run, folder, env)
-
-    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
-        """Return label and page of the trackers' runs, each page once."""
-        runs = tracker_runs(item.run, item.folder, item.element or 0, most_attempts=1)
-        return list(dict.fromkeys((each.tracker.lower(), each.place) for each in runs))[:4]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.hooks import Hooks
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError
 from hpcrun.features.trackers.tracker_files import env_of, tracker_runs
 from hpcrun.job.layout import RunFolder
@@ -127,12 +129,6 @@ def _why(done: Completed, log: Path) -> str:
     return f"wandb sync failed: {line.removeprefix('Error: ')[:_LONGEST_ERROR]}\nall of its output: {log}"
 
 
-def start_sync(run: Run, folder: Path, env: Mapping[str, str]) -> None:
-    """Start ``hpcrun open --upload`` for a run in the background; its output goes into the run's folder."""
-    program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
-    leave_running(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
-
-
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
     """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH.
 
@@ -161,3 +157,17 @@ def _pythons(plan: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
     yield sys.executable
     folders = os.pathsep.join(filter(os.path.isabs, env.get("PATH", "").split(os.pathsep)))
     yield from filter(None, [shutil.which("python3", path=folders)])
+
+
+class TrackerHooks(Hooks):
+    """The hooks of trackers."""
+
+    def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
+        """Upload the offline wandb runs of a run, in the background; the output goes into the run's folder."""
+        program = [sys.executable, "-m", "hpcrun", "open", "--upload", run.run_id]
+        leave_running(program, cwd=folder, env=env, log=RunFolder(folder).tracker_sync("log"))
+
+    def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
+        """Return label and page of the trackers' runs, each page once."""
+        runs = tracker_runs(item.run, item.folder, item.element or 0, most_attempts=1)
+        return list(dict.fromkeys((each.tracker.lower(), each.place) for each in runs))[:4]
