@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import platformdirs
+from typing import TYPE_CHECKING, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
@@ -78,12 +76,12 @@ class Context:
     @cached_property
     def trust(self) -> TrustStore:
         """What this person has trusted."""
-        return TrustStore(platformdirs.user_state_path("hpcrun") / "trust")
+        return TrustStore(user_folder("state") / "trust")
 
     @cached_property
     def user_folder(self) -> Path:
         """The user's own configuration folder."""
-        return platformdirs.user_config_path("hpcrun")
+        return user_folder("config")
 
     @cached_property
     def config(self) -> Config:
@@ -104,7 +102,7 @@ class Context:
             return None
         from hpcrun.actions.profiles.detected import DetectedProfile, known_facts
 
-        cache = platformdirs.user_cache_path("hpcrun")
+        cache = user_folder("cache")
 
         def facts() -> FactsCache:
             from hpcrun.schedulers.cluster_facts import FactsCache
@@ -162,7 +160,7 @@ class Context:
         """The nodes on which runs failed of late."""
         from hpcrun.runs.failed_nodes import FailedNodes
 
-        return FailedNodes(platformdirs.user_state_path("hpcrun") / "failed-nodes.json")
+        return FailedNodes(user_folder("state") / "failed-nodes.json")
 
     @cached_property
     def host(self) -> str:
@@ -173,11 +171,7 @@ class Context:
     def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         variable = self.env.get("HPCRUN_RUNS")
-        root = (
-            Path(variable).expanduser()
-            if variable
-            else self.config.runs or platformdirs.user_data_path("hpcrun") / "runs"
-        )
+        root = Path(variable).expanduser() if variable else self.config.runs or user_folder("data") / "runs"
         return self.cwd / root
 
     @cached_property
@@ -213,7 +207,7 @@ class Context:
         from hpcrun.schedulers.slurm import SlurmScheduler
 
         # the user's own folder, and not the runs folder: one person may have several of those
-        cache = platformdirs.user_cache_path("hpcrun")
+        cache = user_folder("cache")
         return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
 
     def machine(self) -> Machine:
@@ -253,6 +247,13 @@ class Context:
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""
         return time.time()
+
+
+def user_folder(kind: Literal["cache", "config", "data", "state"]) -> Path:
+    """Return the user's folder for such files of hpcrun."""
+    import platformdirs  # completing the name of an option does without
+
+    return cast(Path, getattr(platformdirs, f"user_{kind}_path")("hpcrun"))
 
 
 def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:

@@ -10,11 +10,12 @@ from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.logs import parse_ranks
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RUN
-from hpcrun.cli.context import make_context
+from hpcrun.cli.context import make_context, user_folder
 from hpcrun.cli.options import flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
+from hpcrun.profiles.config import FILE_NAME
 from hpcrun.runs.elements import elements_with_calls
 from hpcrun.runs.record import Run
 from hpcrun.views.metrics import (
@@ -34,9 +35,7 @@ SHOWN = 20
 
 def how_to_record() -> str:
     """Return how a run gets metrics, with a line that can be pasted and the file that takes it."""
-    import platformdirs
-
-    config = platformdirs.user_config_path("hpcrun") / "config.yaml"
+    config = user_folder("config") / FILE_NAME
     return (
         "call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a pattern for its output in "
         f"{one_line(str(config))}: metrics: {{loss: 'loss ([0-9.]+)'}}"

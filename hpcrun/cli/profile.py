@@ -115,8 +115,6 @@ def detect(
     A comment at each value names its source.
     Without --write, the profile is printed to stdout.
     """
-    import platformdirs
-
     from hpcrun.actions.profiles.detect import detect as detect_profile
     from hpcrun.actions.profiles.detect import detect_and_write
 
@@ -127,8 +125,9 @@ def detect(
     if write is None:
         detected = detect_profile(site, context.surroundings)
     else:
-        folder = platformdirs.user_config_path("hpcrun") / "profiles"
-        detected = detect_and_write(site, context.surroundings, name=write, folder=folder, force=force)
+        detected = detect_and_write(
+            site, context.surroundings, name=write, folder=context.user_folder / "profiles", force=force
+        )
     if detected.path is None:
         lines = [detected.text.rstrip("\n")]
     else:
