@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.logs import LogChoice, finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
@@ -27,26 +27,21 @@ _ERASE_LINE = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Which lines of the logs are shown, and how.
+    """Which lines of the logs are shown, and how."""
 
-    Attributes:
-        last: only so many, of each log; of all together where they are merged.
-        pattern: only those in which it is found.
-        since_s: only those not before, in seconds since the epoch.
-        merge: those of all logs in the order of their times.
-        started_s: when the logs were begun, in seconds since the epoch.
-    """
-
-    last: int | None = None
-    pattern: Pattern | None = None
-    since_s: float | None = None
-    merge: bool = False
-    started_s: float = 0.0
+    last: int | None = None  # only so many, of each log; of all together where they are merged
+    pattern: Pattern | None = None  # only those in which it is found
+    since_s: float | None = None  # only those not before, in seconds since the epoch
+    merge: bool = False  # those of all logs in the order of their times
+    started_s: float = 0.0  # when the logs were begun, in seconds since the epoch
     colours: bool = True
 
-    def printer(self, *, prefixes: bool) -> _Printer:
-        """Return what prints them."""
-        return _make_printer(prefixes=prefixes, pattern=self.pattern, colours=self.colours, width=width())
+    def printer(self, *, prefixes: bool) -> _BytePrinter | _LinePrinter | _TerminalPrinter:
+        """Return the printer that suits stdout; with ``prefixes`` the log of a line stands before it."""
+        is_terminal = sys.stdout.isatty()
+        if prefixes or self.pattern:
+            return _LinePrinter(prefixes, self.pattern, self.colours if is_terminal else None)
+        return _TerminalPrinter(self.colours, width()) if is_terminal else _BytePrinter()
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
@@ -57,14 +52,14 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     """
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
-    prefixes = choice.several or lines.merge
-    printer = lines.printer(prefixes=prefixes)
+    printer = lines.printer(prefixes=choice.several or lines.merge)
     if lines.merge:
-        _print_merged(logs, lines, printer)
+        for log, text in _merged(logs, lines):
+            printer.feed(log, text if text.endswith("\n") else f"{text}\n")
         return bool(logs)
     ended = True  # the text before ended with its line
     for number, log in enumerate(logs):
-        if len(logs) > 1 and not prefixes:
+        if len(logs) > 1 and not choice.several:
             write(f"{'' if ended else chr(10)}{chr(10) if number else ''}{heading(log)}\n")
         try:
             for text in _texts(log, lines):
@@ -78,15 +73,13 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
     return bool(logs)
 
 
-def _print_merged(logs: Sequence[LogFile], lines: Lines, printer: _Printer) -> None:
+def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
     from hpcrun.runs.log_times import merged
 
     marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
-    pattern = lines.pattern
-    if pattern is not None:
+    if pattern := lines.pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
-    for log, text in marked if lines.last is None else deque(marked, lines.last):
-        printer.feed(log, text if text.endswith("\n") else f"{text}\n")
+    return marked if lines.last is None else deque(marked, lines.last)
 
 
 def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
@@ -111,56 +104,29 @@ def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
     return chosen if lines.pattern is None else matching(chosen, lines.pattern)
 
 
-def print_stream(stream: Iterable[tuple[LogFile, str]], *, prefixes: bool, lines: Lines) -> bool:
-    """Print logs as they come, each line with its rank where several are mixed; False if nothing came."""
-    printer = lines.printer(prefixes=prefixes)
+def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
+    """Print a run's logs until it is over, each line with its rank where several are mixed.
+
+    While the run waits, the waiter tells why.
+    """
+    lines = lines or Lines()
+    printer = lines.printer(prefixes=choice.several)
     attempt: int | None = None
-    for log, text in stream:
+    for log, text in follow_logs(folder, choice, lines=lines.last, is_over=waiter.over()):
         if attempt is not None and log.attempt > attempt:
             printer.finish()
             tell([f"hpcrun: attempt {log.attempt + 1} begins"])
         attempt = log.attempt
         printer.feed(log, text)
     printer.finish()
-    return attempt is not None
-
-
-def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
-    """Print a run's logs until it is over; while it waits, the waiter tells why."""
-    lines = lines or Lines()
-    stream = follow_logs(folder, choice, lines=lines.last, is_over=waiter.over())
-    if not print_stream(stream, prefixes=choice.several, lines=lines):
+    if attempt is None:
         print_finished(folder, choice, lines)
-
-
-class _Printer(Protocol):
-    """Takes a job's text piece by piece."""
-
-    def feed(self, log: LogFile, text: str) -> None:
-        """Print what was read of a log."""
-
-    def finish(self) -> None:
-        """Print what waited for the end of its line."""
-
-
-def _make_printer(*, prefixes: bool, pattern: Pattern | None, colours: bool, width: int) -> _Printer:
-    """Return the printer that suits stdout and the choice of lines.
-
-    Args:
-        prefixes: the log of a line stands before it.
-        pattern: only lines in which it is found.
-        width: columns of the terminal.
-    """
-    is_terminal = sys.stdout.isatty()
-    if prefixes or pattern:
-        return _LinePrinter(prefixes, pattern, colours if is_terminal else None)
-    return _TerminalPrinter(colours, width) if is_terminal else _BytePrinter()
 
 
 class _BytePrinter:
     """Prints the very bytes."""
 
-    def feed(self, log: LogFile, text: str) -> None:  # noqa: ARG002 - the protocol's
+    def feed(self, _log: LogFile, text: str) -> None:
         write_bytes(text.encode("utf-8", "surrogateescape"))
 
     def finish(self) -> None:
@@ -169,15 +135,11 @@ class _BytePrinter:
 
 @dataclass
 class _LinePrinter:
-    """Prints whole lines, with their log in front where there are several; half lines wait for their end.
-
-    Attributes:
-        colours: None for a pipe, which gets the line as it is but for the folding.
-    """
+    """Prints whole lines, with their log in front where there are several; half lines wait for their end."""
 
     prefixes: bool
     pattern: Pattern | None
-    colours: bool | None
+    colours: bool | None  # None for a pipe, which gets the line as it is but for the folding
     _rest: dict[LogFile, str] = field(default_factory=dict)
 
     def feed(self, log: LogFile, text: str) -> None:
