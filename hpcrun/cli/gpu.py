@@ -46,7 +46,6 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
     shown = uses[:MOST_ELEMENTS]
     if any(use.gpus for use in shown):
         yield table(recorded_gpus_table(shown))
-        yield stdout([""])
     yield table(recorded_nodes_table(shown))
     if len(shown) < len(uses):
         yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
@@ -64,5 +63,4 @@ def _text(result: GpuResult) -> Iterator[TextPart]:
         yield table(gpu_table(result))
     yield stdout(without_lines(result))
     if result.ports:
-        yield stdout([""])
         yield table(ports_table(result))

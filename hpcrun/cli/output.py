@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 Document = Callable[[], dict[str, Any]]
-Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim", "screen"]
+Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
@@ -97,11 +97,6 @@ def table(renderable: RenderableType) -> TextPart:
 def verbatim(text: str) -> TextPart:
     """Return text for stdout that is printed unchanged: a script, a table for programs."""
     return TextPart("verbatim", (text,))
-
-
-def cleared() -> TextPart:
-    """Return a part that clears the terminal; it prints nothing into a pipe or a file."""
-    return TextPart("screen")
 
 
 def note(lines: Iterable[str | None]) -> Outcome:
@@ -245,8 +240,6 @@ def _print_parts(parts: Iterable[TextPart]) -> None:
             _print(sys.stdout, text)
         elif part.kind == "verbatim":
             write(text)
-        elif part.kind == "screen":
-            write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
         elif part.kind == "folded":
             _print_folded(part.lines)
         elif part.kind == "stderr" or sys.stderr.isatty():

@@ -15,7 +15,8 @@ from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request import JobRequest, read_request
-from hpcrun.views.plan import again_text, joined_json, plan_lines, prepared_json, submissions_json, submitted_lines
+from hpcrun.views import plan as view
+from hpcrun.views.plan import plan_lines
 
 if TYPE_CHECKING:  # a dry run imports nothing that submits
     from hpcrun.actions.jobs.new_run import Lineage
@@ -95,7 +96,7 @@ def dry_run_outcome(
     parts = parts or [prepared]
     return Outcome(
         lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script.text for part in parts))],
-        lambda: joined_json([prepared_json(part) for part in parts]),
+        lambda: view.joined_json([view.prepared_json(part) for part in parts]),
     )
 
 
@@ -120,7 +121,7 @@ def submit_job(
             hint="use --wait, or follow one element after the submission: hpcrun logs -f NAME/0",
         )
     parts = yield from _arrays(prepared, context, start)
-    more = [("again", again_text(lineage, prepared.plan.workdir or context.cwd))] if lineage else []
+    more = [("again", view.again_text(lineage, prepared.plan.workdir or context.cwd))] if lineage else []
     more += _waits(prepared, start)
     if start.dry_run:
         yield dry_run_outcome(prepared, parts, more)
@@ -136,12 +137,11 @@ def submit_job(
         yield note(notes)
         lineage = replace(lineage, after=resolved)
     yield printed(plan_lines(prepared.plan, more))
-    noun, of_next, lines, document = "array", (lambda _: lineage), submitted_lines, submissions_json
+    noun, of_next, lines, document = "array", (lambda _: lineage), view.submitted_lines, view.submissions_json
     if start.chain:
         from hpcrun.actions.jobs.after_and_chain import chain_links
-        from hpcrun.views.lineage import chain_json, link_line, look_line
 
-        noun, lines, document = "link", link_line, chain_json
+        noun, lines, document = "link", view.link_line, view.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
     done: list[SubmitResult] = []
     for result in submit_all(parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir):
@@ -149,7 +149,7 @@ def submit_job(
         SUBMITTED.append(str(result.run.job_id))
         yield printed(lines(result), lambda: document(done))
     if start.chain:
-        yield printed(look_line(done))
+        yield printed(view.look_line(done))
     return done
 
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.secrets import left_out_text
-from hpcrun.job.units import format_size
 from hpcrun.runs.record import Run, pairs_of
-from hpcrun.views.text import clock_text, count, labelled, memory_text, one_line
+from hpcrun.views.text import clock_text, code_text, count, labelled, memory_text, one_line
 
 _SHOWN = 8
 _INDENT, _ROOM_LEAST = 15, 20
@@ -43,20 +41,6 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     name = run.run_id if item.element is None else f"{run.run_id}/{item.element}"
     width = max(width, _INDENT + _ROOM_LEAST)
     return [name, *(line for label, text in rows for line in labelled(f"  {label}", one_line(text), _INDENT, width))]
-
-
-def size_text(run: Run) -> str:
-    """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
-    gpus = f" × {count(run.gpus_on_node, 'GPU')}" if run.gpus_on_node else ""
-    return f"{count(run.nodes, 'node')}{gpus}"
-
-
-def code_text(code: dict[str, Any]) -> str:
-    """Return the copied code in words: its size, its source, its commit."""
-    size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
-    commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
-    less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
-    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 
 def _ran(noted: dict[str, Any]) -> list[tuple[str, str]]:

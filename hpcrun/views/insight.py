@@ -16,6 +16,7 @@ from hpcrun.job.state import explain_reason
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.queue import ACCOUNTS, Usage, Waiting
+from hpcrun.views.details import detail_lines
 from hpcrun.views.gpu import gpu_json, gpu_use
 from hpcrun.views.text import clock_text, count, harmless, start_text, without_colours
 
@@ -35,6 +36,11 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
         return [*rows, *_running_rows(item, insight)]
     usage = insight.usage.get((item.run.run_id, job_id))
     return [*rows, *idle_limit_rows(item), *_usage_rows(usage, _use(item), item)]
+
+
+def verbose_lines(item: RunStatus, insight: Insight, width: int, now_s: float) -> list[str]:
+    """Return the details of a run, below an empty line, at most ``width`` characters wide."""
+    return ["", *detail_lines(item, width, insight_rows(item, insight, now_s))]
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.resources import Requeue
 from hpcrun.job.sweep import Sweep
-from hpcrun.views.text import count, memory_text, one_line, time_text
+from hpcrun.views.text import code_text, count, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.new_run import Lineage
@@ -33,41 +33,34 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     Args:
         more: rows on its relations to other runs: see ``again_text``.
     """
+    no_limit = "no limit" if plan.scheduler == "local" else "the partition's default"
+    below = f", starting in {plan.snapshot.folder}" if plan.snapshot and plan.snapshot.folder != "." else ""
+    idle = f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}" if plan.cancel_idle_s else ""
+    variables = (f"{name}={'***' if value is None else shlex.quote(value)}" for name, value in (*plan.env, *plan.added))
     rows = [
         (plan.name, _shape(plan)),
+        ("sweep", sweep_text(plan.sweep) if plan.sweep else ""),
+        ("command", "" if plan.preflight == "only" else command_line(plan)),
         *more,
         ("CPUs", _cpus(plan)),
-        *([("memory", memory_text(plan.memory_mb))] if plan.scheduler == "slurm" else []),
-        ("time", time_text(plan.walltime_s) if plan.walltime_s else _no_limit(plan)),
+        ("memory", memory_text(plan.memory_mb) if plan.scheduler == "slurm" else ""),
+        ("time", time_text(plan.walltime_s) if plan.walltime_s else no_limit),
         ("where", _where(plan)),
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
+        ("container", _container(plan.container) if plan.container else ""),
+        ("code", f"a snapshot of the current code{below}" if plan.snapshot else ""),
+        ("stop", _stop(plan.requeue) if plan.requeue else ""),
+        ("idle", idle),
+        ("srun", " ".join(option_words(plan.srun))),
+        ("torchrun", " ".join(option_words(plan.torchrun))),
+        ("preflight", "before the ranks start (at most 30 s)" if plan.preflight == "first" else ""),
+        ("modules", " ".join(plan.modules)),
+        ("set-up", count(len(plan.setup), "command") if plan.setup else ""),
+        ("env", " ".join(variables)),
+        ("messages", _messages(plan)),
+        *(("note", note) for note in plan.notes),
     ]
-    if plan.container:
-        rows.append(("container", _container(plan.container)))
-    if plan.preflight != "only":
-        rows.insert(1, ("command", command_line(plan)))
-    if plan.sweep:
-        rows.insert(1, ("sweep", sweep_text(plan.sweep)))
-    if plan.snapshot:
-        rows.append(("code", "a snapshot of the current code" + _below(plan.snapshot.folder)))
-    rows += _stops(plan)
-    programs = (("srun", plan.srun), ("torchrun", plan.torchrun))
-    rows += [(program, " ".join(option_words(options))) for program, options in programs if options]
-    if plan.preflight == "first":
-        rows.append(("preflight", "before the ranks start (at most 30 s)"))
-    if plan.modules:
-        rows.append(("modules", " ".join(plan.modules)))
-    if plan.setup:
-        rows.append(("set-up", count(len(plan.setup), "command")))
-    if variables := (*plan.env, *plan.added):
-        rows.append(("env", " ".join(f"{name}={_value(value)}" for name, value in variables)))
-    if plan.notify:
-        # without a limit on idle GPUs, nobody watches them
-        events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
-        rows.append(
-            ("messages", f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}")
-        )
-    rows += [("note", note) for note in plan.notes]
+    rows = [(label, text) for label, text in rows if text]
     width = max(_LABEL_LEAST, *(len(label) for label, _ in rows))
     return [one_line(f"{label:<{width}}  {text}") for label, text in rows]
 
@@ -105,25 +98,21 @@ def _cpus(plan: Plan) -> str:
         return "as the script requests"
     if plan.cpus_per_node is None:
         return "the site's default, divided among the ranks of a node (OMP_NUM_THREADS)"
-    per_node = f"{plan.cpus_per_node} per node"
-    return f"{per_node}, OMP_NUM_THREADS={threads_of(plan)}"
+    return f"{plan.cpus_per_node} per node, OMP_NUM_THREADS={threads_of(plan)}"
+
+
+def _messages(plan: Plan) -> str:
+    if not plan.notify:
+        return ""
+    # without a limit on idle GPUs, nobody watches them
+    events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
+    return f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
 
 
 def _container(container: Container) -> str:
     mounts = f", with {' '.join(container.mounts)}" if container.mounts else ""
     gpus = ", with GPUs" if container.gpus else ""
     return f"{container.image} by {container.runtime}{gpus}{mounts}"
-
-
-def _below(folder: str) -> str:
-    return "" if folder == "." else f", starting in {folder}"
-
-
-def _stops(plan: Plan) -> list[tuple[str, str]]:
-    rows = [("stop", _stop(plan.requeue))] if plan.requeue else []
-    if plan.cancel_idle_s:
-        rows.append(("idle", f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}"))
-    return rows
 
 
 def _stop(requeue: Requeue) -> str:
@@ -147,20 +136,12 @@ def sweep_text(sweep: Sweep) -> str:
     return f"{count(len(sweep.chosen), 'element')} ({names}){at_once}"
 
 
-def _no_limit(plan: Plan) -> str:
-    return "no limit" if plan.scheduler == "local" else "the partition's default"
-
-
 def _where(plan: Plan) -> str:
     if plan.scheduler == "local":
         return f"this machine, as a background job (profile {plan.profile})"
     names = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude")
     parts = [f"{name} {value}" for name in names if (value := plan.directive(name))]
     return f"{', '.join(parts) or 'the default partition'} (profile {plan.profile})"
-
-
-def _value(value: str | None) -> str:
-    return "***" if value is None else shlex.quote(value)
 
 
 def submitted_lines(result: SubmitResult) -> list[str]:
@@ -170,19 +151,47 @@ def submitted_lines(result: SubmitResult) -> list[str]:
     element = f"/{parse_indices(sweep['indices'])[0]}" if sweep else ""
     compare = f" | hpcrun sweep {run.job_id}" if sweep else ""
     remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
-    code = []
-    if run.code:
-        from hpcrun.views.details import code_text  # few jobs have a snapshot
-
-        code = [one_line(f"code       {code_text(run.code)}")]
     return [
         f"submitted  job {run.job_id}, run {run.run_id}",
         *remarks,
-        *code,
+        *([one_line(f"code       {code_text(run.code)}")] if run.code else []),
         one_line(f"folder     {result.folder}"),
         f"look       hpcrun status {run.job_id}{compare} | hpcrun logs -f {run.job_id}{element} | "
         f"hpcrun cancel {run.job_id}",
     ]
+
+
+def link_line(result: SubmitResult) -> list[str]:
+    """Return one line for a submitted link, and the remarks on it."""
+    run = result.run
+    place = run.chain or {}
+    remarks = [one_line(f"           {line}") for line in result.remarks.splitlines()]
+    return [f"submitted  {place.get('link')}/{place.get('links')}: job {run.job_id}, run {run.run_id}", *remarks]
+
+
+def look_line(done: Sequence[SubmitResult]) -> list[str]:
+    """Return the commands that show a chain, and the place of its checkpoints."""
+    ids = " ".join(str(item.run.job_id) for item in done)
+    return [
+        one_line(f"folder     {done[0].folder}, and its checkpoints"),
+        f"look       hpcrun status {ids} | hpcrun cancel {ids}",
+    ]
+
+
+def chain_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
+    """Return a submitted chain as a JSON document."""
+    links = [
+        {
+            "run_id": item.run.run_id,
+            "job_id": item.run.job_id,
+            "name": item.run.name,
+            "folder": str(item.folder),
+            "after": item.run.after,
+            "remarks": item.remarks,
+        }
+        for item in done
+    ]
+    return {"kind": "chain", "links": links}
 
 
 def prepared_json(prepared: Prepared) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,11 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
-from hpcrun.runs.record import LastStatus, status_record
-from hpcrun.views.lineage import lineage_json, place_text, wait_text
+from hpcrun.runs.record import LastStatus, Run, status_record
 from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, start_text, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from hpcrun.actions.status.details import Insight
 
 TABLE = ("name", "job", "profile", "state", "size", "elapsed", "limit", "why")
 """The columns of the table by default; also names for --columns."""
@@ -44,8 +41,6 @@ COLOURS = {
     "CONFIGURING": "yellow",
     "COMPLETING": "cyan",
 }
-
-
 _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
@@ -126,7 +121,7 @@ def lost_line(number: int) -> str:
 
 def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) -> str:
     """Return the statuses as CSV: the JSON's plain fields, or the columns that were named."""
-    rows = [{**_cells(item, now_s, TABLE), **_run_json(item, None)} for item in result.runs]
+    rows = [{**_cells(item, now_s, TABLE), **_run_json(item)} for item in result.runs]
     return rows_csv(rows, columns or FIELDS)
 
 
@@ -179,7 +174,7 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "cut": why_text(item, now_s, is_cut=True),
     }
     if others := [name for name in names if name not in cells]:
-        document = _run_json(item, None)
+        document = _run_json(item)
         cells |= {name: "-" if document[name] is None else str(document[name]) for name in others}
     return {name: one_line(cells[name]) for name in (*names, "cut")}
 
@@ -208,7 +203,7 @@ def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
         parts.append(cause)
     if item.silent_s is not None:
         parts.append(f"silent {format_span(item.silent_s)}")
-    place, waits = place_text(item.run), wait_text(item)
+    place, waits = link_text(item.run), wait_text(item)
     parts += [text for text in (None if status.final and not waits else place, waits) if text]
     if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
         pass  # the dependency is shown instead
@@ -220,6 +215,35 @@ def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
         age = format_age(now_s - status.asked_s)
         parts.append(f"as of {age}" if status.missed_s is None else f"last seen {status.state.lower()} {age}")
     return ", ".join(parts)
+
+
+def link_text(run: Run) -> str | None:
+    """Return ``link 2/4``, None outside of a chain."""
+    return f"link {run.chain['link']}/{run.chain['links']}" if run.chain else None
+
+
+def wait_text(item: RunStatus) -> str | None:
+    """Return the runs on which a job depends, and their states; None if there are none."""
+    # a link depends on all links before it: show the nearest; if it never started, the one that completed
+    waits = (item.waits[:1] if item.status.final else item.waits[-1:]) if item.run.chain else item.waits
+    if not waits:
+        return None
+    states = ", ".join(f"{wait.name} ({wait.job_id}): {wait.state}" for wait in waits)
+    return f"never started, after {states}" if item.status.final else f"after {states}"
+
+
+def lineage_json(item: RunStatus) -> dict[str, Any]:
+    """Return the relations of a run to other runs, for its JSON."""
+    run = item.run
+    states = {wait.run_id: wait.state for wait in item.waits}
+    return {
+        "after": [{**wait, "state": states.get(wait["run_id"])} for wait in run.after],
+        "chain": run.chain,
+        "resubmitted_from": run.resubmitted_from,
+        "checkpoints_of": run.checkpoints_of,
+        "code_of": run.code_of,
+        "code": run.code,
+    }
 
 
 def _exception_first(cause: str) -> str:
@@ -260,25 +284,24 @@ def _reason_text(status: LastStatus) -> str | None:
     return f"{'never starts: ' if known.is_final else ''}{known.short} ({status.reason})"
 
 
-def status_json(result: StatusResult, insight: Insight | None = None) -> dict[str, Any]:
-    """Return the statuses as a JSON document; if the scheduler did not respond, with the failure in it."""
+def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Return the statuses as a JSON document; if the scheduler did not respond, with the failure in it.
+
+    Args:
+        more: returns further fields of a run.
+    """
     away = result.away
     failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
     return {
         "kind": "status",
-        "runs": [_run_json(item, insight) for item in result.runs],
+        "runs": [{**_run_json(item), **(more(item) if more else {})} for item in result.runs],
         "away": away.message if away else None,
         "damaged": list(result.damaged),
         **({"error": failure} if failure else {}),
     }
 
 
-def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
-    more = {}
-    if insight is not None:
-        from hpcrun.views.insight import insight_json  # only here: --verbose is rare
-
-        more = insight_json(item, insight)
+def _run_json(item: RunStatus) -> dict[str, Any]:
     run = item.run
     kept = ("run_id", "name", "scheduler", "cluster", "host", "created_s", "job_id", "profile", "nodes",
             "gpus_per_node", "world_size", "walltime_s")  # fmt: skip
@@ -290,16 +313,10 @@ def _run_json(item: RunStatus, insight: Insight | None) -> dict[str, Any]:
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **status_record(item.status),
         **lineage_json(item),
-        **more,
         **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
     }
 
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:
-    parameters = dict(element.parameters)
-    return {
-        "element": element.index,
-        "job_id": element.job_id,
-        "parameters": parameters,
-        **status_record(element.status),
-    }
+    front = {"element": element.index, "job_id": element.job_id, "parameters": dict(element.parameters)}
+    return {**front, **status_record(element.status)}

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_hider import UNSEEN
+from hpcrun.job.secrets import left_out_text
 from hpcrun.job.units import count as count  # views take it from here
-from hpcrun.job.units import format_memory, format_time
+from hpcrun.job.units import format_memory, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,6 +120,20 @@ def memory_text(megabytes: int | None) -> str:
 def short_size(run: Run) -> str:
     """Return nodes × GPUs per node, ``2×4``; ``2 nodes`` of a run without GPUs."""
     return f"{run.nodes}×{run.gpus_on_node}" if run.gpus_on_node else count(run.nodes, "node")
+
+
+def size_text(run: Run) -> str:
+    """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
+    gpus = f" × {count(run.gpus_on_node, 'GPU')}" if run.gpus_on_node else ""
+    return f"{count(run.nodes, 'node')}{gpus}"
+
+
+def code_text(code: dict[str, Any]) -> str:
+    """Return the copied code in words: its size, its source, its commit."""
+    size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
+    commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
+    less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
+    return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 
 def labelled(label: str, text: str, indent: int, width: int, *, break_long_words: bool = False) -> list[str]:

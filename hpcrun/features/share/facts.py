@@ -13,9 +13,8 @@ from hpcrun.job.parameters import parameters_text
 from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.record import Run, pairs_of
-from hpcrun.views.details import code_text, size_text
-from hpcrun.views.lineage import place_text
-from hpcrun.views.text import count, folded_command
+from hpcrun.views.status import link_text
+from hpcrun.views.text import code_text, count, folded_command, size_text
 
 Row = tuple[str, str]
 _KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
@@ -93,7 +92,7 @@ def facts(shared: SharedRun) -> Iterator[Row]:
     elif nodes:
         yield "nodes", nodes_text(nodes)
     yield from shared.trackers
-    if place := place_text(run):
+    if place := link_text(run):
         yield "chain", place
     if run.resubmitted_from:
         yield "repeats", run.resubmitted_from
