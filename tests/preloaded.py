@@ -95,8 +95,8 @@ def render_every_kind_of_script():
     from hpcrun.job.request import read_request
     from hpcrun.job.resources import Machine
     from hpcrun.job.script import render_script
-    from hpcrun.profiles.folder import shipped_folder
-    from hpcrun.profiles.folder import load_templates
+    from hpcrun.profiles.folders import shipped_folder
+    from hpcrun.profiles.folders import load_templates
     templates = load_templates([shipped_folder("templates")])
     for scheduler, launcher in [*product(("local", "slurm"), ("torchrun", "python", "command")), ("slurm", "srun")]:
         ranks = {"nproc_per_node": 1} if launcher == "torchrun" else {}
@@ -107,7 +107,7 @@ def render_every_kind_of_script():
 
 def read_every_shipped_file():
     from hpcrun.explain.diagnosis.rules import load_rules
-    from hpcrun.profiles.folder import shipped_folder
+    from hpcrun.profiles.folders import shipped_folder
     from hpcrun.profiles.load import load_profile, profile_names
     shipped = [shipped_folder("cluster_profiles")]
     load_rules([])

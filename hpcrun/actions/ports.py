@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.folder import Source
+from hpcrun.profiles.folders import Source
 from hpcrun.schedulers.protocol import Scheduler
 
 if TYPE_CHECKING:  # a dry run of submit reads no runs

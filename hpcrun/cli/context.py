@@ -21,8 +21,7 @@ from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import RUNNING
 from hpcrun.profiles.config import Config, load_config
-from hpcrun.profiles.folder import Folder, shipped
-from hpcrun.profiles.trusted_folders import Layer, TrustStore, own_layer, project_layer
+from hpcrun.profiles.folders import Folder, Layer, TrustStore, own_layer, project_layer, shipped
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it

@@ -21,9 +21,8 @@ from hpcrun.cli.main import build_app
 from hpcrun.cli.output import tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
-from hpcrun.job.request import read_request
+from hpcrun.job.request import editable_line, read_edited_line, read_request, sweep_options, with_remark
 from hpcrun.job.secrets import MASK
-from hpcrun.job.submit_line import editable_line, read_edited_line, sweep_options, with_remark
 from hpcrun.runs.record import Run
 
 

@@ -13,7 +13,7 @@ from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim, width
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.profiles.folder import Folder, folders_of
+from hpcrun.profiles.folders import Folder, folders_of
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.process import SlurmSite
 from hpcrun.views import profiles as view

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.batch_options import gpus_in, read_sizes
 from hpcrun.job.batch_script import BatchScript
 from hpcrun.job.directives import Directives
 from hpcrun.job.notify import Notify
@@ -15,6 +14,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import job_name_from
 from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.resources import check_warning, decide_cancel_idle, decide_requeue, read_allocation
+from hpcrun.job.sbatch_input import gpus_in, read_sizes
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
 from hpcrun.job.units import advice_table, count

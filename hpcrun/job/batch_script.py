@@ -14,9 +14,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
-from hpcrun.job.batch_options import BatchOptions, Sizes, read_batch_options, read_sizes
 from hpcrun.job.launch_line import LaunchLine, UnclearError, read_launch
 from hpcrun.job.request import Launcher
+from hpcrun.job.sbatch_input import BatchOptions, Sizes, read_batch_options, read_sizes
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import is_secret, secret_kind
 from hpcrun.job.shell_text import Source, Word, misread_line, node_text, nodes_of, parents_of, parse_shell

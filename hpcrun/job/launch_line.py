@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from hpcrun.job.command_words import SHELLS, WRAPPERS, interpreted, is_python, unwrapped
 from hpcrun.job.launch_options import Program, takes_value
-from hpcrun.job.launchers import BY_MODULE, BY_NAME, find_calls
+from hpcrun.job.launchers import BY_MODULE, BY_NAME, SHELLS, WRAPPERS, find_calls, interpreted, is_python, unwrapped
 from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
 
 Starter = Literal["torchrun", "srun", "command", "python"]

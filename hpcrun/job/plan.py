@@ -8,7 +8,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from hpcrun.job import directives as sbatch
-from hpcrun.job.command_words import program_of
 from hpcrun.job.directives import Directives
 from hpcrun.job.launch_options import Options
 from hpcrun.job.launch_plan import (
@@ -19,6 +18,7 @@ from hpcrun.job.launch_plan import (
     torchrun_options,
     torchrun_words,
 )
+from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from

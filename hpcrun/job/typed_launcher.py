@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import dropwhile
 
 from hpcrun.errors import UsageError
-from hpcrun.job.command_words import is_python
 from hpcrun.job.launch_line import UnclearError, read_options
 from hpcrun.job.launch_options import Program, check_option
-from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls
+from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls, is_python
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import bash_line
 from hpcrun.job.request import JobRequest, option_of, read_request

@@ -11,7 +11,7 @@ from hpcrun.errors import did_you_mean
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
-from hpcrun.profiles.folder import Source, folders_of
+from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, YamlFile, parse_yaml
 
 DETECTED = "detected"

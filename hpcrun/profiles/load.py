@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError, did_you_mean
-from hpcrun.profiles.folder import Folder, Source, folders_of
+from hpcrun.profiles.folders import Folder, Source, folders_of
 from hpcrun.profiles.validate import check_values
 from hpcrun.profiles.yaml_file import (
     EXTEND,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.yaml_file import parse_yaml
 
 Kind = Literal["system", "debugging", "torch", "process", "efa", "renamed", "deprecated", "unread"]

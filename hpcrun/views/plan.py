@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.launch_plan import Container, option_words
-from hpcrun.job.notes import threads_of
+from hpcrun.job.launcher_choice import threads_of
 from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan

@@ -17,7 +17,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import LAUNCH, render_script
-from hpcrun.profiles.folder import load_templates, shipped_folder
+from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.load import load_profile
 from tests.shellcheck import complaints
 

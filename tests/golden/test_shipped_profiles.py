@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 from tests.golden.test_scripts import Case, render
 from tests.shellcheck import complaints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from tests.harness import RESEARCHER, Cluster, Hpcrun
 

@@ -13,7 +13,7 @@ from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.script import Script, Template, render_script
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.folder import load_templates, shipped_folder
+from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore

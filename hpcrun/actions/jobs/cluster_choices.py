@@ -21,7 +21,7 @@ from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, T
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import Shape, decide_shape, for_gpu_type
 from hpcrun.job.units import format_time
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.yaml_file import Key
 from hpcrun.schedulers.cluster_facts import ClusterFacts

@@ -19,17 +19,17 @@ from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.launch_plan import image_of, option_words
-from hpcrun.job.notes import plan_notes
+from hpcrun.job.launcher_choice import plan_notes
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
-from hpcrun.job.sbatch_env import apply_sbatch_env
+from hpcrun.job.sbatch_input import apply_sbatch_env
 from hpcrun.job.script import Script, render_script
 from hpcrun.job.shape import for_gpu_type
 from hpcrun.profiles.config import DETECTED, Config
-from hpcrun.profiles.folder import load_templates
+from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.schedulers.process import clean_env
 

@@ -30,7 +30,7 @@ from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name, with_ending
 from hpcrun.job.script import render_script
 from hpcrun.job.sweep import parts_of
-from hpcrun.profiles.folder import load_templates
+from hpcrun.profiles.folders import load_templates
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission

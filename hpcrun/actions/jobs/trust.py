@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hpcrun.errors import NotFoundError, ProfileError, UsageError
-from hpcrun.profiles.trusted_folders import Contents, Layer, Trust, TrustStore, changes, project_layer, read_contents
+from hpcrun.profiles.folders import Contents, Layer, Trust, TrustStore, changes, project_layer, read_contents
 from hpcrun.profiles.yaml_file import decoded_text, parse_yaml
 
 State = Literal["trusted", "new", "changed", "removed"]

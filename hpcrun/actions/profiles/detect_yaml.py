@@ -22,7 +22,7 @@ from hpcrun.actions.profiles.detect_types import (
 from hpcrun.errors import HpcrunError, ProfileError
 from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
-from hpcrun.profiles.folder import Source
+from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.schedulers.client import Trial
 from hpcrun.schedulers.cluster_facts import ClusterFacts

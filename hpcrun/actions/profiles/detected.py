@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.config import DETECTED
-from hpcrun.profiles.folder import Folder, Source
+from hpcrun.profiles.folders import Folder, Source
 from hpcrun.profiles.load import SUFFIX
 
 if TYPE_CHECKING:  # most commands read no detected profile

@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.config import check_config
-from hpcrun.profiles.folder import Source, folders_of
+from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.load import SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
 from hpcrun.profiles.save import locked, replace_text, saving
 from hpcrun.profiles.validate import value_kinds

@@ -12,7 +12,7 @@ from hpcrun.actions.profiles.detect_types import card_part
 from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import ProfileError, SchedulerError
 from hpcrun.profiles.config import DETECTED
-from hpcrun.profiles.folder import folders_of
+from hpcrun.profiles.folders import folders_of
 from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
 from hpcrun.profiles.yaml_file import Key, Mistake, MistakesError
 

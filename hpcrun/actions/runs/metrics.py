@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, nearest
 from hpcrun.job.patterns import compile_pattern
-from hpcrun.profiles.folder import Source
+from hpcrun.profiles.folders import Source
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps, join, metric_ranks, noted
 

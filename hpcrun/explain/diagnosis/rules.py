@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args
 from hpcrun.errors import nearest
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.preflight.xids import CONSEQUENCE, CONTAINED, PROGRAM, RESET, RESTART, XIDS
-from hpcrun.profiles.folder import Folder, Source, folders_of
+from hpcrun.profiles.folders import Folder, Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, parse_yaml
 
 Level = Literal["cause", "symptom", "wait", "caught", "consequence"]

@@ -25,7 +25,7 @@ from hpcrun.features.notify.send import Message, send_message
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import NONE, check_destination, is_slurms_mail
 from hpcrun.job.patterns import compile_pattern
-from hpcrun.profiles.folder import shipped
+from hpcrun.profiles.folders import shipped
 from hpcrun.runs.record import RecordError, load_run
 from hpcrun.views.text import one_line
 

@@ -18,7 +18,7 @@ from hpcrun.features.scaling.studies import Study
 from hpcrun.features.scaling.study import NOT_ENDED
 from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Advice, Doubt, advise, doubts_of
-from hpcrun.job.submit_line import option_groups, program_words, with_named_secrets
+from hpcrun.job.request import option_groups, program_words, with_named_secrets
 
 _MOST_NAMED = 3
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")

@@ -25,7 +25,7 @@ from hpcrun.features.sweep.sweep import SweepTable, sweep_table
 from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.submit_line import of_one_element, option_groups, program_words, with_named_secrets
+from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
 from hpcrun.job.sweep import element_arguments
 from hpcrun.reading import open_regular
 from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks

@@ -15,7 +15,7 @@ from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, nearest
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.submit_line import of_one_element, option_groups, program_words, with_named_secrets
+from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
 from hpcrun.job.sweep import element_arguments
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.metrics import MetricsRow, Value

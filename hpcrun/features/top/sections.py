@@ -312,7 +312,7 @@ class PlanSection(Section):
 
     def read(self, item: RunStatus) -> str:
         """Return the command that submits the same."""
-        from hpcrun.job.submit_line import editable_line, with_named_secrets
+        from hpcrun.job.request import editable_line, with_named_secrets
 
         run = item.run
         if not run.request.get("script"):

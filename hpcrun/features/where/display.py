@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.features.where.where import Offer, WhereResult
 from hpcrun.job.plan import Plan
-from hpcrun.job.submit_line import option_groups
+from hpcrun.job.request import option_groups
 from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hpcrun.job.resources import Machine
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
 from hpcrun.profiles.config import DETECTED
-from hpcrun.profiles.folder import folders_of, shipped_folder
+from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
 from hpcrun.schedulers.cluster_text import Partition

@@ -12,7 +12,7 @@ from hpcrun.cli import complete
 from hpcrun.cli.complete import is_safe_word
 from hpcrun.cli.main import command_names
 from hpcrun.job.request import Launcher
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 
 HOSTILE = [

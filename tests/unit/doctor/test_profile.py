@@ -18,7 +18,7 @@ from hpcrun.features.doctor.profile import (
 )
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import Config
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.client import Trial
 from hpcrun.schedulers.cluster_facts import ClusterFacts

@@ -11,7 +11,7 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.job.request import JobRequest, read_request
-from hpcrun.job.sbatch_env import DIRECTIVES, apply_sbatch_env
+from hpcrun.job.sbatch_input import DIRECTIVES, apply_sbatch_env
 from tests.unit.given import cluster, plan, request
 
 TOGETHER = {"SBATCH_REQ_SWITCH", "SBATCH_WAIT4SWITCH"}

@@ -9,18 +9,19 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import cross, side_by_side
-from hpcrun.job.request import JobRequest, read_request
-from hpcrun.job.secrets import MASK
-from hpcrun.job.submit_line import (
+from hpcrun.job.request import (
+    JobRequest,
     editable_line,
     of_one_element,
     option_groups,
     program_words,
     read_edited_line,
+    read_request,
     sweep_options,
     with_named_secrets,
     with_remark,
 )
+from hpcrun.job.secrets import MASK
 from tests.unit.cli.test_options import parse
 
 ALL: dict[str, Any] = {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import find_profile, load_profile, load_text, profile_names
 from hpcrun.profiles.yaml_file import MistakesError
 from tests.unit.given import write

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 from hpcrun.profiles.validate import known_keys, profile_schema, value_kinds
 from tests.unit.given import read_yaml

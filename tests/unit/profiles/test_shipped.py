@@ -10,7 +10,7 @@ from hpcrun.job.plan import PythonEnvironment, build_plan
 from hpcrun.job.profile import FabricSection, Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import check_variables, load_catalogue
 from tests.harness import REPO

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folder import load_templates, shipped_folder
+from hpcrun.profiles.folders import load_templates, shipped_folder
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("templates")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
+from hpcrun.profiles.folders import Layer, Trust, TrustStore, own_layer, project_layer, read_contents
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.profiles.trusted_folders import Layer, Trust, TrustStore, own_layer, project_layer, read_contents
 from tests.unit.profiles.hostile import give_away, ordinary_user, put
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")

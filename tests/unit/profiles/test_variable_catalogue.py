@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
 from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, Finding, Values, check_variables, load_catalogue
 from tests.unit.given import read_yaml, write

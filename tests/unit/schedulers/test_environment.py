@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.job.script import LAUNCH
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.schedulers.process import clean_env, env_for_slurm
 
 

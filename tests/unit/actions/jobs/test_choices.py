@@ -14,7 +14,7 @@ from hpcrun.actions.ports import Choice, first_option
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request import GpuCount
-from hpcrun.profiles.folder import Folder, shipped
+from hpcrun.profiles.folders import Folder, shipped
 from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hpcrun.actions.profiles.detect_types import card_part, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.folder import shipped_folder
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_text
 from hpcrun.schedulers.client import Trial
 from hpcrun.schedulers.cluster_facts import ClusterFacts
