@@ -7,11 +7,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
-from hpcrun.actions.runs.cancel import Cancelled, HoldResult, cancel_elements, cancel_runs, check_listed, hold_runs
-from hpcrun.actions.runs.find import FoundElement, find_element
+from hpcrun.actions.runs.cancel import (
+    Cancelled,
+    HoldResult,
+    cancel_elements,
+    cancel_runs,
+    check_listed,
+    hold_runs,
+    left_waiting,
+)
+from hpcrun.actions.runs.find import FoundRun, find_element
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import active_ids, get_status, one_status
-from hpcrun.actions.status.waits import left_waiting
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import Context, make_context
@@ -83,9 +90,7 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
     yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
 
 
-def _statuses(
-    context: Context, named: Sequence[FoundElement]
-) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
+def _statuses(context: Context, named: Sequence[FoundRun]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
     """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named.
 
     Raises:

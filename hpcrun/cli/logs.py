@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
-from hpcrun.actions.status.elements import interesting_element
-from hpcrun.actions.status.run_status import RunStatus, element_of
+from hpcrun.actions.status.run_status import RunStatus, element_of, interesting_element
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import Context, make_context

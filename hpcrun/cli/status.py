@@ -13,8 +13,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
-from hpcrun.actions.status.silent_runs import first_silent, with_silence
-from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
+from hpcrun.actions.status.status import chosen_ids, first_silent, get_status, last_known, one_status, with_silence
 from hpcrun.actions.status.wait import Changes
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context

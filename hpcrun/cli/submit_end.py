@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.actions.runs.logs import LogChoice
 from hpcrun.actions.runs.use import run_use, use_advice
-from hpcrun.actions.status.elements import ElementStatus, failed_elements
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed

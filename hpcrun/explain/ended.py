@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
-from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
-from hpcrun.actions.status.run_status import RunStatus, element_row
-from hpcrun.actions.status.waits import NEVER
+from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import BEFORE_START
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
-from hpcrun.actions.status.waits import NEVER
+from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, StatusResult, element_row
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason

@@ -8,8 +8,7 @@ from typing import Any
 
 from hpcrun.actions.jobs.new_run import Earlier, Lineage
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.elements import failed_elements
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status import one_status
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder

@@ -1,21 +1,25 @@
-"""cancel: end runs, each with the scheduler it lives in."""
+"""cancel, hold and release: end runs, keep pending ones from starting, and let them start again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from hpcrun.actions.ports import Ports, Schedulers
 from hpcrun.actions.runs.allocation import unlisted_words
-from hpcrun.actions.runs.find import FoundElement
+from hpcrun.actions.runs.find import FoundRun
 from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
 from hpcrun.actions.status.status import get_status
-from hpcrun.errors import NotFoundError, SchedulerError
+from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.journal import kept_in
+from hpcrun.runs.record import Run
+from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
+
+# Only jobs that the scheduler has just listed as those of these runs are changed: another job may have the id by now.
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +33,15 @@ class Cancelled:
 
 
 def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
-    """Cancel runs that are not over.
-
-    Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
-    """
+    """Cancel runs that are not over, each with the scheduler it lives in."""
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
     for item in unlisted:
         if item.run.job_id is None:
             raise _no_job_id(item)
-    for name in sorted({item.run.scheduler for item in cancelled}):
-        mine = [item for item in cancelled if item.run.scheduler == name]
-        cancel_jobs(ports.schedulers(name), [JobRef(item.folder, item.run.job_id) for item in mine])
+    for name, refs in _by_scheduler(cancelled):
+        cancel_jobs(ports.schedulers(name), refs)
     return Cancelled(cancelled, over, unlisted)
 
 
@@ -53,11 +53,7 @@ def check_listed(unlisted: Sequence[RunStatus]) -> None:
 
 
 def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Schedulers) -> tuple[list[int], list[int]]:
-    """Cancel elements of a sweep that are not over.
-
-    Returns:
-        those that were cancelled, and those that were over already.
-    """
+    """Cancel elements of a sweep; return those that were cancelled, and those that were over already."""
     known = {element.index: element for element in item.elements}
     going = [index for index in indices if not known[index].status.final]
     if going and item.run.job_id is None:
@@ -68,12 +64,6 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
         cancel_jobs(schedulers(item.run.scheduler), refs)
     check_listed([element_row(item, known[index]) for index in going if index not in live])
     return live, [index for index in indices if index not in going]
-
-
-def _no_job_id(item: RunStatus) -> SchedulerError:
-    return SchedulerError(
-        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
-    )
 
 
 def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
@@ -97,6 +87,17 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
         raise
 
 
+def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
+    """Return the runs that wait for one of these and are none of them: cancelling a run lets another start."""
+    waiting = []
+    for run_id in store.active_ids():
+        if run_id not in run_ids:
+            with suppress(HpcrunError):
+                run = store.load(run_id)
+                waiting += [run] if any(after["run_id"] in run_ids for after in run.after) else []
+    return waiting
+
+
 @dataclass(frozen=True, slots=True)
 class HoldResult:
     """What became of the runs that were to be held or released."""
@@ -105,29 +106,35 @@ class HoldResult:
     others: tuple[RunStatus, ...] = ()  # they are not pending: nothing was done
 
 
-def hold_runs(found: Sequence[FoundElement], ports: Ports, *, release: bool) -> HoldResult:
-    """Hold or release the pending jobs of runs, or of elements of sweeps.
-
-    Only jobs that the scheduler has just listed as those of these runs: another job may have the id by now.
-    """
-    result = get_status(list(dict.fromkeys(item.run.run_id for item in found)), ports)
+def hold_runs(named: Sequence[FoundRun], ports: Ports, *, release: bool) -> HoldResult:
+    """Hold or release the pending jobs of runs, or of elements of sweeps."""
+    result = get_status(list(dict.fromkeys(item.run.run_id for item in named)), ports)
     if result.away:
         raise result.away
     by_id = {item.run.run_id: item for item in result.runs}
-    named = dict.fromkeys((each.run.run_id, each.element) for each in found)
-    wanted = [row for run_id, index in named if (row := _row(by_id.get(run_id), index))]
+    wanted = [
+        by_id[run_id] if index is None else element_of(by_id[run_id], index)
+        for run_id, index in dict.fromkeys((each.run.run_id, each.element) for each in named)
+        if run_id in by_id
+    ]
     changed = tuple(item for item in wanted if _has_pending(item))
-    for name in sorted({item.run.scheduler for item in changed}):
-        mine = [JobRef(item.folder, item.run.job_id) for item in changed if item.run.scheduler == name]
-        ports.schedulers(name).hold(mine, release=release)
+    for name, refs in _by_scheduler(changed):
+        ports.schedulers(name).hold(refs, release=release)
     return HoldResult(changed, tuple(item for item in wanted if item not in changed))
-
-
-def _row(item: RunStatus | None, index: int | None) -> RunStatus | None:
-    return item if item is None or index is None else element_of(item, index)
 
 
 def _has_pending(item: RunStatus) -> bool:
     """Whether the scheduler lists a job of a run, or of one of its elements, as pending."""
     statuses = [each.status for each in item.elements if each.live] if item.elements else [item.status]
     return item.live and item.run.job_id is not None and any(status.state == state.PENDING for status in statuses)
+
+
+def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef]]]:
+    for name in sorted({item.run.scheduler for item in items}):
+        yield name, [JobRef(item.folder, item.run.job_id) for item in items if item.run.scheduler == name]
+
+
+def _no_job_id(item: RunStatus) -> SchedulerError:
+    return SchedulerError(
+        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
+    )

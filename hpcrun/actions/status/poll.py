@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.status.elements import ElementStatus
 from hpcrun.actions.status.resolve import judge, keep_since, with_attempts
+from hpcrun.actions.status.run_status import ElementStatus
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.state import JobInfo, is_live

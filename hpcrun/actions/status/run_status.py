@@ -1,17 +1,24 @@
-"""A run and what is known of it; the runs that a question was about."""
+"""A run, its elements and the runs it waits for, and what is known of each; the runs that a question was about."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.waits import Wait
 from hpcrun.errors import SchedulerError
 from hpcrun.job import state
-from hpcrun.job.parameters import parameters_text
+from hpcrun.job.after import Condition, fulfils
+from hpcrun.job.layout import run_name
+from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.record import LastStatus, Run
+
+NEVER = "DependencyNeverSatisfied"
+"""Slurm's reason for a job whose dependency cannot be fulfilled any more; --kill-on-invalid-dep has it cancelled."""
+_WORST = (state.NODE_FAIL, state.FAILED, "OUT_OF_MEMORY", state.TIMEOUT, "DEADLINE", "BOOT_FAIL", state.PREEMPTED,
+          "REVOKED", state.NOT_SUBMITTED, state.CANCELLED, state.COMPLETED)  # fmt: skip
+"""The state of a whole sweep is the first of these that one of its elements has, once all are over."""
+_ORDER = ("RUNNING", "COMPLETING", "PENDING", "COMPLETED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +51,6 @@ class RunStatus:
         return known if known and known.is_final else None
 
 
-def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
-    """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""
-    run = replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id)
-    return replace(
-        item,
-        run=run,
-        status=element.status,
-        stale=element.stale,
-        elements=(),
-        element=element.index,
-        about=parameters_text(element.parameters),
-        live=element.live,
-    )
-
-
-def element_of(item: RunStatus, index: int) -> RunStatus:
-    """Return the element of a sweep with an index, as a run of its own."""
-    return next(element_row(item, each) for each in item.elements if each.index == index)
-
-
 @dataclass(frozen=True, slots=True)
 class StatusResult:
     """The runs asked for, oldest first."""
@@ -82,3 +69,125 @@ def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
     """Return the result without the runs that are lost, and how many those are."""
     kept = tuple(item for item in result.runs if not item.lost)
     return replace(result, runs=kept), len(result.runs) - len(kept)
+
+
+# --- the elements of a sweep ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ElementStatus:
+    """An element of a run and its status."""
+
+    index: int
+    job_id: str | None
+    parameters: Parameters
+    status: LastStatus
+    live: bool = False  # the scheduler's latest answer lists its job as unfinished
+    stale: bool = False  # there was no answer, or the answer left the job out: ``status`` is the last known one
+
+
+def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
+    """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""
+    return replace(
+        item,
+        run=replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id),
+        status=element.status,
+        stale=element.stale,
+        elements=(),
+        element=element.index,
+        about=parameters_text(element.parameters),
+        live=element.live,
+    )
+
+
+def element_of(item: RunStatus, index: int) -> RunStatus:
+    """Return the element of a sweep with an index, as a run of its own."""
+    return next(element_row(item, each) for each in item.elements if each.index == index)
+
+
+def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:
+    """Return one status for many: running while one runs, final when all are, and then the worst of them.
+
+    Its time is that of the newest of them. It counts as missed only if every unfinished element is missed.
+    """
+    states, going = [status.state for status in statuses], [status for status in statuses if not status.final]
+    if not going:
+        shown = next((worst for worst in _WORST if worst in states), states[0])
+    elif all(status.state == state.UNKNOWN for status in going):
+        shown = state.UNKNOWN
+    elif state.RUNNING in states or len(going) < len(states):
+        shown = state.RUNNING  # where some are over and others wait it is under way
+    else:
+        shown = going[0].state
+    failed = next((status for status in statuses if status.state == shown and status.exit_status), None)
+    missed = [status.missed_s for status in going if status.missed_s is not None]
+    return LastStatus(
+        shown,
+        max(status.asked_s for status in statuses),
+        final=not going,
+        reason=counts_text(states),
+        elapsed_s=max((status.ran_s for status in statuses if status.ran_s is not None), default=None),
+        limit_s=walltime_s,
+        exit_status=failed.exit_status if failed else 0 if shown == state.COMPLETED else None,
+        missed_s=min(missed) if going and len(missed) == len(going) else None,
+    )
+
+
+def counts_text(states: list[str]) -> str:
+    """Return how many elements are in which state: ``8 elements: 2 running, 5 completed, 1 failed``."""
+    order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
+    elements = "1 element" if len(states) == 1 else f"{len(states)} elements"
+    return f"{elements}: " + ", ".join(f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order)
+
+
+def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:
+    """Return the elements that are over and did not complete, such as those to submit again with ``--elements``."""
+    return [item.index for item in elements if item.status.final and item.status.state != state.COMPLETED]
+
+
+def interesting_element(elements: Iterable[ElementStatus]) -> int:
+    """Return the element whose log a person most likely wants: the first that failed, that runs, that ended, or any."""
+    listed = list(elements)
+    tests: tuple[Callable[[ElementStatus], bool], ...] = (
+        lambda item: item.status.final and item.status.state not in (state.COMPLETED, state.CANCELLED),
+        lambda item: item.status.state == state.RUNNING,
+        lambda item: item.status.final and item.status.elapsed_s is not None,
+    )
+    return next((item.index for test in tests for item in listed if test(item)), listed[0].index)
+
+
+# --- the runs that a run waits for ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A run that another waits for, or because of which it never started."""
+
+    run_id: str
+    name: str
+    job_id: str | None
+    condition: Condition  # how it must end: ``ok``, ``any`` or ``fail``
+    state: str  # as it is now
+    over: bool  # it will not change any more
+
+
+def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]) -> tuple[Wait, ...]:
+    """Return the runs that one which has not started waits for, or those because of which it never will."""
+    if status.state not in (state.PENDING, state.UNKNOWN, state.CANCELLED):
+        return ()
+    waits = []
+    for after in run.after:
+        run_id, other = after["run_id"], status_of(after["run_id"])
+        shown, over = (other.state, other.final) if other else (state.UNKNOWN, False)
+        wait = Wait(run_id, run_name(run_id), after["job_id"], after["condition"], shown, over)
+        is_met = over and fulfils(shown, wait.condition)
+        if not is_met and (over or status.state == state.PENDING):
+            waits.append(wait)
+    return tuple(waits)
+
+
+def never_started(status: LastStatus, waits: Sequence[Wait]) -> LastStatus:
+    """Return CANCELLED for an UNKNOWN run whose dependency could never be met, else the status as it is."""
+    if status.state != state.UNKNOWN or status.final or not waits:
+        return status
+    return replace(status, state=state.CANCELLED, final=True, reason=NEVER)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status.details import last_metrics
-from hpcrun.actions.status.elements import failed_elements
 from hpcrun.actions.status.resolve import ended_state, ended_text
-from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_of, element_row, failed_elements
 from hpcrun.explain.first_line import explained_status
 from hpcrun.features.notify.messages import FAILED, SENT, UNREACHABLE, UNSURE, Delivery
 from hpcrun.features.notify.send import Message

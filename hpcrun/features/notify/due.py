@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.hooks import Hooks
-from hpcrun.actions.status.elements import combine, failed_elements
 from hpcrun.actions.status.poll import KnownRun, judge_element
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus, combine, failed_elements
 from hpcrun.features.notify.messages import deliveries, delivery_rows, unclaimed
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder

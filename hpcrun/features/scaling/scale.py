@@ -18,7 +18,6 @@ from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
 from hpcrun.actions.jobs.submit import SubmitResult, check_available
 from hpcrun.actions.jobs.submit import submit as submit_run
 from hpcrun.actions.ports import Ports, Surroundings
-from hpcrun.actions.runs.find import run_name
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
@@ -43,7 +42,7 @@ from hpcrun.features.scaling.study_flow import (
     wait_for_study,
 )
 from hpcrun.job.after import Dependency
-from hpcrun.job.layout import RunFolder
+from hpcrun.job.layout import RunFolder, run_name
 from hpcrun.job.plan import name_of
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest

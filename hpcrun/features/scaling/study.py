@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.runs.find import LAST, choose_id, run_name
+from hpcrun.actions.runs.find import LAST, choose_id
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
@@ -20,6 +20,7 @@ from hpcrun.features.scaling.points import TIMED, Epoch, Point, Source, epochs_o
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.job import state
 from hpcrun.job.after import Dependency
+from hpcrun.job.layout import run_name
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.runs.store import RunStore

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.runs.find import run_name
 from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
@@ -25,6 +24,7 @@ from hpcrun.features.scaling.study import (
     study_status,
     wait_for_runs,
 )
+from hpcrun.job.layout import run_name
 from hpcrun.job.state import COMPLETED
 from hpcrun.job.units import format_age
 from hpcrun.views.text import count, one_line, text_table

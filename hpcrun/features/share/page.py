@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from hpcrun.actions.status.elements import failed_elements
+from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
 from hpcrun.features.share import facts
 from hpcrun.features.share.drawings import COLOURS, WIDE, Curve, Lane, Span, line_chart, number_text, time_line

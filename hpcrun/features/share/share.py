@@ -12,9 +12,8 @@ from typing import Any
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_elements, read_metrics
-from hpcrun.actions.status.elements import ElementStatus, failed_elements
 from hpcrun.actions.status.resolve import attempt_times
-from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_of, element_row, failed_elements
 from hpcrun.actions.status.status import one_status
 from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.explain.diagnosis.rules import Rule

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
 
-from hpcrun.actions.status.elements import interesting_element
+from hpcrun.actions.status.run_status import interesting_element
 from hpcrun.errors import HpcrunError
 from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.features.top.actions import act, show_done

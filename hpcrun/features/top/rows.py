@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import run_name
 from hpcrun.job.parameters import parameters_text

@@ -11,8 +11,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from hpcrun.actions.status.elements import interesting_element
-from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_row, interesting_element
 from hpcrun.errors import HpcrunError
 from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.features.top.log_page import LogPage

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics
-from hpcrun.actions.runs.ranks import RankRow, RankState, counts_text
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.top.ranks import RankRow, RankState, counts_text
 from hpcrun.job import state
 from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt

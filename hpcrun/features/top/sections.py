@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
-from hpcrun.actions.runs.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top import run_page_text as view
 from hpcrun.features.top.pager import Pages, pieces_of
+from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.reading import read_text

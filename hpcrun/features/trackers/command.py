@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hpcrun.actions.runs.find import FoundElement, find_element
+from hpcrun.actions.runs.find import FoundRun, find_element
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
@@ -91,7 +91,7 @@ class Tracked:
     page: str | None
 
 
-def tracked(named: FoundElement, context: Context) -> Tracked:
+def tracked(named: FoundRun, context: Context) -> Tracked:
     """Return what the trackers of a run or an element have.
 
     Raises:
@@ -114,7 +114,7 @@ def tracked(named: FoundElement, context: Context) -> Tracked:
     return Tracked(runs, [file.path for file in EventFiles().of(run, folder, index)], server, page)
 
 
-def _page(named: FoundElement, typed: str, context: Context, *, url_only: bool, as_json: bool) -> Outcomes:
+def _page(named: FoundRun, typed: str, context: Context, *, url_only: bool, as_json: bool) -> Outcomes:
     result = tracked(named, context)
     page, hints = result.page, display_hints(result, typed)
     if page is None and not hints:
@@ -170,7 +170,7 @@ def display_hints(result: Tracked, typed: str) -> list[str]:
     return [visible(hint) for hint in hints]
 
 
-def _tracked_json(result: Tracked, named: FoundElement) -> dict[str, Any]:
+def _tracked_json(result: Tracked, named: FoundRun) -> dict[str, Any]:
     names = ("tracker", "id", "url", "folder", "rank", "attempt", "offline", "synced")
     runs = [{name: getattr(each, name) for name in names} for each in result.runs]
     return {
@@ -201,7 +201,7 @@ def _tunnel(port: int, context: Context) -> Outcome:
 # --- the upload of offline runs, and TensorBoard ------------------------------------------------------------------
 
 
-def _upload(named: Sequence[FoundElement], context: Context, *, as_json: bool) -> Outcomes:
+def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Outcomes:
     """Call `wandb sync` of the run's own Python, with the user's own login of wandb."""
     results: list[SyncResult] = []
     for each in named:
@@ -240,7 +240,7 @@ def _sync_lines(result: SyncResult) -> list[str]:
     return lines
 
 
-def _serve(named: Sequence[FoundElement], context: Context, port: int | None, logdir: Sequence[Path]) -> Outcomes:
+def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir: Sequence[Path]) -> Outcomes:
     chosen = [one for each in named for one in chosen_runs(each.run, each.element)]
     with tempfile.TemporaryDirectory(prefix="hpcrun-tensorboard-", ignore_cleanup_errors=True) as folder:
         links = LinkedRuns(Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir])

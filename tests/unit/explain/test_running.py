@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
 from hpcrun.job.layout import AttemptFolder, RunFolder

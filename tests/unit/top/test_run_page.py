@@ -15,8 +15,7 @@ import pytest
 from textual.events import Mount
 from textual.pilot import Pilot
 
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus, element_row
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, element_row
 from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.features.top import log_page, run_page

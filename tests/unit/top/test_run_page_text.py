@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.runs.metrics import Metrics
-from hpcrun.actions.runs.ranks import RankRow, RankState
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.features.top.ranks import RankRow, RankState
 from hpcrun.features.top.run_page_text import (
     RankColumns,
     attempt_lines,

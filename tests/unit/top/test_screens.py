@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue

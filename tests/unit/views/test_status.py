@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpcrun.actions.status.elements import ElementStatus, combine
-from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import never_starts_lines, status_json, status_table, waiting_lines, why_text
 from hpcrun.views.text import short_size

@@ -9,8 +9,7 @@ import pexpect
 import pytest
 
 from hpcrun.actions.runs.allocation import job_shell, one_element
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import UsageError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.find import find_run, run_name
+from hpcrun.actions.runs.find import find_run
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.job.layout import run_name
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write

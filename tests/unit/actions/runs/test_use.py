@@ -12,8 +12,7 @@ import pytest
 from hpcrun.actions.runs.gpu import GpuResult, record_instead, recorded_uses
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight
-from hpcrun.actions.status.elements import ElementStatus
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import PlanError
 from hpcrun.explain.ended import explain
 from hpcrun.launch.sampler import line

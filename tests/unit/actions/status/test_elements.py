@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.runs.find import find_element
-from hpcrun.actions.status.elements import ElementStatus, combine, failed_elements, interesting_element
+from hpcrun.actions.status.run_status import ElementStatus, combine, failed_elements, interesting_element
 from hpcrun.errors import NotFoundError
 from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses

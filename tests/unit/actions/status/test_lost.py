@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.clean import CleanChoice, plan_clean
-from hpcrun.actions.status.elements import combine
 from hpcrun.actions.status.resolve import is_lost, keep_since, last_sign_s
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, combine, is_in, without_lost
 from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
-from hpcrun.actions.status.silent_runs import first_silent, with_silence
+from hpcrun.actions.status.status import first_silent, with_silence
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.actions.status.waits import NEVER, never_started, waits_of
+from hpcrun.actions.status.run_status import NEVER, never_started, waits_of
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run
 

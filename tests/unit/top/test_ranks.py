@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from hpcrun.actions.runs import ranks
-from hpcrun.actions.runs.ranks import RankRow, RanksReader, RankState, counts_text, matching_rows
+from hpcrun.features.top import ranks
+from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, counts_text, matching_rows
 from hpcrun.job.layout import AttemptFolder
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import write
