@@ -13,7 +13,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdou
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import StudyStore
-from hpcrun.job.layout import run_name
+from hpcrun.job import layout
 from hpcrun.views.text import count, one_line
 
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
@@ -29,7 +29,7 @@ def study_name(_: str) -> list[str]:
     from hpcrun.actions.runs.find import LAST
 
     newest = StudyStore(make_context(announce=None).store.root).study_ids()[: -MOST_RUNS - 1 : -1]
-    return [*dict.fromkeys([LAST, *map(run_name, newest)]), *newest]
+    return [*dict.fromkeys([LAST, *map(layout.run_name, newest)]), *newest]
 
 
 def study_or_run_name(incomplete: str) -> list[str]:
