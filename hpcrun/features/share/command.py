@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
+from hpcrun.cli.options import flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.secret_hider import HIDER
+from hpcrun.views.clean import bytes_text
+from hpcrun.views.text import count, one_line
 
 
 def share(
     run: str = RUN,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="File to write; - is stdout. Default: RUN.html.", show_default=False
-        ),
-    ] = None,
-    no_logs: Annotated[bool, typer.Option("--no-logs", help="Leave out the ends of the logs.")] = False,
-    no_code: Annotated[
-        bool, typer.Option("--no-code", help="Leave out the script and the changes of the code.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace FILE, and write it without the values of all secrets.")
-    ] = False,
+    out: str | None = option("--out -o FILE", "File to write; - is stdout. Default: RUN.html."),
+    no_logs: bool = flag("--no-logs", "Leave out the ends of the logs."),
+    no_code: bool = flag("--no-code", "Leave out the script and the changes of the code."),
+    force: bool = flag("--force", "Replace FILE, and write it without the values of all secrets."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Write one HTML page about a run, to send to others.
@@ -39,31 +32,27 @@ def share(
     """
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
-    from hpcrun.actions.runs.find import LAST, find_element, newest_line
-    from hpcrun.features.share.page import share_page
+    from hpcrun.features.share.page import share_page  # jinja2 and pydantic
     from hpcrun.features.share.share import ShareChoice, check_page_file, gather, save_page
-    from hpcrun.job.secret_hider import HIDER
-    from hpcrun.views.clean import bytes_text
-    from hpcrun.views.text import count, one_line
 
     context = make_context()
-    found = find_element(run, context.store)
-    element = "" if found.element is None else f"-{found.element}"
-    file = context.cwd / (out or f"{found.run.run_id}{element}.html")
+    named = find_element(run, context.store)
+    element = "" if named.element is None else f"-{named.element}"
+    file = context.cwd / (out or f"{named.run.run_id}{element}.html")
     if out != "-":
         check_page_file(file, force=force)
-    if (unset := [name for name in found.run.secrets if not context.env.get(name)]) and not force:
+    if (unset := [name for name in named.run.secrets if not context.env.get(name)]) and not force:
         raise PlanError(
             f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot hide",
             hint=f"read -rs {unset[0]} && export {unset[0]}; or write the page all the same: "
             f"hpcrun share {quote_bash(run)} --force",
         )
-    patterns, remark = context.metric_patterns(found.run.profile)
-    yield note([found.note, remark])
+    patterns, remark = context.metric_patterns(named.run.profile)
+    yield note([named.note, remark])
     if run == LAST:
-        yield Outcome(notes=[for_person(newest_line(found.run))])
-    choice = ShareChoice(found.element, logs=not no_logs, code=not no_code, rules=context.rules(), patterns=patterns)
-    shared = gather(found.run, choice, context.ports)
+        yield Outcome(notes=[for_person(newest_line(named.run))])
+    choice = ShareChoice(named.element, logs=not no_logs, code=not no_code, rules=context.rules(), patterns=patterns)
+    shared = gather(named.run, choice, context.ports)
     yield note(f"hpcrun: {missing}" for missing in shared.missing)
     page = share_page(shared, HIDER, str(Path.home()))
     if out == "-":
@@ -80,8 +69,8 @@ def share(
         ],
         lambda: {
             "kind": "share",
-            "run_id": found.run.run_id,
-            "element": found.element,
+            "run_id": named.run.run_id,
+            "element": named.element,
             "file": str(file),
             "bytes": len(page.content),
             "secrets_hidden": page.hidden,

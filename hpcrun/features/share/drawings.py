@@ -1,17 +1,22 @@
-"""Drawings of the page, as inline SVG: curves, and attempts on a time line. Colours come from the page's style sheet.
+"""Drawings of the page, as inline SVG: curves, attempts on a time line, and the use of the hardware.
 
-Points and bars have a ``<title>``, which a browser shows under the pointer: the page has no program that could.
+Colours come from the page's style sheet. Points and bars have a ``<title>``, which a browser shows under the pointer:
+the page has no program that could.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from markupsafe import Markup, escape
+
+from hpcrun.job.units import format_rate, format_size
+from hpcrun.runs.use import NodeUse, UseSample, mean_over_time
 
 COLOURS = 8
 """How many curves have colours of their own in the style sheet: ``.c0`` to ``.c7``."""
@@ -89,12 +94,8 @@ def _round_values(low: float, high: float, most: int) -> list[float]:
     return [(first + number) * step for number in range(most + 2) if (first + number) * step <= high + step * 1e-9]
 
 
-def scale_of(values: Sequence[float], least: float | None = None, most: float | None = None) -> Scale:
-    """Return the scale of a vertical axis; logarithmic where positive values differ by a large factor.
-
-    Args:
-        least, most: what the axis shows in any case.
-    """
+def _scale_of(values: Sequence[float], least: float | None = None, most: float | None = None) -> Scale:
+    """Return the scale of a vertical axis; logarithmic where positive values differ by a large factor."""
     ends = [*values, *(end for end in (least, most) if end is not None)]
     low, high = min(ends), max(ends)
     if least is None and low > 0 and high / low > _LOG_FROM:
@@ -133,7 +134,7 @@ def line_chart(
     thinned = [Curve(curve.name, _thin(curve.points)) for curve in curves]
     steps = [x for curve in thinned for x, _ in curve.points]
     across = Scale(min(steps), max(steps))
-    up = scale_of([y for curve in thinned for _, y in curve.points], least, most)
+    up = _scale_of([y for curve in thinned for _, y in curve.points], least, most)
 
     def left(x: float) -> float:
         return _LEFT + across.place(x) * (width - _LEFT - _RIGHT)
@@ -206,16 +207,17 @@ def time_line(lanes: Sequence[Lane]) -> Markup:
     def left(at_s: float) -> float:
         return _LANE_LABEL + (at_s - start) / (end - start) * room
 
+    form = "%H:%M:%S" if end - start < 600 else "%H:%M" if end - start < 86400 else "%d %b %H:%M"
     parts, before = [], ""
     for at_s in (start + (end - start) * number / 4 for number in range(5)):
         anchor = "start" if at_s == start else "end" if at_s == end else "middle"
         parts.append(f'<line class="grid" x1="{left(at_s):.1f}" x2="{left(at_s):.1f}" y1="0" y2="{bottom}"/>')
-        words = _clock(at_s, end - start)
+        words = datetime.fromtimestamp(at_s).strftime(form)
         shown, before = "" if words == before else words, words
         parts.append(f'<text class="{anchor}" x="{left(at_s):.1f}" y="{bottom + 16}">{shown}</text>')
     for number, lane in enumerate(lanes):
-        top = number * _LANE
-        parts.append(f'<text class="y" x="{_LANE_LABEL - 10}" y="{top + 18}">{escape(_short(lane.label))}</text>')
+        top, label = number * _LANE, lane.label if len(lane.label) <= 18 else f"{lane.label[:17]}…"
+        parts.append(f'<text class="y" x="{_LANE_LABEL - 10}" y="{top + 18}">{escape(label)}</text>')
         for span in lane.spans:
             width = max(_LEAST_BAR, left(span.end_s) - left(span.start_s))
             place = min(left(span.start_s), WIDE - 10 - width)
@@ -224,15 +226,124 @@ def time_line(lanes: Sequence[Lane]) -> Markup:
     return _svg(WIDE, bottom + 24, "Time line", parts)
 
 
-def _clock(at_s: float, span_s: float) -> str:
-    form = "%H:%M:%S" if span_s < 600 else "%H:%M" if span_s < 86400 else "%d %b %H:%M"
-    return datetime.fromtimestamp(at_s).strftime(form)
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 18 else f"{label[:17]}…"
-
-
 def _svg(width: int, height: int, label: str, parts: Sequence[str]) -> Markup:
     head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
     return Markup("".join([head, *parts, "</svg>"]))
+
+
+# --- the use of the hardware --------------------------------------------------------------------------------------
+
+_MOST_ROWS = 32
+_GB, _MB = 1024**3, 1e6
+Short = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class UseChart:
+    """A chart of the use: its name and unit, the value of a sample (None without one), the axis's least end."""
+
+    name: str
+    unit: str
+    value: Callable[[UseSample], float | None]
+    most: float | None = None
+
+
+_CHARTS = (
+    UseChart("GPUs busy", " %", lambda sample: _mean(100 * gpu.busy for gpu in sample.gpus), most=100),
+    UseChart("GPU memory", " GB", lambda sample: max((gpu.memory / _GB for gpu in sample.gpus), default=None)),
+    UseChart("CPUs busy", "", lambda sample: sample.cpus),
+    UseChart("memory", " GB", lambda sample: sample.memory / _GB),
+    UseChart("network", " MB/s", lambda sample: sample.network / _MB),
+    UseChart("RDMA", " MB/s", lambda sample: None if sample.rdma is None else sample.rdma / _MB),
+)
+
+
+def use_section(uses: Sequence[NodeUse], short: Short) -> dict[str, Any] | None:
+    """Return the table and the charts; None if nothing was sampled.
+
+    Args:
+        short: makes the names of nodes fit for the page.
+    """
+    nodes = [use for use in uses if use.samples]
+    if not nodes:
+        return None
+    columns = _columns(nodes)
+    rows = [(short(use.node), *(column(use) for _, column in columns)) for use in nodes[:_MOST_ROWS]]
+    left_out = len(nodes) - len(rows)
+    return {
+        "headings": ("node", *(heading for heading, _ in columns)),
+        "rows": rows,
+        "more": f"{left_out} more nodes are left out." if left_out else "",
+        "charts": [drawn for chart in _CHARTS if (drawn := _use_chart(chart, nodes, short))],
+    }
+
+
+def _columns(nodes: Sequence[NodeUse]) -> list[tuple[str, Callable[[NodeUse], str]]]:
+    """Return the columns for which a node has a value."""
+    columns: list[tuple[str, Callable[[NodeUse], str]]] = [
+        ("GPUs busy, mean", lambda use: _shown(_over_time(use, _CHARTS[0].value), "{:.0f} %".format)),
+        ("GPU memory, highest", _gpu_memory),
+        ("power of a GPU, mean", lambda use: _shown(_over_time(use, _power), "{:.0f} W".format)),
+        ("CPUs busy, mean", lambda use: _of(f"{_over_time(use, _CHARTS[2].value) or 0:.1f}", use.cpus)),
+        ("memory, highest", _memory),
+        ("network, mean", lambda use: _shown(_over_time(use, lambda sample: sample.network), format_rate)),
+        ("RDMA, mean", lambda use: _shown(_over_time(use, lambda sample: sample.rdma), format_rate)),
+    ]
+    return [(heading, column) for heading, column in columns if any(column(use) != "-" for use in nodes)]
+
+
+def _over_time(use: NodeUse, value: Callable[[UseSample], float | None]) -> float | None:
+    """Return the mean over time of a value of the samples; None if no sample has it."""
+    pairs = [(span, number) for span, sample in zip(use.spans(), use.samples, strict=True)
+             if (number := value(sample)) is not None]  # fmt: skip
+    return mean_over_time(pairs)
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
+
+
+def _power(sample: UseSample) -> float | None:
+    return _mean(gpu.power for gpu in sample.gpus if gpu.power is not None)
+
+
+def _gpu_memory(use: NodeUse) -> str:
+    gpus = [gpu for sample in use.samples for gpu in sample.gpus]
+    if not gpus:
+        return "-"
+    highest = max(gpus, key=lambda gpu: gpu.memory)
+    return _of(format_size(highest.memory), format_size(highest.memory_total) if highest.memory_total else None)
+
+
+def _memory(use: NodeUse) -> str:
+    limit = format_size(use.memory_limit) if use.memory_limit else None
+    return _of(format_size(max(sample.memory for sample in use.samples)), limit)
+
+
+def _of(value: str, total: object) -> str:
+    return value if total is None else f"{value} of {total}"
+
+
+def _shown(value: float | None, text: Callable[[float], str]) -> str:
+    return "-" if value is None else text(value)
+
+
+def _use_chart(chart: UseChart, nodes: Sequence[NodeUse], short: Short) -> dict[str, Any] | None:
+    """Return a chart with a curve for each of the first nodes; None with fewer than two values each."""
+    start = min(use.started or use.samples[0].time for use in nodes)
+    curves = []
+    for use in nodes[:COLOURS]:
+        points = [((sample.time - start) / 60, number) for sample in use.samples
+                  if (number := chart.value(sample)) is not None]  # fmt: skip
+        if len(points) > 1:
+            curves.append(Curve(short(use.node) if len(nodes) > 1 else "", points))
+    if not curves:
+        return None
+    drawing = line_chart(chart.name, curves, x_name="min", unit=chart.unit, least=0.0, most=chart.most)
+    return {
+        "name": chart.name,
+        "words": chart.unit.strip() + (f", the first {COLOURS} nodes" if len(nodes) > COLOURS else ""),
+        "drawing": drawing,
+        "legend": [curve.name for curve in curves] if len(curves) > 1 else [],
+    }

@@ -11,20 +11,21 @@ from hpcrun.features.share.share import AttemptSpan, SharedRun
 from hpcrun.job import state
 from hpcrun.job.parameters import parameters_text
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.units import listed
 from hpcrun.runs.attempt import RESTART
-from hpcrun.runs.record import Run, pairs_of
+from hpcrun.runs.record import LastStatus, Run, pairs_of
 from hpcrun.views.status import link_text
 from hpcrun.views.text import code_text, count, folded_command, size_text
 
 Row = tuple[str, str]
 _KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
 _LONGEST_LINE = 88
-_MOST_NODES = 16
+MOST_NODES = 16
 
 
-def kind_of(word: str, *, final: bool) -> str:
+def kind_of(status: LastStatus) -> str:
     """Return the class of a state in the style sheet."""
-    return _KINDS.get(word, "bad" if final else "wait")
+    return _KINDS.get(status.state, "bad" if status.final else "wait")
 
 
 def date_text(at_s: float) -> str:
@@ -45,13 +46,6 @@ def duration_text(seconds: float) -> str:
             parts.append((number, unit))
     shown = [f"{number} {unit}" for number, unit in parts[:2] if number]
     return " ".join(shown) or "0 s"
-
-
-def nodes_text(names: Sequence[str], number: int | None = None) -> str:
-    """Return the names of nodes; of many the first ones and how many more there are."""
-    total = len(names) if number is None else number
-    shown = ", ".join(names[:_MOST_NODES])
-    return f"{shown} and {total - _MOST_NODES} more" if total > _MOST_NODES else shown
 
 
 def tiles(shared: SharedRun) -> Iterator[Row]:
@@ -87,17 +81,15 @@ def facts(shared: SharedRun) -> Iterator[Row]:
         yield "ended", date_text(max(span.ended_s for span in shared.attempts))
     yield "where", _where(run)
     nodes = list(dict.fromkeys(node for span in shared.attempts for node in span.nodes))
-    if nodes and not item.elements:
-        yield "nodes", nodes_text(nodes, max(len(nodes), *(span.number_of_nodes for span in shared.attempts)))
-    elif nodes:
-        yield "nodes", nodes_text(nodes)
+    if nodes:
+        yield "nodes", listed(nodes, MOST_NODES)
     yield from shared.trackers
     if place := link_text(run):
         yield "chain", place
     if run.resubmitted_from:
         yield "repeats", run.resubmitted_from
-    for said in run.after:
-        yield f"after {said['condition']}", said["run_id"]
+    for dependency in run.after:
+        yield f"after {dependency['condition']}", dependency["run_id"]
 
 
 def _state(shared: SharedRun) -> str:
@@ -118,9 +110,9 @@ def _where(run: Run) -> str:
     if run.scheduler == "local":
         return f"{run.host}, without Slurm (profile {run.profile})"
     directives = dict(pairs_of(run.plan.get("directives")))
-    wanted = ("partition", "account", "qos", "constraint", "reservation")
-    said = [f"{name} {directives[name]}" for name in wanted if directives.get(name)]
-    return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *said, f"profile {run.profile}"])
+    names = ("partition", "account", "qos", "constraint", "reservation")
+    parts = [f"{name} {directives[name]}" for name in names if directives.get(name)]
+    return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *parts, f"profile {run.profile}"])
 
 
 def is_cancelled(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> bool:
@@ -155,7 +147,7 @@ def program_text(shared: SharedRun) -> str:
     if not isinstance(words, list) or shared.item.run.plan.get("preflight") == "only":
         return ""
     more = ["..."] if shared.item.run.plan.get("sweep") else []
-    return " ".join([*(quote_bash(str(word)) for word in words), *more])
+    return " ".join([*map(quote_bash, map(str, words)), *more])
 
 
 def code_rows(shared: SharedRun) -> Iterator[Row]:

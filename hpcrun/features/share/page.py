@@ -17,13 +17,22 @@ from markupsafe import Markup
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
 from hpcrun.features.share import facts
-from hpcrun.features.share.drawings import COLOURS, WIDE, Curve, Lane, Span, line_chart, number_text, time_line
-from hpcrun.features.share.hardware import use_section
+from hpcrun.features.share.drawings import (
+    COLOURS,
+    WIDE,
+    Curve,
+    Lane,
+    Span,
+    line_chart,
+    number_text,
+    time_line,
+    use_section,
+)
 from hpcrun.features.share.share import AttemptSpan, LogEnd, SharedRun, SharedText
 from hpcrun.features.sweep.sweep import SweepTable
 from hpcrun.job import state
 from hpcrun.job.secret_hider import SecretHider
-from hpcrun.job.units import format_size
+from hpcrun.job.units import format_size, listed
 from hpcrun.runs.metrics import Value
 from hpcrun.version import __version__
 from hpcrun.views.details import recorded_plan
@@ -125,13 +134,12 @@ def _notes(shared: SharedRun, hidden: int) -> Iterator[str]:
 
 def _parts(shared: SharedRun, write: _Writer, room: float) -> dict[str, Any]:
     item, run = shared.item, shared.item.run
-    word = "LOST" if item.lost else item.status.state
     job = f"job {run.job_id}, " if run.job_id else ""
     charts, values, more = _metrics(shared, write)
     return {
         "name": write.short(run.name),
-        "state": word,
-        "kind": facts.kind_of(item.status.state, final=item.status.final),
+        "state": "LOST" if item.lost else item.status.state,
+        "kind": facts.kind_of(item.status),
         "subtitle": write.short(f"{job}submitted {facts.date_text(run.created_s)}"),
         "verdict": "" if shared.explanation else write.short(item.status.cause or "", _LONGEST_SENTENCE),
         "tiles": [(label, write.short(text)) for label, text in facts.tiles(shared)],
@@ -183,10 +191,10 @@ def _cause(explanation: Explanation, write: _Writer) -> dict[str, Any]:
 
 def _failed(shared: SharedRun, write: _Writer) -> list[tuple[str, str]]:
     """Return what happened to each failed element of a sweep, the first of many; nothing where one is explained."""
-    found = [one for one in shared.item.elements if one.status.cause and one.status.state != state.COMPLETED]
+    failed = [one for one in shared.item.elements if one.status.cause and one.status.state != state.COMPLETED]
     rows = [
         (write.short(facts.element_label(one.index, shared)), write.short(one.status.cause or "", _LONGEST_SENTENCE))
-        for one in found[:_MOST_FAILED]
+        for one in failed[:_MOST_FAILED]
     ]
     others = len(failed_elements(shared.item.elements)) - len(rows)
     more = [("others", f"{others} more did not complete")] if others else []
@@ -230,7 +238,7 @@ def _attempts(shared: SharedRun, write: _Writer) -> dict[str, Any]:
     rows = [
         (str(span.attempt.number + 1), facts.date_text(span.attempt.started_s),
          facts.duration_text(span.ended_s - span.attempt.started_s),
-         write.short(facts.nodes_text(span.nodes, span.number_of_nodes)),
+         write.short(listed(span.nodes, facts.MOST_NODES)),
          write.short(facts.ended_words(span, shared, newest=span is spans[-1])))
         for span in spans
     ]  # fmt: skip
@@ -254,9 +262,9 @@ def _table(table: SweepTable, write: _Writer) -> dict[str, Any]:
                 *((write.short(name), True) for name in numbers)]  # fmt: skip
     rows = []
     for row in table.rows[:_MOST_ROWS]:
-        word = f"{row.status.state} ({row.status.exit_status})" if row.status.exit_status else row.status.state
+        ended = f"{row.status.state} ({row.status.exit_status})" if row.status.exit_status else row.status.state
         values = dict(row.parameters)
-        cells = [(str(row.index), "number"), (word, facts.kind_of(row.status.state, final=row.status.final))]
+        cells = [(str(row.index), "number"), (ended, facts.kind_of(row.status))]
         cells += [(write.short(values.get(name, "-")), "") for name in parameters]
         cells += [(value_text(row.step), "number")]
         cells += [(write.short(value_text(row.values.get(name))), "number") for name in names]
@@ -309,9 +317,9 @@ def _chart(name: str, points: Sequence[tuple[float, float]], last: Value) -> dic
 
 
 def _log(log: LogEnd, number: int, write: _Writer, room: float) -> dict[str, Any]:
-    text = write.lines(log.text)
-    shown = _last(text, int(_LOG_BYTES * room))
-    more = log.bytes_left_out + len(text) - len(shown)
+    text, most = write.lines(log.end.text), int(_LOG_BYTES * room)
+    shown = text if len(text) <= most else text[len(text) - most :].partition("\n")[2]  # whole lines
+    more = log.end.bytes_left_out + len(text) - len(shown)
     parts = (log.source, log.stream, log.why)
     return {
         "summary": write.short(", ".join(part for part in parts if part)),
@@ -319,11 +327,6 @@ def _log(log: LogEnd, number: int, write: _Writer, room: float) -> dict[str, Any
         "more": f"{format_size(more)} before these lines are not shown." if more > 0 else "",
         "open": number < _OPEN_LOGS,
     }
-
-
-def _last(text: str, most: int) -> str:
-    """Return the last whole lines of a text."""
-    return text if len(text) <= most else text[len(text) - most :].partition("\n")[2]
 
 
 def _first(text: str, most: int) -> str:

@@ -40,70 +40,52 @@ MOST_ELEMENTS = 500
 _MOST_RANKS = 4
 _MOST_FAILED_ELEMENTS = 3
 _MOST_ATTEMPTS = 50
-_MOST_HOSTS = 64
 _MOST_PAGES = 8
 _LOG_BYTES, _TEXT_BYTES = 256 << 10, 512 << 10
 _LOG_LINES = 150
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of a log.
+class SharedText:
+    """A part of a file; ``bytes_left_out`` are those after it, of the end of a log those before it."""
 
-    Attributes:
-        source: ``rank 3 on node-1``, ``batch script``.
-        stream: ``stdout``, ``stderr``, or empty.
-        why: why this rank is shown; empty if there is no special reason.
-        bytes_left_out: bytes before the text that are not shown.
-    """
+    text: str
+    bytes_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a log, such as of ``rank 3 on node-1``, and why this rank is shown if there is a special reason."""
 
     source: str
     stream: str
-    text: str
+    end: SharedText
     why: str = ""
-    bytes_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpan:
-    """An attempt with its nodes.
-
-    Attributes:
-        element: of a sweep, else 0.
-        nodes: in Slurm's order; of a large job the first ones.
-        number_of_nodes: all of them.
-        ended_s: in seconds since the epoch; of one that runs, when the scheduler was asked.
-    """
+    """An attempt of an element, its nodes, and its end; of one that runs, when the scheduler was asked."""
 
     attempt: Attempt
     element: int
-    nodes: tuple[str, ...]
-    number_of_nodes: int
+    nodes: Sequence[str]
     ended_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class SharedText:
-    """A file of the run as text; ``bytes_left_out``: bytes after it."""
-
-    text: str
-    bytes_left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SharedRun:
-    """All that a page shows of a run, with its secrets.
+    """All that a page shows of a run, a sweep, or one element of a sweep, with its secrets.
 
     Attributes:
-        item: the run, a sweep, or one element of a sweep.
         command: the words of the ``hpcrun submit`` line that does the same, those of each option together.
         attempts: oldest first, of a sweep those of all its elements.
         code: the snapshot's source and commit; None without a snapshot.
         diff: what distinguishes the code from its commit; None where there is nothing, or nobody wants it.
-        metrics: of a run or an element.
+        metrics, trackers, use: of a run or an element; none of a sweep.
         table: of a sweep.
-        trackers: name → page of the experiment trackers' runs, the newest first; none of a sweep.
-        use: of the hardware, by the newest attempt that has samples; none of a sweep.
+        trackers: name → page of the experiment trackers' runs, the newest first.
+        use: of the hardware, by the newest attempt that has samples.
         missing: what could not be read.
     """
 
@@ -125,11 +107,9 @@ class SharedRun:
 
 @dataclass(frozen=True, slots=True)
 class ShareChoice:
-    """What to gather.
+    """What to gather: a run or an element of a sweep, with or without the ends of the logs, and the script and code.
 
     Attributes:
-        element: of a sweep; None for the whole run.
-        logs, code: whether the ends of the logs, and script and code, are part of the page.
         patterns: metric → regular expression that finds it in a log.
     """
 
@@ -153,7 +133,11 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
     item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: choice.rules)
     explanation = _explained(item, choice, now_s)
     code, diff = _code(item.run, ports.store, choice)
-    table = _table(item, choice) if item.elements else None
+    table = None
+    if item.elements:
+        read = [one.index for one in item.elements[:MOST_ELEMENTS]]
+        table = sweep_table([(item, read_elements(item.folder, read, choice.patterns))])
+    uses = () if table else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
     return SharedRun(
         item,
         now_s,
@@ -166,7 +150,7 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
         metrics=None if table else read_metrics(item.folder, choice.patterns, element=item.element or 0),
         table=table,
         trackers=() if table else _trackers(item),
-        use=() if table else _use(item),
+        use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),
         logs=tuple(_logs(item, explanation)) if choice.logs else (),
         missing=(f"{result.away.message}; the state is the last known",) if result.away else (),
     )
@@ -204,25 +188,14 @@ def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
         newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
         status = element_of(item, index).status if item.elements else item.status
         for attempt, (_, ended_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
-            nodes = hosts(attempt.folder) or [attempt.host]
-            yield AttemptSpan(attempt, index, tuple(nodes[:_MOST_HOSTS]), len(nodes), ended_s)
+            yield AttemptSpan(attempt, index, hosts(attempt.folder) or [attempt.host], ended_s)
 
 
 def _trackers(item: RunStatus) -> tuple[tuple[str, str], ...]:
     """Return the pages that others can open: not those of a server on this machine."""
-    found = tracker_runs(item.run, item.folder, item.element or 0)
-    pages = ((each.tracker, each.url) for each in found if each.url and not is_local(each.url))
+    runs = tracker_runs(item.run, item.folder, item.element or 0)
+    pages = ((each.tracker, each.url) for each in runs if each.url and not is_local(each.url))
     return tuple(dict.fromkeys(pages))[:_MOST_PAGES]
-
-
-def _use(item: RunStatus) -> tuple[NodeUse, ...]:
-    found = (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
-    return next((uses for uses in found if any(use.samples for use in uses)), ())
-
-
-def _table(item: RunStatus, choice: ShareChoice) -> SweepTable:
-    read = [one.index for one in item.elements[:MOST_ELEMENTS]]
-    return sweep_table([(item, read_elements(item.folder, read, choice.patterns))])
 
 
 def _code(run: Run, store: RunStore, choice: ShareChoice) -> tuple[Mapping[str, Any] | None, SharedText | None]:
@@ -254,12 +227,12 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
                 yield replace(end, source=f"element {one.index}: {end.source}")
         return
     attempt = next(attempts(item.folder, item.element or 0), None)
-    found = list(_rank_ends(attempt, explanation)) if attempt else []
-    yield from found
-    if not found or (item.status.final and item.status.state != state.COMPLETED):
+    ends = list(_rank_ends(attempt, explanation)) if attempt else []
+    yield from ends
+    if not ends or (item.status.final and item.status.state != state.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
-        if text := _end(batch):
-            yield LogEnd("batch script", "", text.text, bytes_left_out=text.bytes_left_out)
+        if last := _end(batch):
+            yield LogEnd("batch script", "", last)
 
 
 def _failed_first(elements: Sequence[ElementStatus]) -> list[ElementStatus]:
@@ -276,7 +249,7 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
         source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             if end := _end(rank_log(attempt.folder, rank, name).path):
-                yield LogEnd(source, stream, end.text, why, end.bytes_left_out)
+                yield LogEnd(source, stream, end, why)
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:
@@ -286,8 +259,8 @@ def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, s
     )
     reasons = {end.rank: f"exit status {end.status}{', terminated' if end.is_consequence else ''}" for end in failed}
     named = explanation.rank if explanation else None
-    own = [end.rank for end in failed if not end.is_consequence]
-    order = [*([] if named is None else [named]), *own, *ranks(attempt.folder)[:1], *reasons]
+    causes = [end.rank for end in failed if not end.is_consequence]
+    order = [*([] if named is None else [named]), *causes, *ranks(attempt.folder)[:1], *reasons]
     return {
         rank: reasons.get(rank, "named by hpcrun explain" if rank == named else "") for rank in dict.fromkeys(order)
     }

@@ -16,9 +16,8 @@ from hypothesis import example, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from hpcrun.features.share.drawings import Curve, Lane, Span, line_chart, time_line
+from hpcrun.features.share.drawings import Curve, Lane, Span, line_chart, time_line, use_section
 from hpcrun.features.share.facts import command_text, duration_text
-from hpcrun.features.share.hardware import use_section
 from hpcrun.features.share.page import MOST_BYTES, share_page
 from hpcrun.features.share.share import ShareChoice, SharedRun, gather
 from hpcrun.job.layout import RunFolder
