@@ -30,30 +30,21 @@ class AccountedTime:
 
 @dataclass(frozen=True, slots=True)
 class AccountedJob:
-    """A job as the accounting database has it.
-
-    Attributes:
-        state: of its last start.
-        exit_status: of its batch script.
-        eligible_s: when it could have started: after its submission, its ``--begin`` and its dependencies.
-        gpus, cpus: of its allocation.
-        workdir: where it was submitted from; empty if unknown.
-        run_id: of the run whose script it ran; None if it belongs to no run.
-        times: its starts, the oldest first: more than one if it was requeued.
-    """
+    """A job as the accounting database has it."""
 
     job_id: str
     name: str
     account: str
     cluster: str
-    state: str
-    exit_status: int | None
-    eligible_s: float | None
+    state: str  # of its last start
+    exit_status: int | None  # of its batch script
+    eligible_s: float | None  # when it could have started: after its submission, its ``--begin`` and its dependencies
+    # gpus, cpus: of its allocation
     gpus: int
     cpus: int
-    workdir: str
-    run_id: str | None
-    times: tuple[AccountedTime, ...]
+    workdir: str  # where it was submitted from; empty if unknown
+    run_id: str | None  # of the run whose script it ran; None if it belongs to no run
+    times: tuple[AccountedTime, ...]  # its starts, the oldest first: more than one if it was requeued
 
 
 def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[AccountedJob], Completed]:

@@ -19,23 +19,16 @@ _HOUR_S = 3600.0
 
 @dataclass(slots=True)
 class HistoryRow:
-    """The numbers of one row.
-
-    Attributes:
-        gpu_s, lost_gpu_s: GPU-seconds, and those of attempts that failed.
-        cpu_s: CPU-seconds of jobs without GPUs.
-        ends: how many jobs ended, by how they did.
-        waits_s: of the jobs that started.
-        week: its Monday, where the rows are weeks.
-    """
+    """The numbers of one row."""
 
     key: str
-    week: date | None = None
+    week: date | None = None  # its Monday, where the rows are weeks
+    # gpu_s, lost_gpu_s: GPU-seconds, and those of attempts that failed
     gpu_s: float = 0.0
     lost_gpu_s: float = 0.0
-    cpu_s: float = 0.0
-    ends: Counter[str] = field(default_factory=Counter)
-    waits_s: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0  # CPU-seconds of jobs without GPUs
+    ends: Counter[str] = field(default_factory=Counter)  # how many jobs ended, by how they did
+    waits_s: list[float] = field(default_factory=list)  # of the jobs that started
 
     def add_time(self, job: PastJob, time: JobTime) -> None:
         """Add a time in which a job had its allocation."""

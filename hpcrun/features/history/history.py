@@ -48,53 +48,33 @@ Rules = Callable[[], "Sequence[Rule]"]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What happened since a time.
+    """What happened since a time."""
 
-    Attributes:
-        by: what the rows are: ``week``, or the name of a text attribute of ``PastJob``, such as ``project``.
-        runs: how many runs were counted.
-        jobs: how many jobs were counted; each element of a sweep is one.
-        others: how many of these jobs only Slurm's accounting knows.
-        qos: the QOS that runs have named.
-        running: jobs that run, and count until now.
-        unknown: jobs that may have ended; how they did is not known.
-        local: runs on this machine, which are not counted.
-        away: the scheduler's own words where it did not answer.
-        damaged: messages about runs that cannot be read.
-    """
-
-    by: str
+    by: str  # what the rows are: ``week``, or the name of a text attribute of ``PastJob``, such as ``project``
     since_s: float
     until_s: float
     rows: tuple[HistoryRow, ...]
     total: HistoryRow
     causes: tuple[CauseCount, ...]
-    runs: int
-    jobs: int
-    others: int
-    running: int
-    unknown: int
-    local: int
-    qos: frozenset[str] = frozenset()
-    away: SchedulerError | None = None
-    damaged: tuple[str, ...] = ()
+    runs: int  # how many runs were counted
+    jobs: int  # how many jobs were counted; each element of a sweep is one
+    others: int  # how many of these jobs only Slurm's accounting knows
+    running: int  # jobs that run, and count until now
+    unknown: int  # jobs that may have ended; how they did is not known
+    local: int  # runs on this machine, which are not counted
+    qos: frozenset[str] = frozenset()  # the QOS that runs have named
+    away: SchedulerError | None = None  # the scheduler's own words where it did not answer
+    damaged: tuple[str, ...] = ()  # messages about runs that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit of GPU-, CPU- or other minutes that an account or QOS may use, and what it has used.
+    """A limit of GPU-, CPU- or other minutes that an account or QOS may use, and what it has used."""
 
-    Attributes:
-        holder: such as ``account lab``.
-        resource: Slurm's name, such as ``gres/gpu``.
-        whose: whose jobs count: ``you``, or ``all its users``.
-        used_hours: as Slurm counts; where usage decays (PriorityDecayHalfLife), less than the sum of all jobs.
-    """
-
-    holder: str
-    resource: str
-    whose: str
-    used_hours: float
+    holder: str  # such as ``account lab``
+    resource: str  # Slurm's name, such as ``gres/gpu``
+    whose: str  # whose jobs count: ``you``, or ``all its users``
+    used_hours: float  # as Slurm counts; where usage decays (PriorityDecayHalfLife), less than the sum of all jobs
     allowed_hours: float
 
     @property

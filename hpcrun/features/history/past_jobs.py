@@ -35,49 +35,35 @@ _EXCEPTION = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Itera
 
 @dataclass(frozen=True, slots=True)
 class JobTime:
-    """A time in which a job had its allocation.
-
-    Attributes:
-        lost: this attempt failed.
-    """
+    """A time in which a job had its allocation."""
 
     start_s: float
     end_s: float
-    lost: bool = False
+    lost: bool = False  # this attempt failed
 
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A run, an element of a sweep, or a job that only Slurm's accounting knows.
-
-    Attributes:
-        item: the run, or the element as a run of its own; None of a job that only the accounting knows.
-        project: the git repository it was submitted from; the folder, where that is in none.
-        gpus, cpus: of its allocation, on all nodes.
-        times: of its attempts, the oldest first.
-        end: None for a job that has not ended, or whose end is not known.
-        ended_s: in seconds since the epoch.
-        is_running: it counts until now.
-        wait_s: from its submission to its first start; None if it has not started, or waited for other jobs. Of a
-            sweep only the first element to start has one.
-        cause: of a failed job.
-        qos: empty if it named none.
-    """
+    """A run, an element of a sweep, or a job that only Slurm's accounting knows."""
 
     name: str
-    project: str
+    project: str  # the git repository it was submitted from; the folder, where that is in none
     account: str
     profile: str
     cluster: str
+    # gpus, cpus: of its allocation, on all nodes
     gpus: int
     cpus: int
-    times: tuple[JobTime, ...]
-    end: End | None
-    ended_s: float
-    is_running: bool = False
+    times: tuple[JobTime, ...]  # of its attempts, the oldest first
+    end: End | None  # None for a job that has not ended, or whose end is not known
+    ended_s: float  # in seconds since the epoch
+    is_running: bool = False  # it counts until now
+    # from its submission to its first start; None if it has not started, or waited for other jobs. Of a sweep only the
+    # first element to start has one.
     wait_s: float | None = None
-    cause: str = ""
-    qos: str = ""
+    cause: str = ""  # of a failed job
+    qos: str = ""  # empty if it named none
+    # the run, or the element as a run of its own; None of a job that only the accounting knows
     item: RunStatus | None = None
 
     @property

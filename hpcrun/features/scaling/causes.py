@@ -26,27 +26,16 @@ SMALL_BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class ScaleCommand:
-    """The ``hpcrun scale run`` command of a study; by default one with unknown options.
+    """The ``hpcrun scale run`` command of a study; by default one with unknown options."""
 
-    Attributes:
-        script: with its arguments, quoted for a shell.
-        sizes: the option that names the sizes.
-        profile: the option that names the profile, quoted; "" if unknown.
-        options: its other options, quoted, without the batch size.
-        gpu_type: of all its runs, if it was named.
-        batch_size: the study's batch size, for the placeholders in the arguments.
-        weak: the batch size is the per-GPU batch.
-        one_by_one: a run of the study started when the run before it had ended.
-    """
-
-    script: str = UNKNOWN_SCRIPT
-    sizes: str = "--gpus"
-    profile: str = ""
-    options: str = ""
-    gpu_type: str | None = None
-    batch_size: int | None = None
-    weak: bool = False
-    one_by_one: bool = False
+    script: str = UNKNOWN_SCRIPT  # with its arguments, quoted for a shell
+    sizes: str = "--gpus"  # the option that names the sizes
+    profile: str = ""  # the option that names the profile, quoted; "" if unknown
+    options: str = ""  # its other options, quoted, without the batch size
+    gpu_type: str | None = None  # of all its runs, if it was named
+    batch_size: int | None = None  # the study's batch size, for the placeholders in the arguments
+    weak: bool = False  # the batch size is the per-GPU batch
+    one_by_one: bool = False  # a run of the study started when the run before it had ended
 
     def scale(
         self,
@@ -112,35 +101,22 @@ def with_options(command: str, options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A part of the time that a size loses.
-
-    Attributes:
-        share: of the time of that size, 0 to 1.
-        evidence: the measured number, in words.
-        advice: what to do, in words.
-        command: a command to try it; "" if the script's arguments do not name what it would change.
-    """
+    """A part of the time that a size loses."""
 
     kind: Kind
-    share: float
-    evidence: str
-    advice: str
-    command: str
+    share: float  # of the time of that size, 0 to 1
+    evidence: str  # the measured number, in words
+    advice: str  # what to do, in words
+    command: str  # a command to try it; "" if the script's arguments do not name what it would change
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingDiagnosis:
-    """Why one size does not reach the ideal.
+    """Why one size does not reach the ideal."""
 
-    Attributes:
-        row: the size.
-        causes: the largest share first.
-        unknown: causes that were not measured, with the metrics that they need.
-    """
-
-    row: Row
-    causes: tuple[Bottleneck, ...]
-    unknown: tuple[str, ...]
+    row: Row  # the size
+    causes: tuple[Bottleneck, ...]  # the largest share first
+    unknown: tuple[str, ...]  # causes that were not measured, with the metrics that they need
 
 
 def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> ScalingDiagnosis | None:

@@ -45,17 +45,7 @@ class JobSize:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One number of GPUs in one case.
-
-    Attributes:
-        speedup: over the measured epoch.
-        efficiency: the speed of each GPU over that of the baseline: the smallest size, measured or forecast, with the
-            same case's batch.
-        speedup_low, speedup_high: the range in which eight of ten published trainings lay.
-        gpu_hours: of all epochs.
-        concerns: none if its efficiency, as shown, reaches the target; else what takes most of the lost time, and
-            "slower" if it is slower than the baseline.
-    """
+    """One number of GPUs in one case."""
 
     case: Case
     size: JobSize
@@ -66,10 +56,15 @@ class Forecast:
     warmup_steps: int
     step_s: float
     epoch_s: float
-    speedup: float
+    speedup: float  # over the measured epoch
+    # the speed of each GPU over that of the baseline: the smallest size, measured or forecast, with the same case's
+    # batch
     efficiency: float
-    gpu_hours: float
+    gpu_hours: float  # of all epochs
+    # none if its efficiency, as shown, reaches the target; else what takes most of the lost time, and "slower" if it is
+    # slower than the baseline
     concerns: tuple[Concern, ...]
+    # speedup_low, speedup_high: the range in which eight of ten published trainings lay
     speedup_low: float
     speedup_high: float
     growth: float
@@ -205,18 +200,13 @@ def _concerns(at: StepSize, model: StepModel, base: StepSize, efficiency: float)
 
 @dataclass(frozen=True, slots=True)
 class GpuAdvice:
-    """How many GPUs to ask for in one case.
+    """How many GPUs to ask for in one case."""
 
-    Attributes:
-        row: the largest size that is worth its GPUs (``verdict.py``); None where nothing can be recommended,
-            since only one number of GPUs was measured, or there are no rows.
-        step: the step to the next larger size, which misses the target; None if there is none.
-        next_row: that size; of a training measured on one number of GPUs, the one to measure next.
-    """
-
+    # the largest size that is worth its GPUs (``verdict.py``); None where nothing can be recommended, since only one
+    # number of GPUs was measured, or there are no rows
     row: Forecast | None
-    step: Step | None
-    next_row: Forecast | None
+    step: Step | None  # the step to the next larger size, which misses the target; None if there is none
+    next_row: Forecast | None  # that size; of a training measured on one number of GPUs, the one to measure next
 
 
 def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:

@@ -47,44 +47,29 @@ LINEAR_HOLDS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ForecastRequest:
-    """What is to be forecast.
-
-    Attributes:
-        gpu_type: the one that was named.
-        sizes: without a number of nodes, the profile's GPUs per node decide it.
-        price: of a GPU for an hour; None takes the profile's.
-    """
+    """What is to be forecast."""
 
     work: MeasuredTraining
-    gpu_type: str | None
-    sizes: tuple[Size, ...]
+    gpu_type: str | None  # the one that was named
+    sizes: tuple[Size, ...]  # without a number of nodes, the profile's GPUs per node decide it
     cases: tuple[Case, ...]
-    price: float | None
+    price: float | None  # of a GPU for an hour; None takes the profile's
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastResult:
-    """What to expect, and what it rests on.
-
-    Attributes:
-        profile_name: as it was asked for, by name or path.
-        gpu_type: the one that was named.
-        advice: the GPUs to ask for in each case.
-        fills_gpu: samples of a step below which a GPU spends more than half of its computing on fixed overhead.
-        remedies: for each number of GPUs with too little work, a batch that gives them enough.
-        notes: what was left out, or taken for granted.
-    """
+    """What to expect, and what it rests on."""
 
     question: ForecastRequest
     profile: Profile
-    profile_name: str
-    gpu_type: str | None
+    profile_name: str  # as it was asked for, by name or path
+    gpu_type: str | None  # the one that was named
     rows: tuple[Forecast, ...]
-    advice: dict[Case, GpuAdvice]
-    fills_gpu: float
-    remedies: tuple[Forecast, ...]
+    advice: dict[Case, GpuAdvice]  # the GPUs to ask for in each case
+    fills_gpu: float  # samples of a step below which a GPU spends more than half of its computing on fixed overhead
+    remedies: tuple[Forecast, ...]  # for each number of GPUs with too little work, a batch that gives them enough
     price: float | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what was left out, or taken for granted
 
 
 def read_question(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> ForecastRequest:

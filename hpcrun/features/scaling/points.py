@@ -26,64 +26,38 @@ _METRICS: dict[str, tuple[str, ...]] = {
 
 
 class Epoch(NamedTuple):
-    """One epoch of one run; None for missing values. A tuple: a study's file has a short list for each.
+    """One epoch of one run; None for missing values. A tuple: a study's file has a short list for each."""
 
-    Attributes:
-        number: as counted by the run.
-        time_s: seconds of training, without validation if the run measures it separately.
-        samples_per_s: over all ranks.
-        accuracy: of the validation, 0 to 1 or in per cent, as recorded by the run.
-        data_s: seconds in which the first rank waited for its next batch.
-        sync_s: seconds that the ranks' synchronisation added.
-    """
-
-    number: int
-    time_s: float | None = None
-    samples_per_s: float | None = None
-    accuracy: float | None = None
+    number: int  # as counted by the run
+    time_s: float | None = None  # seconds of training, without validation if the run measures it separately
+    samples_per_s: float | None = None  # over all ranks
+    accuracy: float | None = None  # of the validation, 0 to 1 or in per cent, as recorded by the run
     loss: float | None = None
-    data_s: float | None = None
-    sync_s: float | None = None
+    data_s: float | None = None  # seconds in which the first rank waited for its next batch
+    sync_s: float | None = None  # seconds that the ranks' synchronisation added
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run at one size.
+    """One run at one size."""
 
-    Attributes:
-        dataset: the name of the data set; "" if a study has only one.
-        gpus: of the whole job; its ranks if it has no GPUs.
-        repeat: from 1.
-        state: Slurm's state; a point is usable if it is COMPLETED.
-        run: the run's id; "" for a row of a table.
-        epochs: in their order, the warm-up's included.
-        total_s: seconds of the whole run.
-        startup_s: seconds from the start of the job until the first epoch began.
-        batch_size: the global batch.
-        samples: of the data set in one epoch.
-        rank_samples: the samples of each rank in one epoch, in order of rank.
-        parameters: of the model.
-        problem: the reason why it is not in the table, in one line; "" for none.
-        speedup: over the smallest size, if a published table has only this.
-        gpu_busy, cpu_busy: the busy share of its GPUs, and of the CPUs that it had, by its own samples.
-    """
-
-    gpus: int
+    gpus: int  # of the whole job; its ranks if it has no GPUs
     nodes: int = 1
-    dataset: str = ""
-    repeat: int = 1
-    state: str = "COMPLETED"
-    run: str = ""
+    dataset: str = ""  # the name of the data set; "" if a study has only one
+    repeat: int = 1  # from 1
+    state: str = "COMPLETED"  # Slurm's state; a point is usable if it is COMPLETED
+    run: str = ""  # the run's id; "" for a row of a table
     source: Source = "metrics"
-    epochs: tuple[Epoch, ...] = ()
-    total_s: float | None = None
-    startup_s: float | None = None
-    batch_size: int | None = None
-    samples: int | None = None
-    rank_samples: tuple[int, ...] = ()
-    parameters: int | None = None
-    problem: str = ""
-    speedup: float | None = None
+    epochs: tuple[Epoch, ...] = ()  # in their order, the warm-up's included
+    total_s: float | None = None  # seconds of the whole run
+    startup_s: float | None = None  # seconds from the start of the job until the first epoch began
+    batch_size: int | None = None  # the global batch
+    samples: int | None = None  # of the data set in one epoch
+    rank_samples: tuple[int, ...] = ()  # the samples of each rank in one epoch, in order of rank
+    parameters: int | None = None  # of the model
+    problem: str = ""  # the reason why it is not in the table, in one line; "" for none
+    speedup: float | None = None  # over the smallest size, if a published table has only this
+    # gpu_busy, cpu_busy: the busy share of its GPUs, and of the CPUs that it had, by its own samples
     gpu_busy: float | None = None
     cpu_busy: float | None = None
 
@@ -140,17 +114,13 @@ def positive(value: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over repeats, with the smallest and the largest one.
-
-    Attributes:
-        deviation: the repeats' standard deviation over their mean; 0 for a single one.
-    """
+    """A mean over repeats, with the smallest and the largest one."""
 
     mean: float
     low: float
     high: float
     n: int = 1
-    deviation: float = 0.0
+    deviation: float = 0.0  # the repeats' standard deviation over their mean; 0 for a single one
 
     def scaled(self, factor: float) -> Spread:
         """Return it in another unit."""
@@ -162,18 +132,12 @@ class Spread:
 
 
 class Shares(NamedTuple):
-    """Shares of the time, each from 0 to 1, or None if not measured.
+    """Shares of the time, each from 0 to 1, or None if not measured."""
 
-    Attributes:
-        data: of an epoch, waiting for data on the first rank.
-        sync: of an epoch, synchronising the ranks.
-        startup: of the run, before its first epoch began.
-        idle: of an epoch, the time for which an average rank waits for the rank with the most samples.
-    """
-
-    data: float | None = None
-    sync: float | None = None
-    startup: float | None = None
+    data: float | None = None  # of an epoch, waiting for data on the first rank
+    sync: float | None = None  # of an epoch, synchronising the ranks
+    startup: float | None = None  # of the run, before its first epoch began
+    # of an epoch, the time for which an average rank waits for the rank with the most samples
     idle: float | None = None
 
 

@@ -148,14 +148,10 @@ def _plain_letters(char: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and its cells.
-
-    Attributes:
-        short: the heading in a narrow table.
-    """
+    """A heading and its cells."""
 
     heading: str
-    short: str
+    short: str  # the heading in a narrow table
     cells: tuple[str, ...]
 
 

@@ -44,28 +44,19 @@ _OF_BASELINE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All runs of one size.
-
-    Attributes:
-        speedup: over the baseline; in a weak study the ratio of samples per second.
-        efficiency: speed-up over the ideal one, from 0 to 1 or a little more.
-        time_s: of an epoch, or of the run if the series has no epochs.
-        time_derived: it was computed from a published speed-up.
-        accuracy: the last of each run.
-        unit: what ``gpus`` counts.
-    """
+    """All runs of one size."""
 
     gpus: int
     nodes: int
-    speedup: Spread
-    efficiency: float
-    time_s: Spread | None
+    speedup: Spread  # over the baseline; in a weak study the ratio of samples per second
+    efficiency: float  # speed-up over the ideal one, from 0 to 1 or a little more
+    time_s: Spread | None  # of an epoch, or of the run if the series has no epochs
     samples_per_s: Spread | None
-    accuracy: Spread | None
+    accuracy: Spread | None  # the last of each run
     shares: Shares
     points: tuple[Point, ...]
-    time_derived: bool = False
-    unit: Unit = "GPUs"
+    time_derived: bool = False  # it was computed from a published speed-up
+    unit: Unit = "GPUs"  # what ``gpus`` counts
 
     @property
     def gpu_hours(self) -> float | None:
@@ -102,26 +93,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One data set over the sizes, the smallest first; for one size the fastest row first.
+    """One data set over the sizes, the smallest first; for one size the fastest row first."""
 
-    Attributes:
-        name: the data set, with the batch size if one size was run with several; "" for the only one.
-        dataset: only the data set.
-        time_of: whose times the rows have.
-        rows: none if there is no usable run.
-        left_out: runs that cannot be used, each with its problem.
-        remarks: what a reader must know about the numbers.
-    """
-
-    name: str
-    dataset: str
+    name: str  # the data set, with the batch size if one size was run with several; "" for the only one
+    dataset: str  # only the data set
     basis: Basis
-    time_of: TimeOf
+    time_of: TimeOf  # whose times the rows have
     weak: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # none if there is no usable run
     sources: tuple[Source, ...]
-    left_out: tuple[tuple[Point, str], ...]
-    remarks: tuple[str, ...]
+    left_out: tuple[tuple[Point, str], ...]  # runs that cannot be used, each with its problem
+    remarks: tuple[str, ...]  # what a reader must know about the numbers
 
     @property
     def sizes(self) -> tuple[Row, ...]:

@@ -91,15 +91,11 @@ class Workload:
 
     The learning rate follows the global batch (the linear scaling rule of Goyal et al., "Accurate, Large Minibatch
     SGD", arXiv:1706.02677): it stays if the global batch stays.
-
-    Attributes:
-        batch_size: the global batch in strong scaling, the per-GPU batch in weak scaling.
-        lr: for this batch, as typed.
     """
 
     scaling: Literal["strong", "weak"] = "strong"
-    batch_size: int | None = None
-    lr: str | None = None
+    batch_size: int | None = None  # the global batch in strong scaling, the per-GPU batch in weak scaling
+    lr: str | None = None  # for this batch, as typed
     dataset: str = ""
 
     def check(self, sizes: Iterable[Size]) -> str | None:
@@ -183,21 +179,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The request of a study.
+    """The request of a study."""
 
-    Attributes:
-        unit: what its sizes count.
-        gpu_type: if it was named.
-        repeat: the number of runs of each size.
-        warmup: the number of epochs of each run that do not count.
-    """
-
-    unit: Unit
-    gpu_type: str | None
+    unit: Unit  # what its sizes count
+    gpu_type: str | None  # if it was named
     sizes: tuple[Size, ...]
     workload: Workload
-    repeat: int = 1
-    warmup: int = 1
+    repeat: int = 1  # the number of runs of each size
+    warmup: int = 1  # the number of epochs of each run that do not count
 
 
 def read_design(

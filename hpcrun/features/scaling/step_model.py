@@ -62,15 +62,10 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class StepModel:
-    """The steps of a training.
+    """The steps of a training."""
 
-    Attributes:
-        timed: the measured steps; the first sets the scale.
-        fixed: φ of the first step, 0 to 1.
-    """
-
-    timed: tuple[TimedStep, ...]
-    fixed: float
+    timed: tuple[TimedStep, ...]  # the measured steps; the first sets the scale
+    fixed: float  # φ of the first step, 0 to 1
 
     @property
     def first(self) -> TimedStep:
@@ -191,23 +186,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What follows from a series.
+    """What follows from a series."""
 
-    Attributes:
-        gpus: the largest size of the series.
-        serial: the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size.
-        serial_range: its smallest and largest value over the sizes.
-        grows: it grows from size to size.
-        with_more_work: the speed-up of the largest size if the work had grown with the GPUs (Gustafson).
-        predictions: for the next two doublings.
-    """
-
-    gpus: int
-    serial: float
-    serial_range: tuple[float, float]
-    grows: bool
-    with_more_work: float
-    predictions: tuple[Prediction, ...]
+    gpus: int  # the largest size of the series
+    serial: float  # the fraction of the work on one GPU that does not become faster, 0 to 1, by the largest size
+    serial_range: tuple[float, float]  # its smallest and largest value over the sizes
+    grows: bool  # it grows from size to size
+    with_more_work: float  # the speed-up of the largest size if the work had grown with the GPUs (Gustafson)
+    predictions: tuple[Prediction, ...]  # for the next two doublings
 
 
 def outlook(series: Series) -> Outlook:

@@ -28,64 +28,42 @@ class DamagedStudyError(HpcrunError):
 
 @dataclass(frozen=True, slots=True)
 class StudyPoint:
-    """One run of a study.
+    """One run of a study."""
 
-    Attributes:
-        gpus: of the whole job; its ranks if the study counts ranks.
-        repeat: from 1.
-        run_id: chosen before the run is made, so that a run without a record in the study is found.
-        batch_size: the global batch; None if unknown.
-        submitted: the run was made.
-        problem: why it was not, in one line; empty if it was not tried or had no problem.
-        unknown: fields that another version of hpcrun wrote.
-    """
-
-    gpus: int
+    gpus: int  # of the whole job; its ranks if the study counts ranks
     nodes: int
-    repeat: int
-    run_id: str
-    batch_size: int | None = None
-    submitted: bool = False
-    problem: str = ""
+    repeat: int  # from 1
+    run_id: str  # chosen before the run is made, so that a run without a record in the study is found
+    batch_size: int | None = None  # the global batch; None if unknown
+    submitted: bool = False  # the run was made
+    problem: str = ""  # why it was not, in one line; empty if it was not tried or had no problem
+    # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The request of a study, and its runs.
+    """The request of a study, and its runs."""
 
-    Attributes:
-        study_id: in the form of a run's id: ``YYYYMMDD-HHMMSS-name-xxxx``.
-        created_s: seconds since the epoch.
-        unit: what its sizes count.
-        gpu_type: of all its runs, if it was named.
-        scaling: strong keeps the global batch, weak keeps the per-GPU batch.
-        batch_size, lr: as requested, the learning rate as typed.
-        warmup: the number of epochs of each run that a report leaves out.
-        one_by_one: a run starts when the run before it has ended.
-        profile: name or path.
-        cwd: the folder it was submitted from.
-        python: the Python environment of its runs, as in a run's plan.
-        request: of every run, as typed, with placeholders for the values of each run; secrets are masked.
-        unknown: fields that another version of hpcrun wrote.
-    """
-
-    study_id: str
+    study_id: str  # in the form of a run's id: ``YYYYMMDD-HHMMSS-name-xxxx``
     name: str
-    created_s: float
-    profile: str
-    cwd: str
-    unit: Literal["GPUs", "ranks"] = "GPUs"
-    gpu_type: str | None = None
-    scaling: Literal["strong", "weak"] = "strong"
+    created_s: float  # seconds since the epoch
+    profile: str  # name or path
+    cwd: str  # the folder it was submitted from
+    unit: Literal["GPUs", "ranks"] = "GPUs"  # what its sizes count
+    gpu_type: str | None = None  # of all its runs, if it was named
+    scaling: Literal["strong", "weak"] = "strong"  # strong keeps the global batch, weak keeps the per-GPU batch
+    # batch_size, lr: as requested, the learning rate as typed
     batch_size: int | None = None
     lr: str | None = None
     dataset: str = ""
-    warmup: int = 1
-    one_by_one: bool = False
-    python: dict[str, Any] = field(default_factory=dict)
+    warmup: int = 1  # the number of epochs of each run that a report leaves out
+    one_by_one: bool = False  # a run starts when the run before it has ended
+    python: dict[str, Any] = field(default_factory=dict)  # the Python environment of its runs, as in a run's plan
+    # of every run, as typed, with placeholders for the values of each run; secrets are masked
     request: dict[str, Any] = field(default_factory=dict)
     points: tuple[StudyPoint, ...] = ()
+    # fields that another version of hpcrun wrote
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -139,13 +117,9 @@ def _point(fields: dict[str, Any]) -> StudyPoint:
 
 @dataclass(frozen=True, slots=True)
 class StudyStore:
-    """The studies below one runs folder.
+    """The studies below one runs folder."""
 
-    Attributes:
-        runs: the runs folder.
-    """
-
-    runs: Path
+    runs: Path  # the runs folder
 
     def folder(self, study_id: str) -> Path:
         """Return the folder of a study."""

@@ -45,18 +45,12 @@ class StudyMatch:
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """A run of a study as it stands.
-
-    Attributes:
-        run_id: of the newest run that was submitted for this point: ``hpcrun resubmit`` makes another.
-        status: None where the scheduler was not asked, or where there is no such run.
-        problem: why there is none, in one line.
-    """
+    """A run of a study as it stands."""
 
     point: StudyPoint
-    run_id: str
-    status: RunStatus | None = None
-    problem: str = ""
+    run_id: str  # of the newest run that was submitted for this point: ``hpcrun resubmit`` makes another
+    status: RunStatus | None = None  # None where the scheduler was not asked, or where there is no such run
+    problem: str = ""  # why there is none, in one line
 
     @property
     def state(self) -> str:
@@ -73,27 +67,19 @@ class StudyRun:
 
 @dataclass(frozen=True, slots=True)
 class StudyStatus:
-    """The runs of a study in its order.
-
-    Attributes:
-        away: the scheduler's own message where it did not answer.
-    """
+    """The runs of a study in its order."""
 
     study: Study
     runs: tuple[StudyRun, ...]
-    away: SchedulerError | None = None
+    away: SchedulerError | None = None  # the scheduler's own message where it did not answer
 
 
 @dataclass(frozen=True, slots=True)
 class StudyMeasurements:
-    """What studies have measured so far.
-
-    Attributes:
-        away: the scheduler's own message where it did not answer.
-    """
+    """What studies have measured so far."""
 
     points: tuple[Point, ...]
-    away: SchedulerError | None = None
+    away: SchedulerError | None = None  # the scheduler's own message where it did not answer
 
 
 def find_study(label: str, studies: StudyStore) -> StudyMatch:

@@ -48,16 +48,11 @@ class StudyJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of one submission.
+    """What became of one submission."""
 
-    Attributes:
-        study: as it is recorded now.
-        result: an error if no job was submitted, or if this is uncertain.
-    """
-
-    study: Study
+    study: Study  # as it is recorded now
     point: StudyPoint
-    result: SubmitResult | HpcrunError
+    result: SubmitResult | HpcrunError  # an error if no job was submitted, or if this is uncertain
 
 
 def list_studies(context: Context) -> Outcomes:

@@ -27,62 +27,39 @@ _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """How runs are read and judged.
+    """How runs are read and judged."""
 
-    Attributes:
-        name: of the study, for headings and the folder.
-        weak: the work grew with the number of GPUs.
-        warmup: first epochs of each run that do not count.
-        min_efficiency: what added GPUs must at least bring to be worth their price, 0 to 1.
-        command: the study's own, for those that are proposed.
-        unit: what the sizes count.
-    """
-
-    name: str
-    weak: bool = False
-    warmup: int = 1
-    min_efficiency: float = MIN_EFFICIENCY
-    command: ScaleCommand = field(default_factory=ScaleCommand)
-    unit: Unit = "GPUs"
+    name: str  # of the study, for headings and the folder
+    weak: bool = False  # the work grew with the number of GPUs
+    warmup: int = 1  # first epochs of each run that do not count
+    min_efficiency: float = MIN_EFFICIENCY  # what added GPUs must at least bring to be worth their price, 0 to 1
+    command: ScaleCommand = field(default_factory=ScaleCommand)  # the study's own, for those that are proposed
+    unit: Unit = "GPUs"  # what the sizes count
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One series and what follows from it.
-
-    Attributes:
-        outlook: the serial fraction and the next sizes; None where no answer stands.
-        advice: the answer; None where none stands.
-        tentative: what the runs suggest, where no answer stands on them.
-        doubts: why times are unreliable.
-        again: the command that measures the unreliable sizes again; "" for none.
-    """
+    """One series and what follows from it."""
 
     series: Series
-    outlook: Outlook | None
-    advice: Advice | None
-    tentative: Advice | None
+    outlook: Outlook | None  # the serial fraction and the next sizes; None where no answer stands
+    advice: Advice | None  # the answer; None where none stands
+    tentative: Advice | None  # what the runs suggest, where no answer stands on them
     diagnosis: ScalingDiagnosis | None
-    doubts: tuple[Doubt, ...]
-    again: str
+    doubts: tuple[Doubt, ...]  # why times are unreliable
+    again: str  # the command that measures the unreliable sizes again; "" for none
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a study says.
-
-    Attributes:
-        contradictions: where tables contradict themselves.
-        remarks: what of the input was not used.
-        unfinished: how many runs have not ended, by their state; "" for none. No verdict stands before they have.
-    """
+    """All that a study says."""
 
     options: ReportOptions
     parts: tuple[Part, ...]
     changes: tuple[BatchChange, ...]
-    contradictions: tuple[Contradiction, ...]
-    remarks: tuple[str, ...]
-    unfinished: str
+    contradictions: tuple[Contradiction, ...]  # where tables contradict themselves
+    remarks: tuple[str, ...]  # what of the input was not used
+    unfinished: str  # how many runs have not ended, by their state; "" for none. No verdict stands before they have.
 
 
 def make_report(

@@ -27,53 +27,33 @@ _TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A number of a table that also follows from its other numbers.
+    """A number of a table that also follows from its other numbers."""
 
-    Attributes:
-        place: file and line.
-        point: the run of this line.
-        what: the column.
-        text: the number as written, for its precision.
-    """
-
-    place: str
-    point: Point
-    what: str
-    text: str
+    place: str  # file and line
+    point: Point  # the run of this line
+    what: str  # the column
+    text: str  # the number as written, for its precision
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two numbers of a table that cannot both be true.
+    """Two numbers of a table that cannot both be true."""
 
-    Attributes:
-        place: file and line.
-        gpus: of this line.
-        what: the column.
-        written: the value in the table.
-        follows: the value that follows from the others.
-        because: the calculation.
-    """
-
-    place: str
-    gpus: int
-    what: str
-    written: str
-    follows: float
-    because: str
+    place: str  # file and line
+    gpus: int  # of this line
+    what: str  # the column
+    written: str  # the value in the table
+    follows: float  # the value that follows from the others
+    because: str  # the calculation
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The contents of a CSV file.
-
-    Attributes:
-        remarks: notes on unused parts.
-    """
+    """The contents of a CSV file."""
 
     points: tuple[Point, ...]
     claims: tuple[Claim, ...]
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # notes on unused parts
 
 
 def _text(text: str) -> str:

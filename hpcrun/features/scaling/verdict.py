@@ -39,17 +39,12 @@ _FEWEST_EPOCHS = 3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From the last size that was taken to a larger one.
-
-    Attributes:
-        added: the marginal efficiency, 0.64 for 64 %; negative if the added GPUs slow the rest down.
-        taken: whether it reaches the target.
-    """
+    """From the last size that was taken to a larger one."""
 
     before: int
     gpus: int
-    added: float
-    taken: bool
+    added: float  # the marginal efficiency, 0.64 for 64 %; negative if the added GPUs slow the rest down
+    taken: bool  # whether it reaches the target
 
 
 def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> tuple[Step, ...]:
@@ -85,27 +80,16 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The sizes to request.
+    """The sizes to request."""
 
-    Attributes:
-        fastest: the largest speed-up.
-        cheapest: the fewest GPU-hours for the same work.
-        value: the largest size that is worth its GPUs.
-        step: the step to it; None if it is the smallest size.
-        next_step: the step to the next larger size, which misses the target; None if there is none.
-        next_row: that size.
-        min_efficiency: the target.
-        doubtful: sizes of which the times are unreliable; only the others carry the advice.
-    """
-
-    fastest: Row
-    cheapest: Row
-    value: Row
-    step: Step | None
-    next_step: Step | None
-    next_row: Row | None
-    min_efficiency: float
-    doubtful: frozenset[int] = frozenset()
+    fastest: Row  # the largest speed-up
+    cheapest: Row  # the fewest GPU-hours for the same work
+    value: Row  # the largest size that is worth its GPUs
+    step: Step | None  # the step to it; None if it is the smallest size
+    next_step: Step | None  # the step to the next larger size, which misses the target; None if there is none
+    next_row: Row | None  # that size
+    min_efficiency: float  # the target
+    doubtful: frozenset[int] = frozenset()  # sizes of which the times are unreliable; only the others carry the advice
 
 
 def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
@@ -166,20 +150,13 @@ def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A reason why the numbers of some sizes may be wrong.
-
-    Attributes:
-        gpus: the sizes.
-        evidence: the measured numbers, in words.
-        remedy: what to do, in words.
-        again: the sizes to run again; none if the runs only have to be read in another way.
-    """
+    """A reason why the numbers of some sizes may be wrong."""
 
     kind: DoubtKind
-    gpus: tuple[int, ...]
-    evidence: str
-    remedy: str
-    again: tuple[int, ...]
+    gpus: tuple[int, ...]  # the sizes
+    evidence: str  # the measured numbers, in words
+    remedy: str  # what to do, in words
+    again: tuple[int, ...]  # the sizes to run again; none if the runs only have to be read in another way
 
 
 def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple[Doubt, ...]:

@@ -32,43 +32,29 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEpoch:
-    """The time of an epoch with some global batch on some GPUs.
-
-    Attributes:
-        nodes: None for the fewest that hold the GPUs.
-    """
+    """The time of an epoch with some global batch on some GPUs."""
 
     gpus: int
     batch_size: int
     epoch_s: float
-    nodes: int | None = None
+    nodes: int | None = None  # None for the fewest that hold the GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTraining:
-    """One measured epoch, others for comparison, and the properties of the training.
+    """One measured epoch, others for comparison, and the properties of the training."""
 
-    Attributes:
-        samples: of the data set in one epoch.
-        batch_size: the global batch of the measured GPUs.
-        epoch_s: the time of an epoch on them.
-        gpus: the number of measured GPUs.
-        nodes: of the measured GPUs; None for the fewest that hold them.
-        also: other measured epochs, with another batch or on other GPUs.
-        tokens_per_sample: tokens, patches or pixels of one sample that pass through a layer together.
-    """
-
-    samples: int
-    batch_size: int
-    epoch_s: float
-    gpus: int = 1
-    nodes: int | None = None
-    also: tuple[MeasuredEpoch, ...] = ()
+    samples: int  # of the data set in one epoch
+    batch_size: int  # the global batch of the measured GPUs
+    epoch_s: float  # the time of an epoch on them
+    gpus: int = 1  # the number of measured GPUs
+    nodes: int | None = None  # of the measured GPUs; None for the fewest that hold them
+    also: tuple[MeasuredEpoch, ...] = ()  # other measured epochs, with another batch or on other GPUs
     lr: float | None = None
     optimizer: Optimizer | None = None
     warmup_epochs: float | None = None
     epochs: int = 1
-    tokens_per_sample: int = 1
+    tokens_per_sample: int = 1  # tokens, patches or pixels of one sample that pass through a layer together
 
     @property
     def batch_per_gpu(self) -> int:

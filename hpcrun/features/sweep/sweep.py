@@ -49,22 +49,16 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """An element of a sweep.
-
-    Attributes:
-        step: the step of the values, None if they have none.
-        values: metric → its value there, or the last one before.
-        metrics: all its rows, for a plot.
-    """
+    """An element of a sweep."""
 
     run: Run
     index: int
     job_id: str | None
     parameters: Parameters
     status: LastStatus
-    step: float | None
-    values: Mapping[str, Value]
-    metrics: Metrics
+    step: float | None  # the step of the values, None if they have none
+    values: Mapping[str, Value]  # metric → its value there, or the last one before
+    metrics: Metrics  # all its rows, for a plot
 
     def number(self, metric: str) -> float | None:
         """Return the value of a metric if it is a finite number."""
@@ -73,18 +67,12 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class SweepTable:
-    """The elements of a sweep, best first; those without a finite value come last.
-
-    Attributes:
-        ranking: None if no element has a metric.
-        parameters: the names of all parameters.
-        names: the names of the metrics that are shown.
-    """
+    """The elements of a sweep, best first; those without a finite value come last."""
 
     rows: tuple[SweepRow, ...]
-    ranking: Ranking | None
-    parameters: tuple[str, ...]
-    names: tuple[str, ...]
+    ranking: Ranking | None  # None if no element has a metric
+    parameters: tuple[str, ...]  # the names of all parameters
+    names: tuple[str, ...]  # the names of the metrics that are shown
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:

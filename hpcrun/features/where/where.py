@@ -30,19 +30,13 @@ _PYTHON = PythonEnvironment("python3", "not looked for")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A profile, or one GPU type of it, on which the job fits.
-
-    Attributes:
-        gpu_type: the type, where the request left it open and the profile has several.
-        request: what to submit there.
-        idles_gpus: whether it is a job without GPUs on nodes that have some.
-    """
+    """A profile, or one GPU type of it, on which the job fits."""
 
     profile: str
-    gpu_type: str | None
-    request: JobRequest
+    gpu_type: str | None  # the type, where the request left it open and the profile has several
+    request: JobRequest  # what to submit there
     plan: Plan
-    idles_gpus: bool = False
+    idles_gpus: bool = False  # whether it is a job without GPUs on nodes that have some
 
     def sbatch_request(self) -> DirectivePairs:
         """Return what makes sbatch's answer: the name of a job does not."""
@@ -51,15 +45,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A candidate that can start.
-
-    Attributes:
-        gpu_hours: GPUs × time limit; None where nothing says the limit.
-    """
+    """A candidate that can start."""
 
     candidate: Placement
     start: Start
-    gpu_hours: float | None
+    gpu_hours: float | None  # GPUs × time limit; None where nothing says the limit
 
 
 @dataclass(frozen=True, slots=True)
