@@ -82,12 +82,7 @@ def history(
 
 
 def _check_figure(path: Path, *, force: bool) -> None:
-    """Refuse a file that --plot cannot or must not write, before any work is done.
-
-    Raises:
-        UsageError: it is neither PNG, PDF nor SVG by its name.
-        PlanError: it exists and ``force`` was not given, or it is no regular file.
-    """
+    """Refuse a file that --plot cannot or must not write, before any work is done."""
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise UsageError(f"--plot {path}: the name must end with .png, .pdf or .svg", hint="--plot history.pdf")
     if not os.path.lexists(path):
@@ -138,11 +133,7 @@ def _remarks(result: History) -> Iterator[str]:
 
 
 def _since_s(text: str, now_s: float) -> float:
-    """Return when the history begins, in seconds since the epoch.
-
-    Raises:
-        UsageError: the text is neither a length of time nor a day, or lies in the future.
-    """
+    """Return when the history begins, in seconds since the epoch."""
     if not re.match(r"\d{4}-\d\d-", text.strip()):
         return max(0.0, now_s - read_duration("--since", text))
     hint = "--since 30d, --since 8w, --since 2026-10-01"

@@ -162,11 +162,7 @@ def _key_text(group: HistoryRow, history: History) -> str:
 
 
 def save_history_figure(history: History, path: Path) -> None:
-    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a file.
-
-    Raises:
-        PlanError: there is nothing to draw, matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a file."""
     from hpcrun.views.figure import paper_style, save_figure
 
     if not history.rows:

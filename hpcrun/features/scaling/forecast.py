@@ -94,9 +94,6 @@ def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) 
     Args:
         rows: the number of rows that fill the card; None if unknown.
         nodes: of each measured epoch.
-
-    Raises:
-        UsageError: the measurements contradict each other.
     """
     timed = tuple(_timed(work, epoch, number) for epoch, number in zip(work.epochs_measured, nodes, strict=True))
     model = StepModel(timed, fixed_share(timed, (rows or 0) / work.tokens_per_sample))
@@ -129,11 +126,7 @@ def _baseline(work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], step
 def forecast(
     work: MeasuredTraining, cases: Sequence[Case], sizes: Sequence[JobSize], steps: StepModel
 ) -> tuple[Forecast, ...]:
-    """Return the forecast for every size in every case.
-
-    Raises:
-        UsageError: a batch does not divide, or a scaled one is larger than the data set.
-    """
+    """Return the forecast for every size in every case."""
     rows = []
     for case in cases:
         base = _baseline(work, case, sizes, steps)
@@ -223,11 +216,7 @@ def gpus_to_ask_for(rows: Sequence[Forecast], model: StepModel) -> GpuAdvice:
 
 
 def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
-    """Return the global batch.
-
-    Raises:
-        UsageError: it does not divide, or is larger than the data set.
-    """
+    """Return the global batch."""
     if case == "fixed":
         if work.batch_size % gpus:
             raise UsageError(

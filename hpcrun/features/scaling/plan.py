@@ -77,9 +77,6 @@ def read_question(options: Mapping[str, str], known: Mapping[str, Any] | None = 
 
     Args:
         known: what the metrics of runs say of the training, as ``workload_of`` returns it.
-
-    Raises:
-        UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
     work = read_workload(options, known)
     gpu_type, sizes = parse_sizes(options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus")
@@ -107,10 +104,6 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
 
     Returns:
         the fields for ``read_question``, the profile of the runs by name or path, and what a reader must know of them.
-
-    Raises:
-        NotFoundError: there is neither such a study nor such a run.
-        UsageError: several could be meant, or no run has the time of an epoch, or its batch.
     """
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     ports = context.ports
@@ -129,13 +122,7 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
 
 
 def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
-    """Forecast every number of GPUs on a profile.
-
-    Raises:
-        UsageError: the numbers contradict each other, or do not divide.
-        ProfileError: there is no such profile, or it is wrong.
-        PlanError: no node of the profile has so many GPUs.
-    """
+    """Forecast every number of GPUs on a profile."""
     profile = load_profile(profile_name, surroundings.profile_folders).profile
     work, numbers = question.work, ",".join(str(size.gpus) for size in question.sizes)
     gpu_type = question.gpu_type or settle_gpu_type(profile, numbers, surroundings)

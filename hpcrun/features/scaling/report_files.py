@@ -226,11 +226,7 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder with files that no report wrote, before any work is done.
-
-    Raises:
-        PlanError: it has such files and ``force`` was not given, or it is no folder.
-    """
+    """Refuse a folder with files that no report wrote, before any work is done."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
@@ -248,9 +244,6 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
 
     A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
     removed, and what others wrote stays; on a full disk it stays as it was.
-
-    Raises:
-        PlanError: they cannot be written.
     """
     folder = folder.resolve()
     marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}

@@ -101,12 +101,7 @@ def run_study(
 
 
 def resume_study(label: str, context: Context, *, dry_run: bool, wait: bool, as_json: bool) -> Outcomes:
-    """Submit what is missing of a study, and show its runs.
-
-    Raises:
-        HpcrunError: as ``run_study``, or the scheduler is away and does not say what is missing.
-        PlanError: another process is submitting them.
-    """
+    """Submit what is missing of a study, and show its runs."""
     studies = StudyStore(context.store.root)
     chosen = yield from chosen_study(label, context)
     with studies.submitting(chosen.study_id):
@@ -141,11 +136,7 @@ def _jobs_again(study: Study, context: Context) -> tuple[list[StudyJob], Context
 def _submit_jobs(
     study: Study, jobs: list[StudyJob], context: Context, last: Dependency | None
 ) -> Generator[Outcome, None, list[Submitted]]:
-    """Submit runs of a study, each shown when it is.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; what was submitted goes on.
-    """
+    """Submit runs of a study, each shown when it is."""
     if jobs:
         yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
     submitted = []
@@ -196,9 +187,6 @@ def new_study(
         template: the request as typed, with its places for the values of each run.
         new_id: name → an id that begins now.
         fields: the other fields of the study.
-
-    Raises:
-        UsageError, PlanError: a size cannot be shared out, or is more than the profile's nodes have.
     """
     unit, name = design.unit, name_of(template)
     template = _on_ranks(template, cluster) if unit == "ranks" else template
@@ -260,12 +248,7 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
 def settle_design(
     template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
 ) -> tuple[JobRequest, Design]:
-    """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account.
-
-    Raises:
-        UsageError: there is a choice, and no terminal to ask at.
-        PlanError: no GPU type has so many.
-    """
+    """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account."""
     if loaded.profile.scheduler != "slurm":
         return template, design
     largest = max(design.sizes, key=lambda size: size.gpus)
@@ -283,11 +266,7 @@ def settle_design(
 def prepare_points(
     study: Study, template: JobRequest, points: Iterable[StudyPoint], prepare: Callable[[JobRequest], Prepared]
 ) -> list[StudyJob]:
-    """Decide everything about some runs of a study.
-
-    Raises:
-        UsageError, ProfileError, PlanError: a job is not possible; nothing is recorded yet.
-    """
+    """Decide everything about some runs of a study."""
     workload = Workload(study.scaling, study.batch_size, study.lr, study.dataset)
     jobs = []
     for point in points:
@@ -362,11 +341,7 @@ def submit_points(
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:
-    """Record what is known of one run now.
-
-    Args:
-        was: its id before, where another run had taken that.
-    """
+    """Record what is known of one run now. ``was``: its id before, where another run had taken that."""
     known = was or point.run_id
     study = replace(study, points=tuple(point if item.run_id == known else item for item in study.points))
     studies.save(study)

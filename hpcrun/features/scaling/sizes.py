@@ -37,9 +37,6 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
 
     Returns:
         The type of the GPUs, None if none is named, and the sizes in their order.
-
-    Raises:
-        UsageError: they cannot be read, or their numbers differ.
     """
     match = _SIZES.fullmatch(text.replace(" ", ""))
     if match is None or (match["type"] and option != "--gpus"):
@@ -99,11 +96,7 @@ class Workload:
     dataset: str = ""
 
     def check(self, sizes: Iterable[Size]) -> str | None:
-        """Return a note about the batch, None if it divides.
-
-        Raises:
-            UsageError: a text is not a positive number, or a GPU would get no sample.
-        """
+        """Return a note about the batch, None if it divides."""
         if self.lr is not None:
             try:
                 parse_positive(self.lr)
@@ -145,11 +138,7 @@ class Workload:
         return values
 
     def arguments(self, words: Iterable[str], gpus: int, nodes: int, repeat: int) -> tuple[str, ...]:
-        """Return the script's arguments at one size.
-
-        Raises:
-            UsageError: a placeholder has no value, or no placeholder uses a given value.
-        """
+        """Return the script's arguments at one size."""
         values = self.values(gpus, nodes, repeat)
         placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
         if self.batch_size is not None and not used & {"batch_size", "per_gpu_batch_size"}:
@@ -196,9 +185,6 @@ def read_design(
 
     Returns:
         The study, and a note on it.
-
-    Raises:
-        UsageError: an option cannot be read, or they contradict each other.
     """
     if (gpus is None) == (ranks is None):
         raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale run --gpus 1,2,4 train.py")

@@ -97,11 +97,7 @@ def _with_unknown(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def study_from_json(content: str | bytes) -> Study:
-    """Read ``study.json``.
-
-    Raises:
-        ValueError: it is damaged, or was written by a newer hpcrun.
-    """
+    """Read ``study.json``."""
     data = reading.parse_object(content)
     newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
     if newer:
@@ -129,11 +125,7 @@ class StudyStore:
         return RunsFolder(self.runs).study(study_id)
 
     def study_ids(self) -> list[str]:
-        """Return the ids of all studies, oldest first.
-
-        Raises:
-            UnsafeFolderError: another user could have changed them.
-        """
+        """Return the ids of all studies, oldest first."""
         check_private(self.runs)
         studies = RunsFolder(self.runs).studies
         check_private(studies)
@@ -142,13 +134,7 @@ class StudyStore:
         return []
 
     def load(self, study_id: str) -> Study:
-        """Read a study's record.
-
-        Raises:
-            NotFoundError: there is no such study.
-            DamagedStudyError: its record cannot be read.
-            UnsafeFolderError: another user could have written it.
-        """
+        """Read a study's record."""
         folder = self._study(study_id)
         check_private(folder.path)
         try:
@@ -164,11 +150,7 @@ class StudyStore:
             ) from None
 
     def save(self, study: Study) -> None:
-        """Write a study's record: if the process is killed, there is the complete old or new record.
-
-        Raises:
-            PlanError: the runs folder cannot be written to, or also has another use.
-        """
+        """Write a study's record: if the process is killed, there is the complete old or new record."""
         folder = self._study(study.study_id)
         check_dedicated(self.runs)
         with writing(self.runs):

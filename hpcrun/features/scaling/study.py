@@ -87,11 +87,6 @@ def find_study(label: str, studies: StudyStore) -> StudyMatch:
 
     Args:
         label: a study's id or the beginning of one, a name (the newest wins, said so), or ``last``.
-
-    Raises:
-        NotFoundError: none is meant; the nearest name is shown.
-        UsageError: several could be meant; they are listed.
-        DamagedStudyError: its record cannot be read.
     """
     ids = studies.study_ids()
     if not ids:
@@ -146,11 +141,7 @@ def _last(run_id: str, later: Mapping[str, str]) -> str:
 
 
 def wait_for_runs(study: Study, store: RunStore, wait: Callable[[str], object]) -> None:
-    """Wait until every run that was submitted is over.
-
-    Args:
-        wait: waits for the end of a run, given its id.
-    """
+    """Wait until every run that was submitted is over. ``wait``: waits for the end of a run, given its id."""
     for run_id in newest_runs([study], store).values():
         if store.folder(run_id).exists():
             wait(run_id)
@@ -214,9 +205,6 @@ def read_points(
 
     Args:
         patterns: profile → metric → regular expression to find it in the logs.
-
-    Raises:
-        UnsafeFolderError: another user could have changed the runs.
     """
     points: list[Point] = []
     away: SchedulerError | None = None

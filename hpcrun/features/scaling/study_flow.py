@@ -67,22 +67,14 @@ def list_studies(context: Context) -> Outcomes:
 
 
 def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study]:
-    """Return the study that a label means; yields a note if it could have meant another one.
-
-    Raises:
-        HpcrunError: as ``find_study``.
-    """
+    """Return the study that a label means; yields a note if it could have meant another one."""
     match = find_study(label, StudyStore(context.store.root))
     yield note([match.note])
     return match.study
 
 
 def show_study(label: str, context: Context, *, wait: bool) -> Outcomes:
-    """Show the runs of a study as they stand, with ``wait`` when all are over.
-
-    Raises:
-        JobFailedError: with ``wait``: a run did not end well.
-    """
+    """Show the runs of a study as they stand, with ``wait`` when all are over."""
     study = yield from chosen_study(label, context)
     if wait:
         wait_for_study(study, context)
@@ -125,12 +117,7 @@ def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequenc
 
 
 def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
-    """Show the runs of a study as they stand.
-
-    Raises:
-        JobFailedError: with ``check``: one did not end well.
-        SchedulerError: the scheduler is away; what was last known is shown.
-    """
+    """Show the runs of a study as they stand."""
     status = status_of(study, context)
     yield Outcome(
         lambda: [stdout(study_lines(study)), table(study_table(status)), stdout(next_lines(study, [])[1:])],
@@ -147,11 +134,7 @@ def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
 
 
 def wait_for_study(study: Study, context: Context) -> None:
-    """Wait until every run that was submitted is over.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; the runs go on.
-    """
+    """Wait until every run that was submitted is over."""
     with interrupted_as(partial(interrupted, study, context)):
         wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
 
@@ -224,11 +207,7 @@ def submitted_lines(item: Submitted) -> list[str]:
 
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
-    """Return the commands that show and cancel a study.
-
-    Args:
-        jobs: ids of the submitted jobs.
-    """
+    """Return the commands that show and cancel a study. ``jobs``: ids of the submitted jobs."""
     cancel = f" | hpcrun cancel {' '.join(jobs)}" if 0 < len(jobs) <= _CANCELLED_BY_NAME_AT_MOST else ""
     return [
         one_line(f"look       hpcrun scale run --show {study.study_id}{cancel}"),

@@ -70,10 +70,6 @@ def make_report(
     Args:
         claims: numbers of tables to check against the others.
         remarks: what the reader of the points has to say.
-
-    Raises:
-        UsageError: an option cannot be.
-        NotFoundError: there are no points.
     """
     if options.warmup < 0:
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
@@ -128,11 +124,7 @@ def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> st
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
-    """Read CSV files into one table; of several each that names no data set is one by its file's name.
-
-    Raises:
-        UsageError: one cannot be read.
-    """
+    """Read CSV files into one table; of several each that names no data set is one by its file's name."""
     tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
     return Table(
         tuple(point for table in tables for point in table.points),
@@ -169,9 +161,6 @@ def study_options(
     Args:
         studies: none, where all runs come from tables.
         min_efficiency: per cent, as typed.
-
-    Raises:
-        UsageError: some are of strong scaling and some of weak, or the efficiency is no number.
     """
     share = MIN_EFFICIENCY
     if min_efficiency is not None:

@@ -169,11 +169,7 @@ CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps"
 
 
 def load_table(path: Path, dataset: str = "") -> Table:
-    """Read runs from a file, as ``parse_table`` does.
-
-    Raises:
-        UsageError: the file or a line cannot be read; the message names file and line.
-    """
+    """Read runs from a file, as ``parse_table`` does."""
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
@@ -187,9 +183,6 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
     Args:
         name: of the file, for messages.
         dataset: the default data set of runs.
-
-    Raises:
-        UsageError: a line cannot be read.
     """
     lines = _lines(text, name)
     if not (header := next(lines, (0, []))[1]):

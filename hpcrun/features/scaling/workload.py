@@ -94,9 +94,6 @@ def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = 
 
     Args:
         known: fields that were read from the metrics of runs; a typed value replaces them, ``also`` adds to them.
-
-    Raises:
-        UsageError: a value is missing, cannot be read, or contradicts another; the message names the option.
     """
     typed = {name: read_option(name, text, _READERS[name]) for name, text in options.items() if name in _READERS}
     if where := typed.pop("reference_gpus", None):
@@ -131,9 +128,6 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
     Args:
         warmup: first epochs of each run that do not count.
         batch_size: the global batch of runs that do not say theirs.
-
-    Raises:
-        UsageError: no run has the time of an epoch, or its batch.
     """
     timed = [item for point in points if (item := _timed(point, warmup))]
     if not timed:
@@ -177,11 +171,7 @@ def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
 
 
 def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
-    """Read the value of one option, which an error message names.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Read the value of one option, which an error message names."""
     try:
         return parse(text)
     except ValueError as error:
@@ -189,11 +179,7 @@ def read_option(name: str, text: str, parse: Callable[[str], _Item]) -> _Item:
 
 
 def one_of(text: str, known: Mapping[str, _Item]) -> _Item:
-    """Return the meaning of a word.
-
-    Raises:
-        ValueError: it is not a known word.
-    """
+    """Return the meaning of a word."""
     if text.lower() not in known:
         raise ValueError(f"{text!r} is none of {', '.join(known)}")
     return known[text.lower()]

@@ -28,11 +28,7 @@ _LOG_RATIO = 50
 
 
 def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: bool) -> Outcome:
-    """Return the elements of a sweep as a table, or in the form that was requested.
-
-    Raises:
-        PlanError: as ``save_sweep_png``.
-    """
+    """Return the elements of a sweep as a table, or in the form that was requested."""
     if png is not None:
         save_sweep_png(made, png)
         return printed([f"written  {png}"])
@@ -46,14 +42,7 @@ def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: boo
 
 
 def best_outcome(made: SweepTable, cwd: str) -> Outcome:
-    """Return the command of the best element.
-
-    Args:
-        cwd: the folder in which the command will be typed.
-
-    Raises:
-        NotFoundError: no element has a value.
-    """
+    """Return the command of the best element. ``cwd``: the folder in which the command will be typed."""
     row, ranking = best_row(made), made.ranking
     assert ranking is not None
     command = submit_command(row, cwd)
@@ -154,11 +143,7 @@ def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
 
 
 def save_sweep_png(table: SweepTable, path: Path) -> None:
-    """Draw the curves of the best elements, and below them all elements by their parameters, into a file.
-
-    Raises:
-        PlanError: there is nothing to draw, matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw the curves of the best elements, and below them all elements by their parameters, into a file."""
     ranking = table.ranking
     scored = [] if ranking is None else [row for row in table.rows if row.number(ranking.metric) is not None]
     if ranking is None or not scored:

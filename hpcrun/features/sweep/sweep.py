@@ -76,12 +76,7 @@ class SweepTable:
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
-    """Return the sweep that a label means with those that it repeats, oldest first, and remarks.
-
-    Raises:
-        NotFoundError: there is no such run.
-        UsageError: it has no elements.
-    """
+    """Return the sweep that a label means with those that it repeats, oldest first, and remarks."""
     match = find_run(label, store)
     run = match.run
     if elements_of(run) is None:
@@ -110,11 +105,7 @@ def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], li
 
 
 def shown_part(table: SweepTable, names: Sequence[str], lines: int | None) -> SweepTable:
-    """Return the best elements of a table with some of its metrics.
-
-    Raises:
-        NotFoundError: there is no such metric.
-    """
+    """Return the best elements of a table with some of its metrics."""
     if names:
         choose_metrics(Metrics(table.names, ()), names)
     return replace(table, names=tuple(names) or table.names, rows=table.rows[:lines])
@@ -139,12 +130,7 @@ def _program(run: Run) -> object:
 
 
 def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
-    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name decides.
-
-    Raises:
-        UsageError: the direction is neither min nor max.
-        NotFoundError: there is no such metric.
-    """
+    """Read ``loss``, ``loss:min`` or ``accuracy:max``; without a direction, the metric's name decides."""
     metric, colon, direction = text.rpartition(":")
     if text in names or not colon:
         metric, direction = text, ""
@@ -170,10 +156,6 @@ def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: b
         items: each run with the metrics of its elements, oldest first.
         order: see ``parse_ranking``; None for the default.
         best_step: compare the best value of each element, not the last.
-
-    Raises:
-        UsageError: the order cannot be read.
-        NotFoundError: no element has such a metric.
     """
     newest = {(one.index, one.parameters): (item, one) for item, _ in items for one in item.elements}
     metrics_of = {item.run.run_id: each for item, each in items}
@@ -228,11 +210,7 @@ def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[
 
 
 def best_row(table: SweepTable) -> SweepRow:
-    """Return the best element.
-
-    Raises:
-        NotFoundError: no element has a finite value.
-    """
+    """Return the best element."""
     if table.ranking and table.rows and table.rows[0].number(table.ranking.metric) is not None:
         return table.rows[0]
     what = table.ranking.metric if table.ranking else "metric"

@@ -82,16 +82,7 @@ def compare_profiles(
 def where(
     request: JobRequest, names: Sequence[str], forecast: SlurmForecast, surroundings: Surroundings, now_s: float
 ) -> WhereResult:
-    """Ask Slurm when a job could start with each profile.
-
-    Args:
-        names: the profiles; all of Slurm's where empty.
-
-    Raises:
-        UsageError: the request contradicts itself whatever the profile.
-        ProfileError: a profile that was named is missing or wrong.
-        SchedulerError: Slurm does not respond.
-    """
+    """Ask Slurm when a job could start with each profile. ``names``: the profiles; all of Slurm's where empty."""
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(
             "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
