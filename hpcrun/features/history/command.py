@@ -1,48 +1,53 @@
-"""hpcrun history."""
+"""hpcrun history: its options, and the history as tables, CSV, JSON and a figure."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import read_duration
+from hpcrun.cli.options import flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
+from hpcrun.features.history.past_jobs import NOT_EXAMINED, AccountedJob, accounted_jobs
+from hpcrun.job.units import format_span
+from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
+from hpcrun.views.text import count, csv_text, one_line, text_table
 
 if TYPE_CHECKING:
-    from hpcrun.features.history.accounting import AccountedJob
-    from hpcrun.features.history.history import Budget, History
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+    from rich.table import Table
 
 _BY = ("week", "project", "account", "name", "profile", "cluster")
+FIELDS = (
+    "group", "week_start", "ended", "completed", "failed", "cancelled", "success", "gpu_hours", "lost_gpu_hours",
+    "cpu_hours", "wait_median_s", "wait_90_percent_s",
+)  # fmt: skip
+"""The columns of --csv and the fields of a row in --json: never rename or remove one; add at the end."""
+_WITHOUT_ACCOUNTING = "without removed runs and other jobs: --all-jobs adds them"
+_MOST_CAUSES, _MOST_BARS = 10, 20
+_LEAST_BARS = 5
+"""A figure of fewer bars has room for so many, so that none is as wide as the figure."""
 
 
 def history(
-    by: Annotated[str, typer.Option("--by", metavar="WHAT", help=f"Rows of the table: {', '.join(_BY)}.")] = "week",
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="TIME", help="Begin this long ago, or on this day: 30d, 8w, 2026-10-01."),
-    ] = "12w",
-    all_jobs: Annotated[
-        bool,
-        typer.Option(
-            "--all-jobs",
-            help="Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs that "
-            "hpcrun did not submit.",
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the table to a PNG, PDF or SVG file.", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE of --plot.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    by: str = option("--by WHAT", f"Rows of the table: {', '.join(_BY)}.", default="week"),
+    since: str = option("--since TIME", "Begin this long ago, or on this day: 30d, 8w, 2026-10-01.", default="12w"),
+    all_jobs: bool = flag(
+        "--all-jobs",
+        "Include your jobs without a run folder, from Slurm's accounting: removed runs, and jobs that hpcrun did not "
+        "submit.",
+    ),
+    plot: Path | None = option("--plot FILE", "Draw the table to a PNG, PDF or SVG file."),
+    force: bool = flag("--force", "Replace an existing FILE of --plot."),
+    as_csv: bool = flag("--csv", "Print CSV."),
     as_json: JsonOption = False,
 ) -> Outcomes:
     """Show the GPU-hours of your runs, how many of them succeeded, and how long they waited.
@@ -58,25 +63,22 @@ def history(
         raise UsageError("--plot, --csv and --json cannot be combined", hint="choose one")
     if plot is not None:
         _check_figure(plot, force=force)
-    from hpcrun.features.history.display import history_json, save_history_figure
-    from hpcrun.features.history.history import budgets_of, get_history
-    from hpcrun.views.text import one_line
-
     context = make_context()
     since_s = _since_s(since, context.now_s())
-    accounted, accounting = _accounted(context, since_s, wanted=all_jobs)
+    no_slurm = context.scheduler("slurm").unavailable()
+    accounted, accounting = _accounted(context, since_s, no_slurm) if all_jobs else ([], _WITHOUT_ACCOUNTING)
     result = get_history(context.ports, by=by, since_s=since_s, rules=context.rules, accounted=accounted)
     yield note(_remarks(result))
     if plot is not None:
         save_history_figure(result, plot)
         yield printed([one_line(f"written  {plot}")])
         return
-    here = not (as_csv or context.scheduler("slurm").unavailable())
-    budgets = budgets_of(context.queue().limits(), result.qos) if here else []
+    budgets = [] if as_csv or no_slurm else budgets_of(context.queue().limits(), result.qos)
     if all_jobs and result.others:
         accounting = f"{result.others:,} more {'job' if result.others == 1 else 'jobs'} from Slurm's accounting"
+    folder = str(context.store.root)
     yield Outcome(
-        lambda: _text(result, budgets, str(context.store.root), accounting, as_csv=as_csv),
+        lambda: [verbatim(history_csv(result))] if as_csv else _text(result, budgets, folder, accounting),
         lambda: history_json(result, budgets),
     )
 
@@ -93,27 +95,10 @@ def _check_figure(path: Path, *, force: bool) -> None:
         raise PlanError(f"{path} exists", hint="choose another name with --plot FILE, or replace it with --force")
 
 
-def _text(result: History, budgets: list[Budget], folder: str, accounting: str, *, as_csv: bool) -> Iterator[TextPart]:
-    from hpcrun.features.history.display import history_csv, history_tables, summary_lines
-
-    if as_csv:
-        yield verbatim(history_csv(result))
-        return
-    lines = summary_lines(result, budgets, folder, accounting)
-    if result.rows:
-        yield table(history_tables(result))
-    yield stdout(["", *lines] if result.rows else ["no runs on a cluster in this time", *lines])
-
-
-def _accounted(context: Context, since_s: float, *, wanted: bool) -> tuple[list[AccountedJob], str]:
-    """Return the jobs from Slurm's accounting, and what is to be said of it."""
-    if not wanted:
-        return [], "without removed runs and other jobs: --all-jobs adds them"
-    from hpcrun.features.history.accounting import accounted_jobs
-    from hpcrun.views.text import one_line
-
-    if reason := context.scheduler("slurm").unavailable():
-        return [], f"no more jobs from Slurm's accounting: {reason}"
+def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[list[AccountedJob], str]:
+    """Return the jobs from Slurm's accounting, and what to tell about it."""
+    if no_slurm:
+        return [], f"no more jobs from Slurm's accounting: {no_slurm}"
     jobs, answer = accounted_jobs(since_s, context.env)
     if answer.ok:
         return jobs, "no more jobs in Slurm's accounting"
@@ -121,9 +106,6 @@ def _accounted(context: Context, since_s: float, *, wanted: bool) -> tuple[list[
 
 
 def _remarks(result: History) -> Iterator[str]:
-    from hpcrun.features.history.past_jobs import NOT_EXAMINED
-    from hpcrun.views.text import count, one_line
-
     yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
         yield one_line(f"hpcrun: {result.away.message}; the states are the last known")
@@ -144,3 +126,181 @@ def _since_s(text: str, now_s: float) -> float:
     if begin_s > now_s:
         raise UsageError(f"--since {text}: lies in the future", hint=hint)
     return max(0.0, begin_s)
+
+
+def _text(result: History, budgets: list[Budget], folder: str, accounting: str) -> Iterator[TextPart]:
+    lines = summary_lines(result, budgets, folder, accounting)
+    if result.rows:
+        yield table(history_tables(result))
+    yield stdout(["", *lines] if result.rows else ["no runs on a cluster in this time", *lines])
+
+
+def history_tables(history: History) -> RenderableType:
+    """Return the rows, and below them the causes of failure, for a terminal."""
+    from rich.console import Group
+
+    return Group(_history_table(history), *(("", _causes_table(history)) if history.causes else ()))
+
+
+def _history_table(history: History) -> Table:
+    """Return the rows for a terminal, and their total; the CPU-hours only if there are any."""
+    has_cpus, has_gpus = history.total.cpu_hours > 0, history.total.gpu_hours > 0 or history.total.cpu_hours == 0
+    key = "WEEK FROM" if history.by == "week" else history.by.upper()
+    rows = [*history.rows, *([history.total] if len(history.rows) > 1 else [])]
+    numbers: dict[str, Callable[[HistoryRow], str]] = {
+        "ENDED": lambda group: f"{group.ended:,}",
+        "SUCCESS": lambda group: percent_text(group.success),
+        **({"GPU-HOURS": lambda group: hours_text(group.gpu_hours)} if has_gpus else {}),
+        **({"LOST": lambda group: hours_text(group.lost_gpu_hours)} if has_gpus else {}),
+        **({"CPU-HOURS": lambda group: hours_text(group.cpu_hours)} if has_cpus else {}),
+        "WAIT": lambda group: _wait_text(group.median_wait_s),
+        "WAIT 90 %": lambda group: _wait_text(group.long_wait_s),
+    }
+    cells = ([_key_text(group, history), *(text(group) for text in numbers.values())] for group in rows)
+    return text_table((key, *numbers), cells, right=tuple(numbers), whole=tuple(numbers))
+
+
+def _causes_table(history: History) -> Table:
+    """Return the most frequent causes of failure for a terminal."""
+    # one more instead of a row that says that there is one more
+    most = _MOST_CAUSES if len(history.causes) > _MOST_CAUSES + 1 else _MOST_CAUSES + 1
+    shown, others = list(history.causes[:most]), history.causes[most:]
+    if others:
+        jobs, gpu_hours = sum(each.jobs for each in others), sum(each.gpu_hours for each in others)
+        shown.append(CauseCount(f"others, {count(len(others), 'cause')}", jobs, gpu_hours))
+    rows = ([each.cause, f"{each.jobs:,}", hours_text(each.gpu_hours)] for each in shown)
+    numbers = ("FAILED", "GPU-HOURS")
+    return text_table(("CAUSE OF FAILURE", *numbers), rows, right=numbers, whole=numbers)
+
+
+def summary_lines(history: History, budgets: Sequence[Budget], folder: str, accounting: str) -> Iterator[str]:
+    """Yield what the failures have cost, the budgets, and what the numbers rest on.
+
+    Args:
+        folder: the runs folder.
+        accounting: what is to be said of Slurm's accounting.
+    """
+    total, since = history.total, f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
+    if total.lost_gpu_hours:
+        share = percent_text(total.lost_gpu_hours / total.gpu_hours)
+        yield f"lost     {hours_text(total.lost_gpu_hours)} GPU-hours ({share}) in attempts that failed"
+    for budget in budgets:
+        yield one_line(
+            f"budget   {budget.holder}: {hours_text(budget.used_hours)} of {hours_text(budget.allowed_hours)} "
+            f"{budget.unit} used ({percent_text(budget.share)}), by {budget.whose}"
+        )
+    left_out = [
+        f"{history.running:,} running, counted until now" if history.running else "",
+        f"{count(history.unknown, 'job')} with an unknown end" if history.unknown else "",
+        f"{count(history.local, 'run')} on this machine not counted" if history.local else "",
+    ]
+    yield one_line(f"counted  {history.runs:,} {'run' if history.runs == 1 else 'runs'} in {folder} since {since}")
+    yield from (f"         {text}" for text in left_out if text)
+    yield f"         {accounting}"
+
+
+def history_csv(history: History) -> str:
+    """Return the rows as CSV, without the total."""
+    return csv_text(FIELDS, (row_json(group).values() for group in history.rows))
+
+
+def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
+    """Return the history as a JSON document."""
+    plain = ("by", "since_s", "until_s", "runs", "jobs", "others", "running", "unknown", "local")
+    return {
+        "kind": "history",
+        **{name: getattr(history, name) for name in plain},
+        "rows": [row_json(group) for group in history.rows],
+        "total": row_json(history.total),
+        "causes": [{"cause": each.cause, "failed": each.jobs, "gpu_hours": each.gpu_hours} for each in history.causes],
+        "budgets": [asdict(each) for each in budgets],
+    }
+
+
+def row_json(group: HistoryRow) -> dict[str, Any]:
+    """Return a row with exact numbers."""
+    return {
+        "group": group.key,
+        "week_start": group.week and group.week.isoformat(),
+        "ended": group.ended,
+        **{end: group.ends[end] for end in ("completed", "failed", "cancelled")},
+        "success": group.success,
+        "gpu_hours": group.gpu_hours,
+        "lost_gpu_hours": group.lost_gpu_hours,
+        "cpu_hours": group.cpu_hours,
+        "wait_median_s": group.median_wait_s,
+        "wait_90_percent_s": group.long_wait_s,
+    }
+
+
+def hours_text(hours: float) -> str:
+    """Return hours as people need them: one digit behind the point below ten, none above."""
+    if hours == 0:
+        return "0"
+    return "< 0.1" if hours < 0.05 else f"{hours:.1f}" if hours < 9.95 else f"{hours:,.0f}"
+
+
+def percent_text(share: float | None) -> str:
+    """Return a part of 1 in whole per cent; 100 % only if it is all, and 0 % only if it is nothing."""
+    if share is None:
+        return "-"
+    percent = round(100 * share)
+    if percent >= 100 and share < 1:
+        return "> 99 %"
+    return "< 1 %" if percent == 0 and share > 0 else f"{percent} %"
+
+
+def _wait_text(seconds: float | None) -> str:
+    return "-" if seconds is None else format_span(seconds)
+
+
+def _key_text(group: HistoryRow, history: History) -> str:
+    if group.week:
+        return group.week.isoformat()
+    home = str(Path.home())
+    if history.by == "project" and group.key.startswith(f"{home}/"):
+        return f"~{group.key[len(home) :]}"
+    return group.key
+
+
+def save_history_figure(history: History, path: Path) -> None:
+    """Draw the GPU-hours of each row, with the lost part, and below them the success rate, into a file."""
+    if not history.rows:
+        raise PlanError("there is nothing to draw: no run in this time", hint="--since 1000d looks further back")
+    with paper_style("--plot FILE"):
+        save_figure(history_figure(history), path)
+
+
+def history_figure(history: History) -> Figure:
+    """Return the figure of a history that has rows."""
+    groups = history.rows[-_MOST_BARS:] if history.by == "week" else history.rows[:_MOST_BARS]
+    figure = new_figure(PAGE, 4.6)
+    colours = [style_of(number)["color"] for number in range(2)]
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
+    places = range(len(groups))
+    useful = [group.gpu_hours - group.lost_gpu_hours for group in groups]
+    lost = [group.lost_gpu_hours for group in groups]
+    if history.total.gpu_hours:
+        upper.bar(places, useful, color=colours[0], label="not lost")
+        upper.bar(places, lost, bottom=useful, label="lost in failed attempts", color=colours[1], hatch="//",
+                  edgecolor="white")  # fmt: skip
+        figure.legend(loc="outside upper center", ncols=2)
+    else:
+        upper.bar(places, [group.cpu_hours for group in groups], color=colours[0])
+    upper.set_ylabel("GPU-hours" if history.total.gpu_hours else "CPU-hours")
+    middle, half = (len(groups) - 1) / 2, max(len(groups), _LEAST_BARS) / 2
+    upper.set_xlim(middle - half, middle + half)
+    rated = [(place, 100 * group.success) for place, group in enumerate(groups) if group.success is not None]
+    lower.plot(*zip(*rated, strict=True) if rated else ((), ()), marker="o", color=DARK,
+               linestyle="-" if history.by == "week" else "none")  # fmt: skip
+    lower.set_ylim(-5, 105)
+    lower.set_ylabel("success in %")
+    labels = [_label(group, history) for group in groups]
+    lower.set_xticks(list(places), labels, rotation=45, ha="right", rotation_mode="anchor")
+    return figure
+
+
+def _label(group: HistoryRow, history: History) -> str:
+    """Return the name of a bar."""
+    text = f"{group.week:%d %b}" if group.week else one_line(_key_text(group, history))
+    return text if len(text) <= 24 else f"…{text[-23:]}"

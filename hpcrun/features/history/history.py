@@ -1,49 +1,96 @@
-"""history: the jobs since a time, from the runs folder and, if wanted, from Slurm's accounting."""
+"""history: the jobs since a time, from the runs folder and from Slurm's accounting; their numbers by week, project ...
+
+Each number counts where it happened: GPU-hours in the week in which they were used, an end in the week of the end, a
+wait in the week of the start.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from statistics import median
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.explain.first_line import explained_status, keep_lines
-from hpcrun.features.history.groups import CauseCount, HistoryRow, counted_causes, grouped
 from hpcrun.features.history.past_jobs import (
     DEFAULT_ACCOUNT,
     NOT_EXAMINED,
+    AccountedJob,
     JobTime,
     PastJob,
+    accounted_job,
     cause_of,
-    end_of,
+    first_waits,
     jobs_of_run,
-    project_of,
 )
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.state import RUNNING, is_terminal
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.queue import ACCOUNTS, Limit
-from hpcrun.schedulers.slurm_text import array_id
 
 if TYPE_CHECKING:
     from hpcrun.explain.diagnosis.rules import Rule
-    from hpcrun.features.history.accounting import AccountedJob
 
 EXAMINE_WITHIN_S = 3.0
 """How long one history examines failures whose cause is not recorded yet; the next one goes on with the others."""
-OTHER = "(not hpcrun)"
-"""The profile of jobs that hpcrun did not submit."""
-REMOVED = "(removed)"
-"""The profile of runs whose folder is gone."""
-_FAILED = frozenset({"FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"})
-"""The states of a start that failed and was followed by another one."""
 Rules = Callable[[], "Sequence[Rule]"]
+
+
+@dataclass(slots=True)
+class HistoryRow:
+    """The numbers of one row."""
+
+    key: str
+    week: date | None = None  # its Monday, where the rows are weeks
+    gpu_hours: float = 0.0
+    lost_gpu_hours: float = 0.0  # of attempts that failed
+    cpu_hours: float = 0.0  # of jobs without GPUs
+    ends: Counter[str] = field(default_factory=Counter)  # how many jobs ended, by how they did
+    waits_s: list[float] = field(default_factory=list)  # of the jobs that started
+
+    def add_time(self, job: PastJob, time: JobTime) -> None:
+        """Add a time in which a job had its allocation."""
+        self.gpu_hours += time.hours * job.gpus
+        self.lost_gpu_hours += time.hours * job.gpus if time.lost else 0.0
+        self.cpu_hours += 0.0 if job.gpus else time.hours * job.cpus
+
+    @property
+    def ended(self) -> int:
+        """How many jobs ended."""
+        return sum(self.ends.values())
+
+    @property
+    def success(self) -> float | None:
+        """The part of the jobs that completed, of those that ended and were not cancelled; None if there are none."""
+        counted = self.ends["completed"] + self.ends["failed"]
+        return self.ends["completed"] / counted if counted else None
+
+    @property
+    def median_wait_s(self) -> float | None:
+        """The median of the waiting times, None if no job started."""
+        return median(self.waits_s) if self.waits_s else None
+
+    @property
+    def long_wait_s(self) -> float | None:
+        """The time within which 90 % of the jobs started, None if no job started."""
+        return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCount:
+    """A cause of failure: the number of failed jobs, and the GPU-hours of their failed attempts."""
+
+    cause: str
+    jobs: int
+    gpu_hours: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +139,12 @@ class Budget:
 def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> list[Budget]:
     """Return the budgets among limits: those of the user's accounts and of these QOS, GPUs first."""
     held = [limit for key in (ACCOUNTS, *sorted(qos)) for limit in limits.get(key, ())]
-    found = [
-        Budget(
-            limit.holder,
-            limit.what.removesuffix(" minutes"),
-            limit.whose,
-            int(limit.used) / 60,
-            int(limit.allowed) / 60,
-        )
+    budgets = [
+        Budget(limit.holder, limit.what[: -len(" minutes")], limit.whose, int(limit.used) / 60, int(limit.allowed) / 60)
         for limit in held
         if limit.what.endswith(" minutes")
     ]
-    return sorted(found, key=lambda budget: not budget.resource.startswith("gres/gpu"))
+    return sorted(budgets, key=lambda budget: not budget.resource.startswith("gres/gpu"))
 
 
 def get_history(
@@ -175,14 +216,14 @@ def examined(jobs: Sequence[PastJob], store: RunStore, rules: Rules) -> list[Pas
 
     A failure takes explain some milliseconds or, with many ranks, some tenths of a second: so there is a limit.
     """
-    found = list(jobs)
+    named = list(jobs)
     places = [place for place, job in enumerate(jobs) if job.end == "failed" and job.cause == NOT_EXAMINED]
     if not places:
-        return found
+        return named
     try:
         known = rules()
     except HpcrunError:  # a broken file of rules: explain says so
-        return found
+        return named
     new: dict[str, dict[int | None, LastStatus]] = {}
     until = time.monotonic() + EXAMINE_WITHIN_S
     for place in sorted(places, key=lambda place: -jobs[place].ended_s):
@@ -190,11 +231,11 @@ def examined(jobs: Sequence[PastJob], store: RunStore, rules: Rules) -> list[Pas
             break
         if item := jobs[place].item:
             status = explained_status(item, known)
-            found[place] = replace(jobs[place], cause=cause_of(status))
+            named[place] = replace(jobs[place], cause=cause_of(status))
             new.setdefault(item.run.run_id, {})[item.element] = status
     for run_id, statuses in new.items():
         keep_lines(run_id, statuses, store)
-    return found
+    return named
 
 
 def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[AccountedJob]) -> list[PastJob]:
@@ -208,48 +249,79 @@ def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[AccountedJob]) ->
     return [replace(job, account=account(job)) for job in jobs]
 
 
-def first_waits(jobs: Sequence[AccountedJob]) -> list[AccountedJob]:
-    """Return the jobs; of an array, only the element that started first has a wait."""
-    first: dict[tuple[str, str], AccountedJob] = {}
+def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> tuple[list[HistoryRow], HistoryRow]:
+    """Return the rows, and the total. Weeks are in the order of time, with those between; others by their GPU-hours."""
+    groups: dict[str | date, HistoryRow] = {}
+    total = HistoryRow("total")
+
+    def of(job: PastJob, when_s: float) -> tuple[HistoryRow, HistoryRow]:
+        key: str | date = monday(when_s) if by == "week" else getattr(job, by)
+        if key not in groups:
+            groups[key] = HistoryRow(week_name(key), key) if isinstance(key, date) else HistoryRow(key)
+        return groups[key], total
+
     for job in jobs:
-        key = (job.cluster, array_id(job.job_id))
-        if job.times and (key not in first or job.times[0].start_s < first[key].times[0].start_s):
-            first[key] = job
-    return [
-        job if first.get((job.cluster, array_id(job.job_id))) is job else replace(job, eligible_s=None) for job in jobs
-    ]
+        _add(job, of, since_s, now_s)
+    if by == "week":
+        return list(_with_all_weeks(groups.values())), total
+    rows = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
+    return rows, total
 
 
-def accounted_job(job: AccountedJob, now_s: float) -> PastJob | None:
-    """Return a job from the accounting as history counts it; None if it never got an allocation.
+def _add(job: PastJob, of: Callable[[PastJob, float], tuple[HistoryRow, ...]], since_s: float, now_s: float) -> None:
+    """Add a job to the groups to which it belongs at a time."""
+    for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
+        for group in of(job, part.start_s):
+            group.add_time(job, part)
+    if job.end is not None and since_s <= job.ended_s <= now_s:
+        for group in of(job, job.ended_s):
+            group.ends[job.end] += 1
+    if job.wait_s is not None and job.started_s is not None and since_s <= job.started_s <= now_s:
+        for group in of(job, job.started_s):
+            group.waits_s.append(job.wait_s)
 
-    One that has not ended there has perhaps been lost by the controller: it counts until now only if it is said to run.
-    """
-    if not job.times:
-        return None
-    end = end_of(job.state) if is_terminal(job.state) else None
-    times = tuple(
-        JobTime(
-            each.start_s,
-            max(each.start_s, each.end_s or (now_s if each.state == RUNNING else each.start_s)),
-            is_terminal(each.state) and end_of(each.state) == "failed" and (last or each.state in _FAILED),
-        )
-        for each, last in zip(job.times, [*[False] * (len(job.times) - 1), True], strict=True)
-    )
-    status = LastStatus(job.state, times[-1].end_s, final=end is not None, exit_status=job.exit_status, rule="")
-    wait_s = None if job.eligible_s is None else max(0.0, times[0].start_s - job.eligible_s)
-    return PastJob(
-        name=job.name,
-        project=project_of(job.workdir or None),
-        account=job.account,
-        profile=OTHER if job.run_id is None else REMOVED,
-        cluster=job.cluster,
-        gpus=job.gpus,
-        cpus=job.cpus,
-        times=times,
-        end=end,
-        ended_s=times[-1].end_s,
-        is_running=job.state == RUNNING,
-        wait_s=wait_s,
-        cause=cause_of(status) if end == "failed" else "",
-    )
+
+def counted_causes(jobs: Iterable[PastJob], since_s: float) -> list[CauseCount]:
+    """Return the causes of the failures, the most frequent first."""
+    counts: Counter[str] = Counter()
+    lost_hours: defaultdict[str, float] = defaultdict(float)
+    for job in (job for job in jobs if job.end == "failed" and job.ended_s >= since_s):
+        counts[job.cause] += 1
+        lost_hours[job.cause] += sum(time.hours for time in job.times if time.lost) * job.gpus
+    causes = [CauseCount(cause, number, lost_hours[cause]) for cause, number in counts.items()]
+    return sorted(causes, key=lambda each: (-each.jobs, -each.gpu_hours, each.cause))
+
+
+def monday(time_s: float) -> date:
+    """Return the first day of the ISO week of a time, by this machine's time zone."""
+    day = datetime.fromtimestamp(time_s).date()
+    return day - timedelta(days=day.weekday())
+
+
+def week_name(first: date) -> str:
+    """Return ``2026-W47`` for the week that begins on that day."""
+    year, week, _ = first.isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _weeks(time: JobTime, since_s: float, now_s: float) -> Iterator[JobTime]:
+    """Yield the parts of a time in each week; a week in which clocks change has an hour less, or more."""
+    start_s, end_s = max(time.start_s, since_s), min(time.end_s, now_s)
+    while start_s < end_s:
+        following = monday(start_s) + timedelta(days=7)
+        # of a datetime without a zone, timestamp() goes by this machine's zone at that time
+        border_s = datetime(following.year, following.month, following.day).timestamp()
+        part_end_s = min(end_s, border_s) if border_s > start_s else end_s
+        yield JobTime(start_s, part_end_s, time.lost)
+        start_s = part_end_s
+
+
+def _with_all_weeks(groups: Iterable[HistoryRow]) -> Iterator[HistoryRow]:
+    """Yield the weeks in the order of time, with those between the first and the last in which nothing happened."""
+    known = {group.week: group for group in groups if group.week}
+    if not known:
+        return
+    day, last = min(known), max(known)
+    while day <= last:
+        yield known.get(day) or HistoryRow(week_name(day), day)
+        day += timedelta(days=7)

@@ -1,11 +1,12 @@
-"""The jobs of a history: each run, or each element of a sweep, with its attempts, its end and its wait."""
+"""The jobs of a history: each run or element of a sweep by its folder, and the jobs of Slurm's accounting."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,9 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.record import LastStatus, pairs_of
+from hpcrun.schedulers.client import SlurmSite
+from hpcrun.schedulers.process import Completed
+from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct
 
 End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
@@ -30,6 +34,18 @@ _BY_STATE = {
     "REVOKED": "revoked",
 }
 """The causes that the state alone tells."""
+OTHER = "(not hpcrun)"
+"""The profile of jobs that hpcrun did not submit."""
+REMOVED = "(removed)"
+"""The profile of runs whose folder is gone."""
+_FAILED = frozenset({"FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"})
+"""The states of a start that failed and was followed by another one."""
+ANSWER_WITHIN_S = 60.0
+"""A database with millions of jobs needs its time."""
+_FIELDS = (
+    "JobID", "JobName", "Account", "Cluster", "State", "ExitCode", "Submit", "Eligible", "Start", "End", "AllocCPUS",
+    "AllocTRES", "WorkDir", "SubmitLine",
+)  # fmt: skip
 _EXCEPTION = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning|Failure))\b(?=:| at |$)")
 
 
@@ -40,6 +56,11 @@ class JobTime:
     start_s: float
     end_s: float
     lost: bool = False  # this attempt failed
+
+    @property
+    def hours(self) -> float:
+        """How long it had the allocation."""
+        return (self.end_s - self.start_s) / 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +139,9 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
     )
 
 
-def end_of(word: str) -> End:
+def end_of(final: str) -> End:
     """Return how a job ended that is in a final state."""
-    return "completed" if word == state.COMPLETED else "cancelled" if word == state.CANCELLED else "failed"
+    return "completed" if final == state.COMPLETED else "cancelled" if final == state.CANCELLED else "failed"
 
 
 def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[JobTime]:
@@ -168,3 +189,135 @@ def _spares(plan: Mapping[str, Any]) -> int:
     """Return the spare nodes of an allocation."""
     spares = (plan.get("requeue") or {}).get("spares")
     return spares if isinstance(spares, int) and 0 < spares < 10_000 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedTime:
+    """One start of a job: in seconds since the epoch; ``end_s`` is None while it runs."""
+
+    state: str
+    start_s: float
+    end_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedJob:
+    """A job as the accounting database has it."""
+
+    job_id: str
+    name: str
+    account: str
+    cluster: str
+    state: str  # of its last start
+    exit_status: int | None  # of its batch script
+    eligible_s: float | None  # when it could have started: after its submission, its ``--begin`` and its dependencies
+    # gpus, cpus: of its allocation
+    gpus: int
+    cpus: int
+    workdir: str  # where it was submitted from; empty if unknown
+    run_id: str | None  # of the run whose script it ran; None if it belongs to no run
+    times: tuple[AccountedTime, ...]  # its starts, the oldest first: more than one if it was requeued
+
+
+def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[AccountedJob], Completed]:
+    """Ask for this user's jobs since a time, with one command; none where there is no accounting."""
+    command = accounted_command(since_s, os.getuid())
+    answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")  # sacct(1), a format of strftime(3)
+    return (parse_accounted(answer.stdout) if answer.ok else []), answer
+
+
+def accounted_command(since_s: float, uid: int) -> list[str]:
+    """Ask the accounting database for the jobs of a user that were pending or running since a time."""
+    since = datetime.fromtimestamp(max(0.0, since_s)).isoformat(timespec="seconds")
+    time = (f"--user={uid}", f"--starttime={since}", "--endtime=now")
+    return sacct("--allocations", "--duplicates", *time, fields=_FIELDS)
+
+
+def parse_accounted(text: str) -> list[AccountedJob]:
+    """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each start, is one job."""
+    jobs: dict[tuple[str, str], AccountedJob] = {}
+    rows = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
+    for fields in sorted(rows, key=lambda fields: _time_s(fields["Submit"]) or 0.0):
+        job = _accounted_start(fields)
+        before = jobs.get((job.cluster, job.job_id))
+        if before is not None:
+            job = replace(
+                job,
+                times=(*before.times, *job.times),
+                gpus=job.gpus or before.gpus,
+                cpus=job.cpus or before.cpus,
+                eligible_s=before.eligible_s if before.times else job.eligible_s,
+            )
+        jobs[job.cluster, job.job_id] = job
+    return list(jobs.values())
+
+
+def _accounted_start(fields: Mapping[str, str]) -> AccountedJob:
+    base, start_s = state.base_state(fields["State"]), _time_s(fields["Start"])
+    status, cpus = fields["ExitCode"].partition(":")[0], fields["AllocCPUS"]
+    return AccountedJob(
+        job_id=fields["JobID"],
+        name=fields["JobName"],
+        account=fields["Account"],
+        cluster=fields["Cluster"],
+        state=base,
+        exit_status=int(status) if status.isascii() and status.isdigit() else None,
+        eligible_s=_time_s(fields["Eligible"]) or _time_s(fields["Submit"]),
+        gpus=allocated_gpus(fields["AllocTRES"]),
+        cpus=int(cpus) if cpus.isascii() and cpus.isdigit() else 0,
+        workdir=fields["WorkDir"],
+        run_id=run_id_of_line(fields["SubmitLine"]),
+        times=() if start_s is None else (AccountedTime(base, start_s, _time_s(fields["End"])),),
+    )
+
+
+def _time_s(text: str) -> float | None:
+    """Return a time of sacct; None of ``Unknown``, ``None`` and 0, for what has not happened."""
+    return float(text) if text.isascii() and text.isdigit() and text != "0" else None
+
+
+def first_waits(jobs: Sequence[AccountedJob]) -> list[AccountedJob]:
+    """Return the jobs; of an array, only the element that started first has a wait."""
+    first: dict[tuple[str, str], AccountedJob] = {}
+    for job in jobs:
+        key = (job.cluster, array_id(job.job_id))
+        if job.times and (key not in first or job.times[0].start_s < first[key].times[0].start_s):
+            first[key] = job
+    return [
+        job if first.get((job.cluster, array_id(job.job_id))) is job else replace(job, eligible_s=None) for job in jobs
+    ]
+
+
+def accounted_job(job: AccountedJob, now_s: float) -> PastJob | None:
+    """Return a job from the accounting as history counts it; None if it never got an allocation.
+
+    One that has not ended there has perhaps been lost by the controller: it counts until now only if it is said to run.
+    """
+    if not job.times:
+        return None
+    end = end_of(job.state) if state.is_terminal(job.state) else None
+    times = tuple(
+        JobTime(
+            each.start_s,
+            max(each.start_s, each.end_s or (now_s if each.state == state.RUNNING else each.start_s)),
+            state.is_terminal(each.state) and end_of(each.state) == "failed" and (last or each.state in _FAILED),
+        )
+        for each, last in zip(job.times, [*[False] * (len(job.times) - 1), True], strict=True)
+    )
+    status = LastStatus(job.state, times[-1].end_s, final=end is not None, exit_status=job.exit_status, rule="")
+    wait_s = None if job.eligible_s is None else max(0.0, times[0].start_s - job.eligible_s)
+    return PastJob(
+        name=job.name,
+        project=project_of(job.workdir or None),
+        account=job.account,
+        profile=OTHER if job.run_id is None else REMOVED,
+        cluster=job.cluster,
+        gpus=job.gpus,
+        cpus=job.cpus,
+        times=times,
+        end=end,
+        ended_s=times[-1].end_s,
+        is_running=job.state == state.RUNNING,
+        wait_s=wait_s,
+        cause=cause_of(status) if end == "failed" else "",
+    )

@@ -248,7 +248,7 @@ def _sized(template: JobRequest, size: Size, unit: Unit, gpu_type: str | None) -
 def settle_design(
     template: JobRequest, design: Design, loaded: LoadedProfile, surroundings: Surroundings
 ) -> tuple[JobRequest, Design]:
-    """Return a study with what its profile leaves open, settled once by its largest size: GPU type, partition, account."""
+    """Return a study with GPU type, partition and account where its profile leaves them open, by its largest size."""
     if loaded.profile.scheduler != "slurm":
         return template, design
     largest = max(design.sizes, key=lambda size: size.gpus)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.history.accounting import AccountedJob, accounted_command, parse_accounted
+from hpcrun.features.history.past_jobs import AccountedJob, accounted_command, parse_accounted
 from hpcrun.job.layout import SUBMISSION_FILE
 from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
 from tests.harness import REPO

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hpcrun.features.history.display import (
+from hpcrun.features.history.command import (
     history_csv,
     history_figure,
     history_json,
@@ -21,16 +21,16 @@ from hpcrun.features.history.display import (
     percent_text,
     summary_lines,
 )
-from hpcrun.features.history.groups import CauseCount, HistoryRow
-from hpcrun.features.history.history import Budget, History
+from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow
 
-HOUR = 3600.0
 EVIL = "=cmd()\x1b[2J\u202e,\n"
 
 
 def history(*rows: HistoryRow, by: str = "week", causes: tuple[CauseCount, ...] = ()) -> History:
-    total = HistoryRow("total", gpu_s=sum(row.gpu_s for row in rows), lost_gpu_s=sum(row.lost_gpu_s for row in rows))
-    total.cpu_s = sum(row.cpu_s for row in rows)
+    total = HistoryRow(
+        "total", gpu_hours=sum(row.gpu_hours for row in rows), lost_gpu_hours=sum(row.lost_gpu_hours for row in rows)
+    )
+    total.cpu_hours = sum(row.cpu_hours for row in rows)
     return History(
         by=by, since_s=1_800_000_000.0, until_s=1_801_000_000.0, rows=rows, total=total, causes=causes, runs=1200,
         jobs=5, others=0, running=2, unknown=1, local=3,
@@ -49,7 +49,7 @@ def drawn(shown: History) -> str:
 
 
 def test_a_table_of_weeks_fits_80_columns() -> None:
-    many = week(gpu_s=123456 * HOUR, lost_gpu_s=4321.2 * HOUR, cpu_s=99999 * HOUR)
+    many = week(gpu_hours=123456, lost_gpu_hours=4321.2, cpu_hours=99999)
     text = drawn(history(many, many, causes=(CauseCount("cuda-out-of-memory", 12, 3.25),)))
     heading, first, *_ = (line.split() for line in text.splitlines())
     assert heading == "WEEK FROM ENDED SUCCESS GPU-HOURS LOST CPU-HOURS WAIT WAIT 90 %".split()
@@ -68,7 +68,7 @@ def test_causes_that_are_not_shown_are_counted_in_a_last_row() -> None:
 
 def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
     pytest.importorskip("matplotlib")
-    figure = history_figure(history(week(gpu_s=0.39 * HOUR, lost_gpu_s=0.22 * HOUR)))
+    figure = history_figure(history(week(gpu_hours=0.39, lost_gpu_hours=0.22)))
     figure.draw_without_rendering()
     upper, (legend,) = figure.axes[0], figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["not lost", "lost in failed attempts"]
@@ -79,12 +79,12 @@ def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
 
 
 def test_columns_that_nobody_needs_are_left_out() -> None:
-    assert "CPU-HOURS" not in drawn(history(week(gpu_s=HOUR)))
-    assert "GPU-HOURS" not in drawn(history(week(cpu_s=HOUR)))
+    assert "CPU-HOURS" not in drawn(history(week(gpu_hours=1)))
+    assert "GPU-HOURS" not in drawn(history(week(cpu_hours=1)))
 
 
 def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
-    evil = history(HistoryRow(EVIL, gpu_s=HOUR), by="name", causes=(CauseCount(EVIL, 1, 1.0),))
+    evil = history(HistoryRow(EVIL, gpu_hours=1), by="name", causes=(CauseCount(EVIL, 1, 1.0),))
     assert not any(char in drawn(evil) for char in "\x1b\u202e")
     (row,) = csv.DictReader(io.StringIO(history_csv(evil)))
     assert row["group"] == r"'=cmd()\x1b[2J\u202e,\n"
@@ -93,9 +93,9 @@ def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
 
 
 def test_programs_get_exact_numbers() -> None:
-    shown = history(week(gpu_s=1.0, lost_gpu_s=0.5))
+    shown = history(week(gpu_hours=1.0, lost_gpu_hours=0.5))
     (row,) = csv.DictReader(io.StringIO(history_csv(shown)))
-    assert float(row["gpu_hours"]) == 1 / HOUR
+    assert float(row["gpu_hours"]) == 1
     assert (row["completed"], row["failed"], row["cancelled"], row["week_start"]) == ("2", "1", "4", "2026-11-16")
     document = json.loads(json.dumps(history_json(shown, [Budget("account lab", "gres/gpu", "you", 0.1, 100)])))
     assert document["rows"][0]["success"] == 2 / 3
@@ -105,7 +105,7 @@ def test_programs_get_exact_numbers() -> None:
 
 def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None:
     budget = Budget("account lab", "gres/gpu:a100", "all its users", 8420.4, 10_000)
-    assert list(summary_lines(history(week(gpu_s=40 * HOUR, lost_gpu_s=HOUR)), [budget], "/runs", "no accounting")) == [
+    assert list(summary_lines(history(week(gpu_hours=40, lost_gpu_hours=1)), [budget], "/runs", "no accounting")) == [
         "lost     1.0 GPU-hours (2 %) in attempts that failed",
         "budget   account lab: 8,420 of 10,000 GPU-hours of a100 used (84 %), by all its users",
         "counted  1,200 runs in /runs since 2027-01-15",

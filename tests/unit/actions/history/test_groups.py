@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 import pytest
 
-from hpcrun.features.history.groups import HistoryRow, counted_causes, grouped, monday
+from hpcrun.features.history.history import HistoryRow, counted_causes, grouped, monday
 from hpcrun.features.history.past_jobs import End, JobTime, PastJob
 
 HOUR = 3600.0

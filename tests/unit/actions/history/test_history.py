@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.features.history.accounting import AccountedJob, AccountedTime
-from hpcrun.features.history.history import OTHER, REMOVED, History, budgets_of, first_waits, get_history
-from hpcrun.features.history.past_jobs import cause_of, project_of
+from hpcrun.features.history.history import History, budgets_of, get_history
+from hpcrun.features.history.past_jobs import (
+    OTHER,
+    REMOVED,
+    AccountedJob,
+    AccountedTime,
+    cause_of,
+    first_waits,
+    project_of,
+)
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
