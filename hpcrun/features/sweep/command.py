@@ -1,18 +1,45 @@
-"""hpcrun sweep: the table of a sweep."""
+"""hpcrun sweep: its options, and a sweep's elements as a table, CSV, JSON, curves in a terminal, or a picture."""
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
+from hpcrun.cli.metrics import how_to_record
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.output import JsonOption, Outcomes, note
-from hpcrun.errors import UsageError
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout, table, verbatim, width
+from hpcrun.errors import PlanError, UsageError
+from hpcrun.features.sweep.sweep import (
+    SweepRow,
+    SweepTable,
+    best_row,
+    read_items,
+    shown_part,
+    states_hint,
+    submit_command,
+    sweep_table,
+    sweeps_of,
+)
+from hpcrun.job.parameters import parameters_text
+from hpcrun.job.patterns import finite_number
+from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
+from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
+from hpcrun.views.text import csv_text, one_line, text_table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hpcrun.runs.record import Run
+
+TERMINAL_CURVES, PICTURE_CURVES, NAMED_CURVES = 8, 20, 10
+"""How many elements are drawn in a terminal and in a picture, and how many a legend names: the best ones."""
+_LOG_RATIO = 50
+"""Numbers that differ by more than this factor are drawn on a logarithmic axis: learning rates."""
 
 
 def sweep(
@@ -46,9 +73,6 @@ def sweep(
         raise UsageError("--best prints one command: --sort, --plot, --png and --csv have no effect")
     if lines is not None and lines < 1:
         raise UsageError(f"--lines {lines}: must be 1 or more")
-    from hpcrun.features.sweep.display import best_outcome, sweep_outcome
-    from hpcrun.features.sweep.sweep import read_items, shown_part, sweep_table, sweeps_of
-
     context = make_context()
     sweeps: dict[str, Run] = {}
     for label in runs or ["last"]:
@@ -62,3 +86,203 @@ def sweep(
         yield best_outcome(made, str(context.cwd))
     else:
         yield sweep_outcome(shown_part(made, names or (), lines), plot=plot, png=png, as_csv=as_csv)
+
+
+def sweep_outcome(made: SweepTable, *, plot: bool, png: Path | None, as_csv: bool) -> Outcome:
+    """Return the elements of a sweep as a table, or in the form that was requested."""
+    if png is not None:
+        save_sweep_png(made, png)
+        return printed([f"written  {png}"])
+    if as_csv:
+        return Outcome(lambda: [verbatim(sweep_csv(made))])
+    if plot:
+        return printed(sweep_plot(made, width() if sys.stdout.isatty() else 80))
+    order = [f"hpcrun: by {made.ranking.words}; other order: --sort METRIC:min or :max"] if made.ranking else []
+    notes = order or ["hpcrun: no metrics in any element", f"hint: {how_to_record()}"]
+    return Outcome(lambda: [table(_text(made)), stderr(notes)], lambda: sweep_json(made))
+
+
+def best_outcome(made: SweepTable, cwd: str) -> Outcome:
+    """Return the command of the best element. ``cwd``: the folder in which the command will be typed."""
+    row, ranking = best_row(made), made.ranking
+    assert ranking is not None
+    command = submit_command(row, cwd)
+    name = f"{row.run.job_id or row.run.run_id}/{row.index}"
+    value = f"{ranking.metric} {value_text(row.values.get(ranking.metric))} at step {value_text(row.step)}"
+    about = [
+        f"hpcrun: {name} ({parameters_text(row.parameters)}) is {row.status.state}: {value} ({ranking.words})",
+        f"hpcrun: to continue it from its checkpoints: hpcrun resubmit {row.run.run_id} --elements {row.index}",
+    ]
+    return Outcome(
+        lambda: [stderr(map(one_line, about)), stdout([command])],
+        lambda: {"kind": "sweep-best", **row_json(row), "command": command},
+    )
+
+
+def _text(made: SweepTable) -> Table:
+    """Return the elements for a terminal: their states, parameters and metrics."""
+    numbers = ["STEP", *map(one_line, made.names)]
+    headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
+    rows = (
+        [_label(row, made), _state(row), *_parameters(row, made), value_text(row.step),
+         *(value_text(row.values.get(name)) for name in made.names)]
+        for row in made.rows
+    )  # fmt: skip
+    return text_table(headings, rows, right=("ELEMENT", *numbers), whole=("ELEMENT",))
+
+
+def _label(row: SweepRow, table: SweepTable) -> str:
+    """Return an element's number; with the run's name if several runs are shown."""
+    several = len({one.run.run_id for one in table.rows}) > 1
+    return f"{row.run.job_id or row.run.run_id}/{row.index}" if several else str(row.index)
+
+
+def _state(row: SweepRow) -> str:
+    status = row.status
+    return f"{status.state} ({status.exit_status})" if status.exit_status else status.state
+
+
+def _parameters(row: SweepRow, table: SweepTable) -> list[str]:
+    values = dict(row.parameters)
+    return [values.get(name, "-") for name in table.parameters]
+
+
+def sweep_csv(table: SweepTable) -> str:
+    """Return the elements as CSV, best first: run, element, job id, state, parameters, step and metrics."""
+    front = ("run_id", "element", "job_id", "state", "exit_status")
+    rows = (
+        [row.run.run_id, row.index, row.job_id, row.status.state, row.status.exit_status,
+         *(dict(row.parameters).get(name) for name in table.parameters), whole(row.step),
+         *(whole(row.values.get(name)) for name in table.names)]
+        for row in table.rows
+    )  # fmt: skip
+    return csv_text((*front, *table.parameters, "step", *table.names), rows)
+
+
+def sweep_json(table: SweepTable) -> dict[str, Any]:
+    """Return the elements as a JSON document, best first."""
+    ranking = table.ranking
+    return {
+        "kind": "sweep",
+        "order": ranking and {"metric": ranking.metric, "direction": "max" if ranking.largest else "min"},
+        "parameters": list(table.parameters),
+        "metrics": list(table.names),
+        "elements": [row_json(row) for row in table.rows],
+    }
+
+
+def row_json(row: SweepRow) -> dict[str, Any]:
+    """Return an element as a part of a JSON document."""
+    return {
+        "run_id": row.run.run_id,
+        "element": row.index,
+        "job_id": row.job_id,
+        "state": row.status.state,
+        "exit_status": row.status.exit_status,
+        "parameters": dict(row.parameters),
+        "step": whole(row.step),
+        "values": {name: json_value(value) for name, value in row.values.items()},
+    }
+
+
+def sweep_plot(table: SweepTable, width: int) -> list[str]:
+    """Return the curves of the best elements for a terminal ``width`` columns wide, each named at its end."""
+    if table.ranking is None:
+        return ["no values"]
+    scored = [row for row in table.rows if row.number(table.ranking.metric) is not None]
+    drawn = [(row, _curve(row, table.ranking.metric)) for row in scored[:TERMINAL_CURVES]]
+    if not drawn:
+        return [f"no values of {one_line(table.ranking.metric)}"]
+    which = "each element" if len(drawn) == len(table.rows) else f"{len(drawn)} of {len(table.rows)} elements"
+    names = [_label(row, table) for row, _ in drawn]
+    lines = [f"{one_line(table.ranking.metric)} by step, of {which}; numbers name the elements"]
+    return [*lines, *braille_plot([curve for _, curve in drawn], width, names=names)]
+
+
+def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
+    return next(iter(curves_of(row.metrics, metric).values()), [])
+
+
+def save_sweep_png(table: SweepTable, path: Path) -> None:
+    """Draw the curves of the best elements, and below them all elements by their parameters, into a file."""
+    ranking = table.ranking
+    scored = [] if ranking is None else [row for row in table.rows if row.number(ranking.metric) is not None]
+    if ranking is None or not scored:
+        raise PlanError("no element has a value to draw", hint=states_hint(table))
+    with paper_style():
+        figure = new_figure(PAGE, 6.0)
+        upper, lower = figure.subplots(2)
+        styles = {id(row): style for row, style in zip(scored, ordered_styles(len(scored)), strict=True)}
+        for place, row in enumerate(scored[:PICTURE_CURVES]):
+            label = f"{_label(row, table)}: {' '.join(f'{name}={value}' for name, value in row.parameters)}"
+            points = _curve(row, ranking.metric)
+            style = {**styles[id(row)], **({} if len(points) < 30 else {"marker": ""})}
+            upper.plot(*zip(*points, strict=True), **style, zorder=2 + place / len(scored),
+                       label=_short(label) if place < NAMED_CURVES else None)  # fmt: skip
+        upper.set_xlabel("step")
+        upper.set_ylabel(_short(ranking.metric))
+        upper.legend(title="best first", loc="upper left", bbox_to_anchor=(1, 1))
+        _draw_parallel(lower, scored, table, styles)
+        save_figure(figure, path)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _draw_parallel(axes: Any, rows: Sequence[SweepRow], table: SweepTable, styles: dict[int, Any]) -> None:
+    """Draw parallel coordinates: a vertical axis for each parameter, the last for the metric; a line per element."""
+    assert table.ranking is not None
+    metric = table.ranking.metric
+    columns = [[dict(row.parameters).get(name, "-") for row in rows] for name in table.parameters]
+    scales = [_scale(column) for column in columns]
+    scales.append(_scale([repr(row.number(metric)) for row in rows]))
+    for place, row in reversed(list(enumerate(rows))):
+        axes.plot(range(len(scales)), [heights[place] for heights, _ in scales], **{**styles[id(row)], "marker": ""})
+    for x, (_, ticks) in enumerate(scales):
+        axes.axvline(x, color="0.4", linewidth=0.8)
+        for height, text in ticks:
+            axes.annotate(_short(text), (x, height), xytext=(4, 0), textcoords="offset points",
+                          fontsize=7, va="center",
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})  # fmt: skip
+    axes.set_xticks(range(len(scales)), [_short(name) for name in (*table.parameters, metric)])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.set_title("each line is an element, from its parameters to its result", loc="left")
+    axes.set_xlim(-0.15, len(scales) - 0.6)
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+
+
+def _scale(values: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
+    """Return the height of each value between 0 and 1, and the labels of the axis with their heights.
+
+    Numbers stand where they belong, on a logarithmic axis if they span magnitudes; other text in the order of the rows.
+    """
+    numbers = [finite_number(value) for value in values]
+    distinct = list(dict.fromkeys(values))
+    if any(number is None for number in numbers):
+        heights = {value: place / max(1, len(distinct) - 1) for place, value in enumerate(distinct)}
+        return [heights[value] for value in values], [(heights[value], value) for value in distinct]
+    known = [number for number in numbers if number is not None]
+    low, high = min(known), max(known)
+    measure = math.log if low > 0 and high / low > _LOG_RATIO else float
+    bottom, top = measure(low), measure(high)
+
+    def height(number: float) -> float:
+        return (measure(number) - bottom) / (top - bottom) if top > bottom else 0.5
+
+    labelled = dict(zip(known, values, strict=True)) if len(distinct) <= NAMED_CURVES else {low: "", high: ""}
+    ticks = [(height(number), f"{number:.4g}") for number in sorted(labelled)]
+    return [height(number) for number in known], _apart(ticks)
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the labels that do not overlap: the lowest, the highest, and those between with room around them."""
+    kept: list[tuple[float, str]] = []
+    for tick in ticks:
+        if not kept or tick[0] - kept[-1][0] >= 0.06:
+            kept.append(tick)
+        elif tick is ticks[-1] and len(kept) > 1:
+            kept[-1] = tick
+    return kept

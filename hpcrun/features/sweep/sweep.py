@@ -15,8 +15,6 @@ from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError, nearest
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
-from hpcrun.job.sweep import element_arguments
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.runs.record import LastStatus, Run
@@ -228,6 +226,9 @@ def submit_command(row: SweepRow, cwd: str) -> str:
     Args:
         cwd: where it will be typed: the line changes to the run's folder if that is another one.
     """
+    from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
+    from hpcrun.job.sweep import element_arguments
+
     run = row.run
     arguments = element_arguments(run.request.get("args", ()), row.index, row.parameters)
     request = with_named_secrets(of_one_element(run.request, arguments))

@@ -34,8 +34,7 @@ def where(
     The start times are Slurm's estimates (sbatch --test-only).
     They change as other jobs come and go. Nothing is submitted.
     """
-    from hpcrun.features.where.display import misfit_lines, offers_table, submit_line, where_json
-    from hpcrun.features.where.where import compare_profiles
+    from hpcrun.features.where.where import compare_profiles, misfit_lines, offers_table, submit_line, where_json
 
     context = make_context()
     result = compare_profiles(options, profiles or [], context.surroundings, context.now_s())

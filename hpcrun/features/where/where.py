@@ -1,17 +1,19 @@
-"""where: on which profile a job could start first."""
+"""where: on which profile a job could start first; the table of offers, and the command for the best."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs.choices import settle
 from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.ports import Surroundings, first_option
 from hpcrun.errors import HpcrunError, SchedulerError, UsageError
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
-from hpcrun.job.request import JobRequest, read_request
+from hpcrun.job.request import JobRequest, option_groups, read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
@@ -20,7 +22,16 @@ from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
 from hpcrun.schedulers.cluster_text import Partition
+from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_FOLDED = {"PROFILE": 16, "NODES": 10}
+"""Columns that may be wrapped, and the least length for it."""
+_DROPPED = ("PARTITION", "NODES")
+_NOW_S = 60
+"""A start within this time is now: the controller checks its queue about every half minute."""
 MOST_ASKED = 12
 """How many requests sbatch is asked about: each uses up a job id and a moment of the controller's time."""
 
@@ -240,3 +251,119 @@ def _gpu_hours(plan: Plan, start: Start, partitions: Sequence[Partition]) -> flo
         there = next((partition for partition in partitions if partition.name == start.partition), None)
         limit_s = (there.default_s or there.max_s) if there else None
     return None if limit_s is None else plan.shape.gpus * limit_s / 3600
+
+
+def offers_table(result: WhereResult, width: int) -> Table:
+    """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
+    rows = [_cells(offer, result.asked_s) for offer in result.offers]
+    widths = _widths(rows, width)
+    cells = ([row[heading] for heading in widths] for row in rows)
+    return text_table(widths, cells, right=("GPU-HOURS",), widths=widths)
+
+
+def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """Return the columns that fit, with their widths; the remaining width goes to the columns that would be wrapped."""
+    full = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
+    least = {heading: min(room, _FOLDED.get(heading, room)) for heading, room in full.items()}
+    widths = {heading: least[heading] for heading in fitting(least, width, _DROPPED)}
+    spare = width - sum(room + GAP for room in widths.values()) + GAP
+    for heading in widths:
+        more = max(0, min(full[heading] - widths[heading], spare))
+        widths[heading] += more
+        spare -= more
+    return widths
+
+
+def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
+    """Return an offer by heading."""
+    displaced = len(offer.start.preempts)
+    cells = {
+        "PROFILE": who(offer.candidate.profile, offer.candidate.gpu_type),
+        "SHAPE": shape_text(offer.candidate.plan),
+        "START": start_text(offer.start.start_s, asked_s),
+        "NODES": offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
+        "PARTITION": offer.start.partition or "-",
+        "GPU-HOURS": _hours(offer),
+    }
+    return {heading: one_line(cell) for heading, cell in cells.items()}
+
+
+def who(profile: str, gpu_type: str | None) -> str:
+    """Return a profile's name, with the GPU type if it has several."""
+    return f"{profile} {gpu_type}" if gpu_type else profile
+
+
+def shape_text(plan: Plan) -> str:
+    """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
+    shape = plan.shape
+    if not shape.gpus_per_node:
+        cpus = "default CPUs" if plan.cpus_per_node is None else count(plan.cpus_per_node, "CPU")
+        return f"{shape.nodes} × {cpus}"
+    return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
+
+
+def start_text(start_s: float, now_s: float) -> str:
+    """Return ``now``, or the time until the start and the time of day, with the date if it is another day."""
+    wait_s = start_s - now_s
+    if wait_s < _NOW_S:
+        return "now"
+    minutes = int(wait_s // 60)
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [f"{days} d" if days else "", f"{hours} h" if hours else "", f"{minutes} min" if minutes else ""]
+    start, now = datetime.fromtimestamp(start_s), datetime.fromtimestamp(now_s)
+    clock = f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
+    return f"in {' '.join([part for part in parts if part][:2])}, {clock}"
+
+
+def _hours(offer: Offer) -> str:
+    return f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-"
+
+
+def misfit_lines(result: WhereResult) -> list[str]:
+    """Return the profiles that do not fit, each with its reason on one line."""
+    rows = [(who(misfit.profile, misfit.gpu_type), _reason(misfit.reason)) for misfit in result.misfits]
+    if not rows:
+        return []
+    width = max(len(name) for name, _ in rows)
+    return [*([""] if result.offers else []), "does not fit:", *(one_line(f"  {a:<{width}}  {b}") for a, b in rows)]
+
+
+def _reason(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def submit_line(offer: Offer) -> str:
+    """Return the command that submits the job there; the user replaces SCRIPT."""
+    candidate = offer.candidate
+    _, *groups = option_groups(candidate.request.model_dump(exclude_defaults=True), candidate.profile)
+    options = shlex.join(text for group in groups for text in group)
+    return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
+
+
+def where_json(result: WhereResult) -> dict[str, Any]:
+    """Return the offers, and the profiles that do not fit, as a JSON document."""
+    return {
+        "kind": "where",
+        "asked_s": result.asked_s,
+        "offers": [_offer_json(offer) for offer in result.offers],
+        "misfits": [asdict(misfit) for misfit in result.misfits],
+    }
+
+
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    candidate, start, shape = offer.candidate, offer.start, offer.candidate.plan.shape
+    return {
+        "profile": candidate.profile,
+        "gpu_type": shape.gpu_type,
+        "nodes": shape.nodes,
+        "gpus_per_node": shape.gpus_per_node,
+        "cpus_per_node": candidate.plan.cpus_per_node,
+        "walltime_s": candidate.plan.walltime_s,
+        "gpu_hours": offer.gpu_hours,
+        "start_s": start.start_s,
+        "start": datetime.fromtimestamp(start.start_s).astimezone().isoformat(),
+        "node_list": start.nodes,
+        "partition": start.partition,
+        "displaces": list(start.preempts),
+        "submit": submit_line(offer),
+    }

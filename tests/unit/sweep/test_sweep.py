@@ -14,7 +14,7 @@ import pytest
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.sweep.display import sweep_csv, sweep_json, sweep_plot
+from hpcrun.features.sweep.command import sweep_csv, sweep_json, sweep_plot
 from hpcrun.features.sweep.sweep import (
     SweepTable,
     best_row,

@@ -12,8 +12,16 @@ import typer
 from rich.console import Console
 
 from hpcrun.cli.job_options import takes_job
-from hpcrun.features.where.display import misfit_lines, offers_table, start_text, submit_line
-from hpcrun.features.where.where import Misfit, Offer, Placement, WhereResult
+from hpcrun.features.where.where import (
+    Misfit,
+    Offer,
+    Placement,
+    WhereResult,
+    misfit_lines,
+    offers_table,
+    start_text,
+    submit_line,
+)
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.client import Start
 from tests.unit.given import plan, request
