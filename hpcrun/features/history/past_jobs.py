@@ -17,8 +17,7 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.record import LastStatus, pairs_of
-from hpcrun.schedulers.client import SlurmSite
-from hpcrun.schedulers.process import Completed
+from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct
 
 End = Literal["completed", "failed", "cancelled"]
