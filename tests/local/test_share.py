@@ -18,7 +18,7 @@ from dev.pictures.browser import DARK, LIGHT, console, open_page
 from hpcrun.features.share.page import share_page
 from hpcrun.job.secret_hider import SecretHider
 from tests.harness import Hpcrun
-from tests.unit.views.test_share import HOSTILE, gathered, hostile
+from tests.unit.share.test_share import HOSTILE, gathered, hostile
 
 TRAIN = """
 import os, sys

@@ -34,11 +34,7 @@ _ROOMY, _SHORT = 120, 10
 
 
 @takes_job_options(without=("preflight", "module", "srun", "torchrun"))
-def preflight(
-    options: dict[str, Any],
-    dry_run: bool = DRY_RUN,
-    _json: JsonOption = False,
-) -> Outcomes:
+def preflight(options: dict[str, Any], dry_run: bool = DRY_RUN, _json: JsonOption = False) -> Outcomes:
     """Check the nodes of a job: run a short job that tests network and GPUs.
 
     Exit status 7 if a node is bad; the message names it.

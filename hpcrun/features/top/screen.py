@@ -313,7 +313,4 @@ class Dialog(ModalScreen[bool]):
 class Confirmation(Dialog):
     """Something that is done only after ``y``."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "yes"),
-        Binding("n", "answer(False)", "no"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "answer(True)", "yes"), Binding("n", "answer(False)", "no")]
