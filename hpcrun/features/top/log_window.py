@@ -53,7 +53,7 @@ class LogWindow:
 
     Attributes:
         changed_s: when the file was last written, by its server's clock.
-        error: why it cannot be read now; empty if it can.
+        error: why it cannot be read now.
     """
 
     log: LogFile

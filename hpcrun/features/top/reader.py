@@ -49,14 +49,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known of all runs at one time.
+    """What is known of all runs, the oldest first, at one time.
 
     Attributes:
-        runs: oldest first.
         damaged: run id → what is wrong, of the runs that cannot be read.
         away: why the scheduler did not respond; empty if it did, or was not asked yet.
         answered_s: when it last responded, in seconds since the epoch; None before its first answer.
-        rows: the rows of the table.
         studies: run id → the study that it belongs to.
     """
 
@@ -73,8 +71,6 @@ class Reader:
     """Learns the state of all runs, again and again, in a thread of its own.
 
     Attributes:
-        ports: the runs, the schedulers, the clock.
-        env: the environment of hpcrun.
         rules: returns the rules of ``explain``.
         metric_patterns: profile → metric → the regular expression that finds it in a log.
         reading: what was learned last.
@@ -104,33 +100,24 @@ class Reader:
         self._first_shown.set()
 
     def tell(self, post: Post, publish: Callable[[], object]) -> None:
-        """From now on tell the screens.
-
-        Args:
-            post: calls a function in the thread of the screens.
-            publish: is called there when there is a new reading.
-        """
+        """From now on call the screens by ``post``, in their thread: ``publish`` when there is a new reading."""
         self._post, self._publish = post, publish
 
     def refresh(self) -> None:
         """Ask the scheduler now, use no cached answer."""
         self._woken.set()
 
-    def item(self, run_id: str) -> RunStatus | None:
-        """Return what is known of one run, None if it is not known or cannot be read."""
-        return next((item for item in self.reading.runs if item.run.run_id == run_id), None)
-
     def run_status(self, run_id: str) -> RunStatus:
-        """Return what is known of a run, or of an element, ``run id/3``.
+        """Return what is known of a run, or of an element, ``run id/3``; never waits.
 
         Raises:
             NotFoundError: its folder is gone, or its record cannot be read.
         """
         run_id, _, index = run_id.partition("/")
-        item = self.item(run_id)
+        item = next((item for item in self.reading.runs if item.run.run_id == run_id), None)
         if item is None:
-            words = self.reading.damaged.get(run_id, f"there is no run {run_id!r} any more")
-            raise NotFoundError(words, hint="hpcrun status --all lists the runs")
+            problem = self.reading.damaged.get(run_id, f"there is no run {run_id!r} any more")
+            raise NotFoundError(problem, hint="hpcrun status --all lists the runs")
         if not index:
             return item
         for each in item.elements:
@@ -156,8 +143,7 @@ class Reader:
         """Call something that reads files or asks Slurm in a thread of its own.
 
         Args:
-            then: is called with the answer, in the thread of the screens.
-            failed: is called there with what went wrong.
+            then, failed: one of them is called in the thread of the screens, with the answer or what went wrong.
         """
 
         def run() -> None:

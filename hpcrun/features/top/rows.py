@@ -36,11 +36,9 @@ class TopRow:
     Attributes:
         key: run id, ``run id/3`` of an element, or the group's name behind a colon.
         run: what is known of the run; None of a group, and of a run that cannot be read.
-        element: which element of the run this row is.
         children: elements of a sweep, runs of a group.
-        about: what is said of a row without a run.
-        text: what a word of a filter looks into first.
-        more: reason and cause, for ``info:word``, and for a word that is in no row's text.
+        about: the INFO of a row without a run.
+        text, more: what a filter searches: names, ids, state, nodes; and, for ``info:memory``, reason and cause.
     """
 
     key: str
@@ -81,9 +79,7 @@ class Arrangement:
     """How a person wants the rows.
 
     Attributes:
-        words: each row has all of these words; none of those that begin with ``!``.
-        sort: one of ``SORTS``.
-        group: one of ``GROUPINGS``.
+        words: the filter: each row has all of these words, and none of those that begin with ``!``.
         opened: keys of the rows whose children are shown.
     """
 
@@ -113,45 +109,40 @@ def run_rows(
 
 
 def _run_row(item: RunStatus) -> TopRow:
-    run = item.run
-    children = tuple(_element_row(item, element) for element in item.elements)
-    word = state.UNKNOWN if item.lost else item.status.state
-    text = _text(run.name, run.run_id, run.job_id, run.profile, word, item.status)
-    return TopRow(run.run_id, visible(run.name), word, item, children=children, text=text, more=_more(item.status))
+    run, status = item.run, item.status
+    children = []
+    for each in item.elements:
+        name, parameters = f"{run.name}/{each.index}", parameters_text(each.parameters)
+        text, more = _searched(f"{name} {run.run_id} {each.job_id or ''} {parameters}", each.status.state, each.status)
+        row = TopRow(f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text, more=more)
+        children.append(row)
+    name_of_state = state.UNKNOWN if item.lost else status.state
+    text, more = _searched(f"{run.name} {run.run_id} {run.job_id or ''} {run.profile}", name_of_state, status)
+    return TopRow(run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text, more=more)
 
 
-def _element_row(item: RunStatus, element: ElementStatus) -> TopRow:
-    name, status = f"{item.run.name}/{element.index}", element.status
-    text = _text(name, item.run.run_id, element.job_id, parameters_text(element.parameters), status.state, status)
-    return TopRow(
-        f"{item.run.run_id}/{element.index}", visible(name), status.state, item, element, text=text, more=_more(status)
-    )
-
-
-def _text(name: str, run_id: str, job_id: str | None, more: str, word: str, status: LastStatus) -> str:
-    return f"{name} {run_id} {job_id or ''} {more} {word} {status.hosts or ''}".lower()
-
-
-def _more(status: LastStatus) -> str:
-    return f"{status.reason or ''} {status.cause or ''}".lower()
+def _searched(names: str, name_of_state: str, status: LastStatus) -> tuple[str, str]:
+    """Return the texts in which a filter is searched for: what a row is, and why."""
+    more = f"{status.reason or ''} {status.cause or ''}"
+    return f"{names} {name_of_state} {status.hosts or ''}".lower(), more.lower()
 
 
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
-    return all(not _has(row, word[1:]) if word[0] == "!" and word[1:] else _has(row, word) for word in words)
 
+    def has(term: str) -> bool:
+        return term[len(_INFO) :] in row.more if term.startswith(_INFO) else term in row.text
 
-def _has(row: TopRow, word: str) -> bool:
-    return word[len(_INFO) :] in row.more if word.startswith(_INFO) else word in row.text
+    return all(not has(term[1:]) if term[0] == "!" and term[1:] else has(term) for term in words)
 
 
 def _placed(words: Iterable[str], rows: Sequence[TopRow]) -> list[str]:
     """Return the words of a filter; one that no name, id, state, parameter or node has is looked for in the causes."""
     placed = []
-    for word in words:
-        sign, plain = ("!", word[1:]) if word[0] == "!" else ("", word)
+    for term in words:
+        sign, plain = ("!", term[1:]) if term[0] == "!" else ("", term)
         is_known = any(plain in each.text for row in rows for each in (row, *row.children))
-        placed.append(word if is_known or not plain or plain.startswith(_INFO) else f"{sign}{_INFO}{plain}")
+        placed.append(term if is_known or not plain or plain.startswith(_INFO) else f"{sign}{_INFO}{plain}")
     return placed
 
 
@@ -184,21 +175,21 @@ def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str
     rows = list(rows)
     words = _placed(how.words.lower().split(), rows)
     kept: list[TopRow] = []
-    found: dict[str, list[TopRow]] = {}
+    matching: dict[str, list[TopRow]] = {}
     for row in rows:
         inner = [child for child in row.children if matches(child, words)] if words else []
         if matches(row, words) or inner:
             kept.append(row)
             if inner and len(inner) < len(row.children):
-                found[row.key] = inner  # those are shown, whether or not the sweep is open
+                matching[row.key] = inner  # those are shown, whether or not the sweep is open
     order = SORTS[how.sort][0]
     kept.sort(key=order, reverse=how.reverse)
     shown: list[ShownRow] = []
 
     def show(row: TopRow, depth: int) -> None:
         shown.append((row, depth))
-        if row.key in how.opened or row.key in found:
-            children = found.get(row.key, row.children)
+        if row.key in how.opened or row.key in matching:
+            children = matching.get(row.key, row.children)
             if not row.is_group and how.sort in ("state", "elapsed"):
                 children = sorted(children, key=order, reverse=how.reverse)
             elif not row.is_group and how.reverse:
@@ -234,26 +225,22 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
     }
     if group not in names:
         return list(rows)
-    name_of = names[group]
     members: dict[str | None, list[TopRow]] = {}
     for row in rows:
-        members.setdefault(name_of(row), []).append(row)
+        members.setdefault(names[group](row), []).append(row)
     result, seen = [], set()
     for row in rows:
-        name = name_of(row)
+        name = names[group](row)
         if name is None or (group == "name" and len(members[name]) == 1):
             result.append(row)
         elif name not in seen:
             seen.add(name)
-            result.append(_group_row(group, name, members[name]))
+            title = f"study {visible(run_name(name))}" if group == "study" else name
+            numbers = Counter(each.state for each in members[name]).most_common()
+            counts = ", ".join(f"{number} {each.lower().replace('_', ' ')}" for each, number in numbers)
+            about = f"{count(len(members[name]), 'run')}: {counts}"
+            result.append(TopRow(f":{group}:{name}", title, "", children=members[name], about=about))
     return result
-
-
-def _group_row(group: str, name: str, rows: Sequence[TopRow]) -> TopRow:
-    words = Counter(row.state for row in rows)
-    counts = ", ".join(f"{number} {word.lower().replace('_', ' ')}" for word, number in words.most_common())
-    title = f"study {visible(run_name(name))}" if group == "study" else name
-    return TopRow(f":{group}:{name}", title, "", children=rows, about=f"{count(len(rows), 'run')}: {counts}")
 
 
 def states_text(states: Sequence[str], room: int) -> str:

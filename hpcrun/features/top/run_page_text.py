@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -134,8 +135,8 @@ def attempt_lines(
 
 def attempt_of(line: Text) -> int | None:
     """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another line."""
-    word = line.plain[:4].strip()
-    return int(word) - 1 if word.isdecimal() else None
+    number = line.plain[:4].strip()
+    return int(number) - 1 if number.isdecimal() else None
 
 
 def _span(attempt: Attempt, now_s: float, *, runs: bool) -> tuple[float, float]:
@@ -178,8 +179,6 @@ def _length(seconds: float) -> str:
 
 
 def _folded(words: str, width: int) -> list[str]:
-    import textwrap
-
     return textwrap.wrap(words, max(10, width), break_on_hyphens=False) or [""]
 
 
@@ -323,6 +322,6 @@ def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
         for number, line in enumerate(words.split("\n")):
             lines += map(Text, labelled("" if number else f"  {label}", one_line(line), 15, width))
     lines += [Text(), Text(f"run {visible(run.run_id)}", "bold")]
-    own = [("submitted", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}"),
+    origin = [("submitted", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created_s)) + f" on {run.host}"),
            *([("from", run.cwd)] if run.cwd else []), ("profile", run.profile)]  # fmt: skip
-    return [*lines, *map(Text, detail_lines(item, width, own)[1:])]
+    return [*lines, *map(Text, detail_lines(item, width, origin)[1:])]

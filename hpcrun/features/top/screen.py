@@ -1,6 +1,6 @@
 """What the screens of ``hpcrun top`` share: a title, a line for messages, the keys at the bottom, and ``?``.
 
-Lines are drawn as they are, never as markup, and only the cells that have changed are sent to the terminal.
+Lines are drawn as they are, never as markup, and only those that have changed are sent to the terminal.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.cells import cell_len, get_character_cell_size, set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -59,7 +58,7 @@ def error_text(error: Exception) -> str:
 
 
 class TextLines(Widget):
-    """Lines of text; where they change, only the columns that differ are drawn again.
+    """Lines of text, of which only those that change are drawn again.
 
     Args:
         line: number of a line and its width → what is on it.
@@ -81,30 +80,8 @@ class TextLines(Widget):
         before, self._shown = self._shown, [self.render_line(y) for y in range(self.size.height)]
         if len(before) != len(self._shown):
             self.refresh()
-        elif changed := changed_regions(before, self._shown):
-            self.refresh(*changed)
-
-
-def changed_regions(before: Sequence[Strip], after: Sequence[Strip]) -> list[Region]:
-    """Return the parts of lines that differ: for each line one, from the first to the last cell that has changed."""
-    regions = []
-    for y, (old, new) in enumerate(zip(before, after, strict=True)):
-        if old == new:
-            continue
-        pairs = zip_longest(_cells_of(old), _cells_of(new))
-        columns = [x for x, (mine, other) in enumerate(pairs) if mine != other]
-        if columns:
-            regions.append(Region(columns[0], y, columns[-1] + 1 - columns[0], 1))
-    return regions
-
-
-def _cells_of(strip: Strip) -> list[tuple[str, Style | None]]:
-    return [
-        (char, segment.style)
-        for segment in strip
-        for char in segment.text
-        for _ in range(get_character_cell_size(char))
-    ]
+        elif changed := [y for y, line in enumerate(self._shown) if line != before[y]]:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
 
 def key_names(binding: Binding) -> str:

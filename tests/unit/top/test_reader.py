@@ -43,13 +43,12 @@ def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_pat
     reader = Reader(ports(store, Answers(), time.time()), {}, rules, lambda _: {})
 
     def cause() -> str | None:
-        item = reader.item(known.run_id)
-        return item.status.cause if item else None
+        return reader.run_status(known.run_id).status.cause
 
     reader.start()
     reader.go_on()
     until(lambda: reader.reading.answered_s is not None)
-    assert (reader.item(known.run_id) is not None, cause()) == (True, None)
+    assert cause() is None
     broken.clear()
     reader.refresh()
     until(lambda: cause() is not None)
