@@ -24,6 +24,8 @@ _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 _DRY_RUN = "--dry-run"
 MANY = 2
 """Of an option that may be repeated: every value counts."""
+Options = Mapping[str, int]
+"""The options of a command, each with how many values follow it: 0, 1 or ``MANY``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,8 @@ class Misplaced:
     args: tuple[str, ...]
 
 
-def with_typed(context: Context, values: Mapping[str, Any], options: Mapping[str, int]) -> Context:
-    """Return the context with the command line that asks for SCRIPT, and a note where hpcrun's options stand behind it.
-
-    Args:
-        values: those of the command, ``script`` and ``args`` among them.
-        options: hpcrun's options; see ``option_names``.
-
-    Raises:
-        UsageError: one of them stands behind SCRIPT, and SCRIPT does not define it.
-    """
+def with_typed(context: Context, values: Mapping[str, Any], options: Options) -> Context:
+    """Return the context with the command line that asks for SCRIPT, and a note on options of hpcrun behind SCRIPT."""
     script, args = values["script"], tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
     if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program, not typed
@@ -96,11 +90,7 @@ def defines_option(text: str, name: str) -> bool:
 
 
 def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
-    """Return a script's new arguments for resubmit, which stand behind ``--``.
-
-    Raises:
-        UsageError: --dry-run is among them, and no second ``--`` says that it is the script's own.
-    """
+    """Return a script's new arguments for resubmit, which stand behind ``--``."""
     if args[:1] == ["--"]:
         return list(args[1:])
     if submits and _DRY_RUN in args:
@@ -128,15 +118,9 @@ def option_names(command: Any) -> dict[str, int]:
     return names
 
 
-def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced:
-    """Find hpcrun's options among a script's arguments.
-
-    Args:
-        options: each option with how many values follow it: 0, 1 or ``MANY``.
-    """
-    moved: list[str] = []
-    names: list[str] = []
-    kept: list[str] = []
+def find_misplaced(args: Sequence[str], options: Options) -> Misplaced:
+    """Find hpcrun's options among a script's arguments."""
+    moved, names, kept = list[str](), list[str](), list[str]()
     rest = list(args)
     while rest:
         token = rest.pop(0)
@@ -154,18 +138,12 @@ def find_misplaced(args: Sequence[str], options: Mapping[str, int]) -> Misplaced
     return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
 
 
-def unknown_options(
-    words: Sequence[str], options: Mapping[str, int], *, script_last: bool
-) -> list[tuple[str, str | None]]:
+def unknown_options(words: Sequence[str], options: Options, *, script_last: bool) -> list[tuple[str, str | None]]:
     """Return all options that a command does not have, each with the value behind its ``=``.
 
-    Args:
-        words: those behind the command's name.
-        options: those that the command has, each with how many values follow it: 0, 1 or ``MANY``.
-        script_last: what follows the first word that is no option belongs to the script.
+    With ``script_last``, what follows the first word that is no option belongs to the script.
     """
-    unknown: list[tuple[str, str | None]] = []
-    rest = list(words)
+    unknown, rest = list[tuple[str, str | None]](), list(words)
     while rest and (token := rest.pop(0)) != "--":
         name, equals, value = token.partition("=")
         short = token[:2] if not token.startswith("--") else ""
@@ -182,13 +160,10 @@ def unknown_options(
     return unknown
 
 
-def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str, ...]:
+def last_of_each(words: Sequence[str], options: Options) -> tuple[str, ...]:
     """Return hpcrun's part of a command line with each option once, where it stood last: click takes the later value.
 
     Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
-
-    Args:
-        options: each option with how many values follow it: 0, 1 or ``MANY``.
     """
     groups: list[tuple[str, ...]] = []
     rest = list(words)
@@ -205,4 +180,4 @@ def last_of_each(words: Sequence[str], options: Mapping[str, int]) -> tuple[str,
 
 
 def _line(*words: str) -> str:
-    return " ".join(quote_bash(token) for token in words)
+    return " ".join(map(quote_bash, words))

@@ -15,15 +15,11 @@ _SCRIPT_LAST = {"allow_interspersed_args": False}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a command is.
-
-    Attributes:
-        function: its function; empty for the last word of its name.
-    """
+    """Where a command is."""
 
     module: str
-    panel: str
-    function: str = ""
+    panel: str  # of the help
+    function: str = ""  # empty for the last word of the command's name
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

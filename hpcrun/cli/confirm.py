@@ -27,15 +27,7 @@ def can_ask() -> bool:
 
 
 def confirm(question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done") -> bool:
-    """Ask, and return whether the answer was yes.
-
-    Args:
-        default: what Enter alone means.
-        interrupted: what is said at Ctrl-C.
-
-    Raises:
-        InterruptedByUser: Ctrl-C.
-    """
+    """Ask, and return whether the answer was yes; Enter alone is ``default``."""
     with interrupted_as(InterruptedByUser(interrupted)):
         line = _answer(f"{question} {'[Y/n]' if default else '[y/N]'} ")
         return line.strip().lower() in ("y", "yes") or (default and line == "\n")
@@ -54,14 +46,7 @@ def ask(question: str, *, default: str, show_default: bool = True) -> str:
 
 
 def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitted") -> str:
-    """Show the options of a choice, numbered, and return the value of the one that is answered.
-
-    Args:
-        interrupted: what is said at Ctrl-C.
-
-    Raises:
-        InterruptedByUser: Ctrl-C, or the end of stdin.
-    """
+    """Show the options of a choice, numbered, and return the value of the one that is answered."""
     width = max(len(option.value) for option in choice.options)
     lines = [f"{choice.reason}:"]
     lines += [f"  {n}  {option.value:<{width}}  {option.about}" for n, option in enumerate(choice.options, 1)]
@@ -99,14 +84,7 @@ def _answer(question: str) -> str:
 
 
 def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
-    """Return the command of $VISUAL or $EDITOR, or an editor on PATH.
-
-    Args:
-        otherwise: the command to type without a terminal.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the command of $VISUAL or $EDITOR, or an editor on PATH; ``otherwise`` is a command that needs none."""
     for variable in ("VISUAL", "EDITOR"):
         if env.get(variable, "").strip():
             try:
@@ -122,11 +100,7 @@ def find_editor(env: Mapping[str, str], otherwise: str) -> list[str]:
 
 
 def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run an editor, and return its exit status.
-
-    Raises:
-        UsageError: it cannot be started.
-    """
+    """Run an editor, and return its exit status."""
     try:
         return run_on_terminal(argv, env)
     except OSError as error:
@@ -136,14 +110,7 @@ def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def edit_again(otherwise: str, interrupted: str) -> bool:
-    """Ask whether to return to the editor.
-
-    Args:
-        otherwise: what happens if not: ``without saving``.
-
-    Raises:
-        InterruptedByUser: Ctrl-C.
-    """
+    """Ask whether to return to the editor; ``otherwise`` says how not: ``without saving``."""
     with interrupted_as(InterruptedByUser(f"interrupted; {interrupted}")):
         while True:
             answer = ask(f"(e)dit again or (q)uit {otherwise}?", default="e")

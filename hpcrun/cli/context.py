@@ -43,15 +43,11 @@ Announce = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything a command is handed: where it was called, the runs, the schedulers, the clock.
-
-    Attributes:
-        announce: prints which configuration is not used, the first time that it matters.
-    """
+    """Everything a command is handed: where it was called, the runs, the schedulers, the clock."""
 
     env: dict[str, str]
     cwd: Path
-    announce: Announce | None = None
+    announce: Announce | None = None  # prints which configuration is not used, the first time that it matters
     typed: Typed = field(default_factory=Typed)
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
@@ -194,11 +190,7 @@ class Context:
             hooks_of("trackers").on_end(self.store.load(run_id), self.store.folder(run_id), self.env)
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
-        """Return the scheduler of that name.
-
-        Args:
-            polls: for a command that repeats its questions: it shares the answers with others.
-        """
+        """Return the scheduler of that name; with ``polls`` it shares its answers with other commands that poll."""
         if name == "local":
             from hpcrun.schedulers.local import LocalScheduler
 
@@ -228,11 +220,7 @@ class Context:
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
 
     def rules(self) -> tuple[Rule, ...]:
-        """Return explain's rules: the shipped ones and those of the layers.
-
-        Raises:
-            HpcrunError: a file of rules is wrong.
-        """
+        """Return explain's rules: the shipped ones and those of the layers."""
         from hpcrun.explain.diagnosis.rules import load_rules  # ruamel is imported only where a run has failed
 
         return load_rules(self.layers.values())
@@ -280,14 +268,7 @@ def _tell_why_it_waits() -> Callable[[RunStatus], None]:
 
 
 def make_context(announce: Announce | None = hold) -> Context:
-    """Return the context of this process.
-
-    Args:
-        announce: prints which configuration is not used; None for a caller that says so itself, or has no place to.
-
-    Raises:
-        HpcrunError: the current folder is gone.
-    """
+    """Return the context of this process; with ``announce`` None, the caller says which configuration is not used."""
     try:
         cwd = Path.cwd()
     except OSError:

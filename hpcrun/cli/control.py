@@ -91,11 +91,7 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
 
 
 def _statuses(context: Context, named: Sequence[FoundRun]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
-    """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named.
-
-    Raises:
-        SchedulerError: it does not answer.
-    """
+    """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named."""
     ids = list(dict.fromkeys(item.run.run_id for item in named)) or active_ids(context.store)
     result = get_status(ids, context.ports)
     if result.away:
@@ -138,10 +134,7 @@ def _hold_text(result: HoldResult, *, release: bool) -> list[TextPart]:
     ]
 
 
-def shell(
-    run: str = RUN,
-    node: str | None = option("--node NAME", "Node of the job. Default: the first."),
-) -> Outcomes:
+def shell(run: str = RUN, node: str | None = option("--node NAME", "Node of the job. Default: the first.")) -> Outcomes:
     """Open a shell inside the allocation of a running job.
 
     It shares the CPUs, memory and GPUs of the ranks, and ends with the job.

@@ -32,12 +32,7 @@ class EditAbortedError(UsageError):
 
 @contextmanager
 def edited_job(run: Run, request: dict[str, Any], there: Context, *, fresh: bool) -> Iterator[Prepared]:
-    """Let the user edit a request; if that fails, or what is then done with the job, the text is kept.
-
-    Raises:
-        EditAbortedError: nothing was changed, or the editor failed.
-        HpcrunError: a mistake is left, or the block failed; the hint says where the text is.
-    """
+    """Let the user edit a request; if that fails, or what is then done with the job, the text is kept."""
     profile = request.pop("profile")
     typed = read_request(request)
     record = request_record(typed)
@@ -102,11 +97,7 @@ def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[
 
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
-    """Return the request of the words behind ``hpcrun submit``, as typed.
-
-    Raises:
-        UsageError: an option is unknown, or has no effect here.
-    """
+    """Return the request of the words behind ``hpcrun submit``, as typed."""
     fields = job_fields()
     command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
     try:

@@ -78,11 +78,7 @@ def explain(
 
 
 def _check_files(words: list[str], log: list[str] | None) -> None:
-    """Refuse a run beside --log.
-
-    Raises:
-        UsageError: a word is no file.
-    """
+    """Refuse a run beside --log."""
     first = quote_bash((log or ["FILE"])[0])
     for name in words:
         if name != "-" and not os.path.lexists(name):
@@ -93,11 +89,7 @@ def _check_files(words: list[str], log: list[str] | None) -> None:
 
 
 def _refuse_file(words: list[str]) -> None:
-    """Refuse a file that was given as a run.
-
-    Raises:
-        NotFoundError: it is a file.
-    """
+    """Refuse a file that was given as a run."""
     if words and os.path.isfile(words[0]):
         raise NotFoundError(
             f"there is no run {words[0]!r}, but a file of this name",

@@ -25,12 +25,7 @@ MOST_ELEMENTS = 20
 
 
 def gpu_load(item: RunStatus, context: Context, *, watched: bool, as_json: bool) -> Outcomes:
-    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded.
-
-    Args:
-        item: a run, or an element of a sweep.
-        watched: it is asked for again and again.
-    """
+    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded."""
     if item.status.final and not watched:
         uses = list(islice(recorded_uses(item), None if as_json else MOST_ELEMENTS + 1))
         yield Outcome(lambda: _recorded_text(uses), lambda: recorded_json(uses))

@@ -122,11 +122,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
 
 
 def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
-    """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed.
-
-    Raises:
-        UsageError: there is no terminal to ask at, and no suggestion; the message has the options to add.
-    """
+    """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed."""
     left: list[Choice] = []
     account, gpu_type = typed.account, typed.gpu_type
     if existing is not None and not chosen.asks:
@@ -155,11 +151,7 @@ def _chosen(choice: Choice | None, chosen: _Chosen, left: list[Choice]) -> str |
 
 
 def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
-    """Return the runs folder to set, None if it stays as it is.
-
-    Raises:
-        UsageError: the folder that was typed cannot be used.
-    """
+    """Return the runs folder to set, None if it stays as it is."""
     current = str(context.store.root)
     asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
     while True:
@@ -186,11 +178,7 @@ def _say_where_runs_stay(context: Context) -> None:
 
 
 def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
-    """Show what would change in an existing profile, ask, and return whether the answer was yes.
-
-    Raises:
-        ProfileError: there is no terminal to ask at.
-    """
+    """Show what would change in an existing profile, ask, and return whether the answer was yes."""
     change = setup.profile
     if agreed or change is None or change.before is None or not change.changed:
         return True

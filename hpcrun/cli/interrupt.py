@@ -34,11 +34,7 @@ def raise_at_interrupt() -> None:
 
 
 class interrupted_as:  # not made with contextlib, which would have to be imported
-    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back to it.
-
-    Args:
-        error: the error, or a function that makes it at Ctrl-C.
-    """
+    """Raise this error at Ctrl-C while the block runs; it says what still runs and how to come back to it."""
 
     def __init__(self, error: InterruptedByUser | Callable[[], InterruptedByUser]) -> None:
         self._error = error

@@ -190,12 +190,7 @@ def takes_job(command: Command) -> Command:
 
 
 def takes_job_options(*, without: Collection[str] = (), own_first: bool = False) -> Callable[[Command], Command]:
-    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does.
-
-    Args:
-        without: fields that mean nothing to the command, and that it does not take.
-        own_first: the command's own options come first in its help.
-    """
+    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does, but for those that mean nothing to it."""
     return lambda command: with_parameters(declared_in(JobOptions, without), command, own_first=own_first)
 
 

@@ -45,11 +45,7 @@ class Lines:
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
-    """Print the logs that are there, with a heading each where there are several, as tail does; False if none is.
-
-    Raises:
-        NotFoundError: one cannot be read.
-    """
+    """Print the logs that are there, with a heading each where there are several, as tail does; False if none is."""
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
     printer = lines.printer(prefixes=choice.several or lines.merge)

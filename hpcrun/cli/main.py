@@ -32,11 +32,7 @@ def command_names() -> tuple[str, ...]:
 
 
 def build_app(names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})) -> typer.Typer:
-    """Return the program with these commands; the options of submit alone take as long to build as all of status.
-
-    Args:
-        others: commands of other packages.
-    """
+    """Return the program with these commands; the options of submit alone take as long to build as all of status."""
     app = _empty_app(CliGroup)
     groups: dict[str, typer.Typer] = {}
     for name in names:

@@ -75,8 +75,7 @@ def with_parameters(
 ) -> Command:
     """Give a command more parameters, whose values it receives as one dict; typer reads the joined signature.
 
-    Args:
-        own_first: the command's own parameters come first in its help.
+    With ``own_first``, the command's own parameters come first in its help.
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters_of_command = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -93,11 +92,7 @@ def with_parameters(
 
 
 def read_duration(option: str, text: str) -> int:
-    """Return a duration in seconds, as it was typed behind an option.
-
-    Raises:
-        UsageError: the text is no duration, or has no unit.
-    """
+    """Return a duration in seconds, as it was typed behind an option."""
     try:
         return parse_time(text)
     except ValueError as error:

@@ -32,38 +32,23 @@ _SHOWN_OF_WORD = 40
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A piece of a command's text.
+    """A piece of a command's text; each kind has a function below that makes it."""
 
-    Attributes:
-        kind: the stream and the layout; each kind has a function below that makes it.
-        lines: the text.
-        table: drawn by rich; there are no lines then.
-    """
-
-    kind: Kind
+    kind: Kind  # the stream and the layout
     lines: tuple[str, ...] = ()
-    table: RenderableType | None = None
+    table: RenderableType | None = None  # drawn by rich; there are no lines then
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a command, or of a step of it: a long command yields an outcome for each step.
+    """The result of a command, or of a step of it: a long command yields an outcome for each step."""
 
-    Attributes:
-        text: makes the text for a person; not called with ``--json``.
-        document: makes the JSON document; not called without ``--json``. The last outcome's document is printed.
-        notes: printed at once, with ``--json`` too.
-        failure: why the command failed; its exit code is the exit status.
-        failure_in_text: the text shows the failure already, and only the document needs its message.
-        status: the exit status of a command without a failure.
-    """
-
-    text: Callable[[], Iterable[TextPart]] | None = None
-    document: Document | None = None
-    notes: Iterable[TextPart] = ()
-    failure: HpcrunError | None = None
-    failure_in_text: bool = False
-    status: int = 0
+    text: Callable[[], Iterable[TextPart]] | None = None  # makes the text for a person; not called with --json
+    document: Document | None = None  # makes the JSON document, with --json alone; that of the last outcome is printed
+    notes: Iterable[TextPart] = ()  # printed at once, with --json too
+    failure: HpcrunError | None = None  # why the command failed; its exit code is the exit status
+    failure_in_text: bool = False  # the text shows the failure already, and only the document needs its message
+    status: int = 0  # the exit status of a command without a failure
 
 
 Outcomes = Generator[Outcome, None, None]
@@ -121,17 +106,11 @@ def each(action: Generator[T, None, R], outcome_of: Callable[[T], Outcome]) -> G
 
 
 class _Answer:
-    """The JSON document that this process prints at its end.
+    """The JSON document that this process prints at its end."""
 
-    Attributes:
-        json: ``--json`` was given: every later failure is part of the document.
-        document: None as long as there is no result.
-        held: remarks on stderr that are printed before anything else is.
-    """
-
-    json = False
-    document: dict[str, Any] | None = None
-    held: tuple[str, ...] = ()
+    json = False  # --json was given: every later failure is part of the document
+    document: dict[str, Any] | None = None  # None as long as there is no result
+    held: tuple[str, ...] = ()  # remarks on stderr that are printed before anything else is
 
 
 def want_json(wanted: bool) -> bool:
@@ -150,11 +129,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 def render(outcomes: Outcome | Outcomes) -> int:
-    """Print the outcomes of a command, each as soon as the command yields it.
-
-    Returns:
-        the exit status.
-    """
+    """Print the outcomes of a command, each as soon as the command yields it; return the exit status."""
     if isinstance(outcomes, Outcome):
         return show(outcomes)
     status = 0
@@ -167,11 +142,7 @@ def render(outcomes: Outcome | Outcomes) -> int:
 
 
 def show(outcome: Outcome) -> int:
-    """Print an outcome's notes and text, or keep its document and failure for the end.
-
-    Returns:
-        the exit status.
-    """
+    """Print an outcome's notes and text, or keep its document and failure for the end; return the exit status."""
     _print_parts(outcome.notes)
     if _Answer.json:
         _Answer.document = outcome.document() if outcome.document else _Answer.document

@@ -24,11 +24,7 @@ NAMED_AT_MOST = 10
 
 
 def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
-    """Wait for the end of a run, streaming its log where that was asked for, and return how it ended.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; the job goes on.
-    """
+    """Wait for the end of a run, streaming its log where that was asked for, and return how it ended."""
     job_id = result.run.job_id
     item = _wait(result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow)
     failure = None
@@ -45,11 +41,7 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
 
 
 def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
-    """Wait until a sweep is over, and return how it ended: a failure where an element did not end well.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; the sweep goes on.
-    """
+    """Wait until a sweep is over, and return how it ended: a failure where an element did not end well."""
     ended = []
     for result in done:
         job_id = result.run.job_id

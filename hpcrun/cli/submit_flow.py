@@ -37,11 +37,7 @@ class Start:
 def read_start(
     after: list[str] | None, chain: str | None, *, dry_run: bool, follow: bool, wait: bool, as_json: bool
 ) -> Start:
-    """Return these options of submit and resubmit, read.
-
-    Raises:
-        UsageError: an option means nothing, or two cannot be combined.
-    """
+    """Return these options of submit and resubmit, read."""
     if follow and as_json:
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     runs = tuple(map(parse_after, after or ()))
@@ -54,20 +50,12 @@ def read_start(
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
-    """Decide everything about a job that was asked for on the command line.
-
-    Raises:
-        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
-    """
+    """Decide everything about a job that was asked for on the command line."""
     return prepare_request(*read_job(options, context), context)
 
 
 def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str]:
-    """Return the request that was typed, and the name of its profile.
-
-    Raises:
-        UsageError: a value cannot be read, or nothing says which profile.
-    """
+    """Return the request that was typed, and the name of its profile."""
     profile = options.pop("profile", None)
     # a list that was not given is None from typer, and empty in the request
     given = {name: value for name, value in options.items() if value is not None}
@@ -101,19 +89,12 @@ def dry_run_outcome(
 
 
 def submit_job(
-    prepared: Prepared,
-    context: Context,
-    start: Start,
-    lineage: Lineage | None = None,
-    output_dir: Path | None = None,
+    prepared: Prepared, context: Context, start: Start, lineage: Lineage | None = None, output_dir: Path | None = None
 ) -> Generator[Outcome, None, list[SubmitResult]]:
     """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
 
     Args:
         lineage: what a run that is submitted again has to do with earlier ones.
-
-    Raises:
-        HpcrunError: one was refused; the message says what stays submitted.
     """
     if start.follow and prepared.plan.sweep:
         raise UsageError(
@@ -172,11 +153,7 @@ def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Out
 
 
 def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
-    """Return the rows of the plan that say on what the job waits, and which jobs follow.
-
-    Raises:
-        PlanError, UsageError: it cannot wait.
-    """
+    """Return the rows of the plan that say on what the job waits, and which jobs follow."""
     rows = [("after", after_text(start.after))] if start.after else []
     rows += [("chain", chain_text(start.chain))] if start.chain else []
     if rows:
@@ -188,11 +165,7 @@ def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
 
 
 def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -> Outcomes:
-    """Wait for the end of what was submitted, if a person asked for it.
-
-    Raises:
-        InterruptedByUser: Ctrl-C; the job goes on.
-    """
+    """Wait for the end of what was submitted, if a person asked for it."""
     if done and (start.follow or start.wait):
         from hpcrun.cli.submit_end import run_end, sweep_end
 

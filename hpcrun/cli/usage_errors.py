@@ -53,12 +53,7 @@ _COMMANDS = {
 
 
 def usage_error(error: typer.TyperException, words: Sequence[str], commands: Sequence[str]) -> UsageError:
-    """Return typer's failure with what was meant, as far as it is known, and the command's own help.
-
-    Args:
-        words: the command line behind ``hpcrun``.
-        commands: the names of all commands.
-    """
+    """Return typer's failure with what was meant, as far as it is known, and the command's own help."""
     names = _names(getattr(error, "ctx", None), words)
     own_help = " ".join(["hpcrun", *names, "--help"])
     message = error.format_message()
@@ -134,13 +129,7 @@ def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own
     listing = f"`{own_help}` lists all options"
     if len(advice) == 1:
         ((name, advised),) = advice.items()
-        hint = (
-            own_help
-            if advised is None
-            else f"{advised} {listing}"
-            if advised.endswith("?")
-            else f"{advised}; {listing}"
-        )
-        return UsageError(f"No such option: {name}", hint=hint)
+        advised = advised and f"{advised}{'' if advised.endswith('?') else ';'} {listing}"
+        return UsageError(f"No such option: {name}", hint=advised or own_help)
     lines = (f"  {name}: {advised}" if advised else f"  {name}" for name, advised in advice.items())
     return UsageError("\n".join(["No such options:", *lines]), hint=listing)

@@ -16,11 +16,7 @@ _INDENT, _ROOM_LEAST = 15, 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return the details for which the table has no room, wrapped between words at ``width`` characters.
-
-    Args:
-        more: label and text of further lines, which come first.
-    """
+    """Return the details for which the table has no room, wrapped between words; ``more`` comes first."""
     from hpcrun.actions.hooks import hooks_of
     from hpcrun.runs.attempt import last_attempt, load_imports
 

@@ -23,11 +23,7 @@ def cluster_lines(facts: ClusterFacts) -> list[str]:
 
 
 def setup_lines(setup: Setup, kept: Path | None) -> list[str]:
-    """Return what has been written.
-
-    Args:
-        kept: where the old text of the profile is.
-    """
+    """Return what has been written, and where the old text of the profile is kept."""
     lines = []
     if setup.profile:
         label = "unchanged" if not setup.profile.changed else "changed" if setup.profile.before else "written"

@@ -28,11 +28,7 @@ _LABEL_LEAST = len("submitted")
 
 
 def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Return the plan as text: the command, the resources, the time.
-
-    Args:
-        more: rows on its relations to other runs: see ``again_text``.
-    """
+    """Return the plan as text, with ``more`` rows on its relations to other runs."""
     no_limit = "no limit" if plan.scheduler == "local" else "the partition's default"
     below = f", starting in {plan.snapshot.folder}" if plan.snapshot and plan.snapshot.folder != "." else ""
     idle = f"ends if all of its GPUs are idle for {time_text(plan.cancel_idle_s)}" if plan.cancel_idle_s else ""

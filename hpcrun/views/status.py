@@ -51,11 +51,7 @@ _WHY_MOST_LINES = 3
 
 
 def check_columns(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the requested columns, each once; empty if none are requested.
-
-    Raises:
-        UsageError: there is no such column.
-    """
+    """Return the requested columns, each once; empty if none are requested."""
     known = (*TABLE, *(name for name in FIELDS if name not in TABLE))
     wanted = tuple(dict.fromkeys(column.strip() for item in given for column in item.split(",") if column.strip()))
     for column in wanted:
@@ -71,9 +67,6 @@ def status_table(result: StatusResult, now_s: float, width: int, columns: Sequen
 
     Long names are cut, since ``--json`` has them and users can type a part; reasons are wrapped, and long reasons
     are cut. A narrow terminal gets fewer columns.
-
-    Args:
-        columns: the columns by name; by default the usual ones.
     """
     from rich.text import Text
 
@@ -180,8 +173,7 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
 def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
     """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason.
 
-    Args:
-        is_cut: there may be room for the beginning only.
+    With ``is_cut`` there may be room for the beginning only.
     """
     status = item.status
     cause = _exception_first(status.cause or "") if is_cut else status.cause
@@ -283,11 +275,7 @@ def _reason_text(status: LastStatus) -> str | None:
 
 
 def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the statuses as a JSON document; if the scheduler did not respond, with the failure in it.
-
-    Args:
-        more: returns further fields of a run.
-    """
+    """Return the statuses as a JSON document, with ``more`` fields of each run; and that the scheduler is away."""
     away = result.away
     failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
     return {
