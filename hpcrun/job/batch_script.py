@@ -114,8 +114,11 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     secrets = list(_secrets(root)) if misread_line(root) is None else []
     changes = [] if missing else [change for launch in launches for change in _marks(launch)]
     changes += [(node.start_byte, node.end_byte, f'"${name}"') for node, name, _ in secrets]
-    changed = sorted({text.encode("utf-8", "surrogateescape")[:start].count(b"\n") + 1 for start, *_ in changes})
-    new = _edited(text, changes)
+    data = text.encode("utf-8", "surrogateescape")
+    changed = sorted({data[:start].count(b"\n") + 1 for start, *_ in changes})
+    for start, end, piece in sorted(changes, reverse=True):
+        data = data[:start] + piece.encode() + data[end:]
+    new = data.decode("utf-8", "surrogateescape")
     if shell == "bash":
         new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
     lines = [launch.line for launch in launches if launch.line]
@@ -230,13 +233,6 @@ def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
         plain = text[1:-1] if value.type in ("string", "raw_string") else text
         if "$" not in text and "`" not in text and plain and is_secret(name, plain, ()):
             yield value, f"HPCRUN_SECRET_{number}", plain
-
-
-def _edited(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
-    data = text.encode("utf-8", "surrogateescape")
-    for start, end, new in sorted(changes, reverse=True):
-        data = data[:start] + new.encode() + data[end:]
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _count(text: str | None) -> int | None:

@@ -99,7 +99,7 @@ def compile_pattern(text: str) -> Pattern:
 
     if len(text) > _MOST_CHARACTERS:
         raise PatternError(f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}")
-    translated = _translate(text)
+    translated = _PART.sub(_translated, text)
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
@@ -109,7 +109,8 @@ def compile_pattern(text: str) -> Pattern:
         of_line = re2.compile(_encode(translated), options)
         of_lines = None if whole_text else re2.compile(_encode(f"(?m:{translated})"), options)
     except re2.error as error:
-        raise PatternError(_words(error)) from None
+        message = error.args[0] if error.args else b""
+        raise PatternError(message.decode("utf-8", "replace") if isinstance(message, bytes) else message) from None
     names = {name.decode("utf-8", "replace"): number for name, number in of_line.groupindex.items()}
     return Pattern(text, names, of_line.groups, of_line, of_lines)
 
@@ -124,24 +125,14 @@ def any_of(words: Iterable[bytes]) -> Any:
     return re2.compile(b"|".join(map(re.escape, words)))
 
 
-def _words(error: Exception) -> str:
-    message = error.args[0] if error.args else b""
-    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
-
-
-def _translate(text: str) -> str:
-    """Return an expression in RE2's syntax."""
-    return _PART.sub(_translated, text)
-
-
 def _translated(part: re.Match[str]) -> str:
+    """Return a part of an expression in RE2's syntax, or raise PatternError: RE2 lacks it."""
     text = part[0]
-    if part["escape"]:
-        if text[1] in "123456789":
-            raise PatternError(f"{text} refers back to a group: write its expression again")
-        return r"\z" if text == r"\Z" else _unicode(text)
-    if part["set"]:
-        return _unicode(text)
+    if part["escape"] and text[1] in "123456789":
+        raise PatternError(f"{text} refers back to a group: write its expression again")
+    if part["escape"] or part["set"]:
+        plain = _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", text)
+        return r"\z" if text == r"\Z" else plain
     if part["repeat"]:
         return text.replace("{,", "{0,")
     if part["possessive"]:
@@ -159,10 +150,6 @@ def _group(text: str) -> str:
         raise PatternError(f"{text} is a verbose expression: write it on one line, without spaces and comments")
     kept = "".join(flag for flag in flags if flag not in "auL")  # flags of Python only: RE2 always uses ASCII here
     return f"(?{kept}{text[-1]}" if kept or text[-1] == ":" else ""
-
-
-def _unicode(text: str) -> str:
-    return _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", text)
 
 
 VALUE = "value"

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from hpcrun.job.units import listed, table_rows
+from hpcrun.job.units import table_rows
 
 MASK = "***"
 
@@ -316,7 +316,8 @@ _BY_CONTENT = ("*.pem", "*.key")
 _SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
 _SECRET_PATHS = ("*.config/gcloud/*", "*.docker/config.json", "*.huggingface/token", "*.cache/huggingface/token")
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
-_MOST_NAMED = 5
+MOST_NAMED = 5
+"""How many of the files that are not copied a message names."""
 
 
 def looks_secret(path: str) -> bool:
@@ -366,8 +367,3 @@ def is_included(path: str, patterns: Sequence[str]) -> bool:
         fnmatchcase(path, pattern) or fnmatchcase(name, pattern) or path.startswith(f"{pattern.rstrip('/')}/")
         for pattern in patterns
     )
-
-
-def left_out_text(paths: Sequence[str]) -> str:
-    """Return a text that names the files that are not copied."""
-    return listed(paths, _MOST_NAMED)

@@ -150,17 +150,14 @@ class Source:
         self._unknown: set[str] = set()
         self._reading: set[str] = set()
         for node in nodes_of(root, "variable_assignment"):
-            self._assigned.setdefault(self._name(node), []).append(node)
+            name = node_text(node.named_children[0]).partition("[")[0]
+            self._assigned.setdefault(name, []).append(node)
         for node in nodes_of(root, "for_statement"):
             self._unknown |= {node_text(child) for child in node.named_children if child.type == "variable_name"}
         for command in nodes_of(root, "command"):
             words = [node_text(child) for child in command.named_children]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
                 self._unknown |= {name for name in words[1:] if name.isidentifier()}
-
-    @staticmethod
-    def _name(assignment: Node) -> str:
-        return node_text(assignment.named_children[0]).partition("[")[0]
 
     def words(self, command: Node) -> list[Word]:
         """Return the words of a command; redirections and assignments before it are none."""
@@ -187,9 +184,9 @@ class Source:
                 return tuple({value[:1]: None for value in values})
             return tuple({tuple(" ".join(value[:1]).split()): None for value in values})
         texts = self._texts(node)
-        if node.type == "raw_string" or texts is None or quoted:
-            return ((UNKNOWN,),) if texts is None else tuple((text,) for text in texts)
-        return tuple((text,) for text in texts) if node.type not in ("command_substitution",) else None
+        if texts is None:
+            return ((UNKNOWN,),)
+        return None if node.type == "command_substitution" and not quoted else tuple((text,) for text in texts)
 
     def _values(self, name: str) -> tuple[tuple[str, ...], ...] | None:
         """Return the lists of words that a variable may hold, None if that is not known."""
@@ -226,9 +223,9 @@ class Source:
         texts = [""] if value is None else self._texts(value, name, before)
         if texts is None:
             return None
-        return (
-            [(one[0] + text,) for one in before or [("",)] for text in texts if one] if adds else [(t,) for t in texts]
-        )
+        if not adds:
+            return [(text,) for text in texts]
+        return [(one[0] + text,) for one in before or [("",)] for text in texts if one]
 
     def _texts(self, node: Node, variable: str = "", before: Sequence[tuple[str, ...]] = ()) -> list[str] | None:
         """Return the texts that a word may become without being divided; None if there are too many.

@@ -84,17 +84,14 @@ def _remove_stale(lock: Path, host: str) -> None:
 
 def _is_stale(lock: Path, content: str, host: str) -> bool:
     words = content.split()
-    if len(words) == 3 and words[0] == host and words[1].isdecimal():
-        try:
-            os.kill(int(words[1]), 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, OverflowError):
-            return False
-        return False
+    is_ours = len(words) == 3 and words[0] == host and words[1].isdecimal()
     try:
-        return time.time() - lock.stat().st_mtime > STALE_S
-    except OSError:
+        if is_ours:
+            os.kill(int(words[1]), 0)
+        return not is_ours and time.time() - lock.stat().st_mtime > STALE_S
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
         return False
 
 

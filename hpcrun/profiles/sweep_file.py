@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
-from hpcrun.profiles.yaml_file import bounded_parser
+from hpcrun.profiles.yaml_file import bounded_parser, first_line
 from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
@@ -71,7 +70,9 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     except RecursionError:  # of nested blocks
         raise ValueError("it is nested too deeply") from None
     except YAMLError as error:
-        raise ValueError(_yaml_words(error)) from None
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(line + first_line(getattr(error, "problem", None) or error)) from None
     if isinstance(data, list):
         return tuple(_element(number, item) for number, item in enumerate(data))
     if not isinstance(data, dict) or not data:
@@ -86,23 +87,16 @@ def parse_yaml(text: str) -> tuple[Parameters, ...]:
     return rows
 
 
-def _yaml_words(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    words = str(getattr(error, "problem", None) or error).strip().splitlines()
-    return (f"line {mark.line + 1}: " if mark else "") + (words[0] if words else "not YAML")
-
-
-def _columns(kind: str, data: Any) -> Mapping[str, list[str]]:
+def _columns(kind: str, data: Any) -> dict[str, list[str]]:
     if not isinstance(data, dict) or not data:
         raise ValueError(f"{kind}: names parameters and their values, such as lr: [1e-3, 1e-4]")
-    return {check_parameter(str(name)): _values(str(name), values) for name, values in data.items()}
-
-
-def _values(name: str, data: Any) -> list[str]:
-    values = data if isinstance(data, list) else [data] if data != "" else []
-    if not values:
-        raise ValueError(f"{name!r} has no values")
-    return [_text(name, value) for value in values]
+    columns = {}
+    for name, value in data.items():
+        values = value if isinstance(value, list) else [value] if value != "" else []
+        if not values:
+            raise ValueError(f"{name!r} has no values")
+        columns[check_parameter(str(name))] = [_text(name, item) for item in values]
+    return columns
 
 
 def _element(number: int, data: Any) -> Parameters:

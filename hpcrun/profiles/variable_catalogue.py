@@ -120,15 +120,12 @@ def check_variables(
     """
     findings = []
     for name, value in env.items():
-        if not name.startswith(PREFIXES) and name not in catalogue:
-            continue
         if name in catalogue:
-            finding = _judge(catalogue[name], value, gpu) if value else None
-        else:
-            finding = None if name in others else _misspelt(name, value, [*catalogue, *others])
-        if finding is not None:
-            findings.append(finding)
-    return findings
+            findings.append(_judge(catalogue[name], value, gpu) if value else None)
+        elif name.startswith(PREFIXES) and name not in others:
+            close = difflib.get_close_matches(name, [*catalogue, *others], n=1, cutoff=_ALIKE)
+            findings.append(Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None)
+    return [finding for finding in findings if finding]
 
 
 def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
@@ -141,8 +138,9 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         allowed = variable.values.in_words()
         problem = "this value cannot be" + (f"; it takes {allowed}" if allowed else "")
         return Finding(name, value, problem, variable.instead, impossible=True)
+    words = set(re.split(r"[^a-z0-9]+", gpu.lower()))  # sites write l40s, nvidia_l40s, a100-40gb
     for harmful in variable.harmful:
-        if re.fullmatch(harmful.values, value) and not (harmful.on and _words(gpu).isdisjoint(harmful.on)):
+        if re.fullmatch(harmful.values, value) and not (harmful.on and words.isdisjoint(harmful.on)):
             why = f"harmful on this GPU: {harmful.why}" if harmful.on else harmful.why
             return Finding(name, value, why, variable.instead)
     if value.upper() in variable.off:
@@ -154,16 +152,6 @@ def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
         symptom = f" ({variable.set_when})" if variable.set_when else ""
         return Finding(name, value, f"for debugging{symptom}, and slows down training when left on", variable.instead)
     return None
-
-
-def _words(gpu: str) -> set[str]:
-    """Return the words of a GPU's name: sites write l40s, nvidia_l40s, a100-40gb."""
-    return set(re.split(r"[^a-z0-9]+", gpu.lower()))
-
-
-def _misspelt(name: str, value: str, known: list[str]) -> Finding | None:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
-    return Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None
 
 
 # A key at the left margin begins a piece, which ends at the next key.

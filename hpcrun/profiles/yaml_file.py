@@ -114,23 +114,21 @@ def _read(path: Path, read: Callable[[], bytes]) -> str:
     try:
         return decoded_text(read(), path)
     except PermissionError:
-        raise _whole(path, "you may not read it", f"its owner can allow it: chmod a+r {path}") from None
+        hint = f"its owner can allow it: chmod a+r {path}"
+        raise MistakesError([Mistake(path, None, "you may not read it")], hint=hint) from None
     except OSError as error:
-        raise _whole(path, str(error.strerror)) from None
+        raise MistakesError([Mistake(path, None, str(error.strerror))]) from None
 
 
 def decoded_text(raw: bytes, path: Path) -> str:
     """Return the bytes of a file as text, or raise ProfileError: it is too large, or is not text."""
     if len(raw) > MAX_BYTES:
-        raise _whole(path, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")
+        raise MistakesError([Mistake(path, None, f"larger than {MAX_BYTES // 1000} kB; that is not a profile")])
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _whole(path, f"not UTF-8 text ({error.reason} at byte {error.start})") from None
-
-
-def _whole(path: Path, text: str, hint: str | None = None) -> MistakesError:
-    return MistakesError([Mistake(path, None, text)], hint=hint)
+        text = f"not UTF-8 text ({error.reason} at byte {error.start})"
+        raise MistakesError([Mistake(path, None, text)]) from None
 
 
 def parse_yaml(text: str, path: Path) -> YamlFile:
@@ -143,14 +141,16 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
             return _Builder(path, iter(bounded_parser().parse(text))).build()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        mistake = Mistake(path, mark.line + 1 if mark else None, _first_line(error.problem or error))
-        raise MistakesError([mistake], hint=_tab_hint(text, mark)) from None
+        has_tab = mark is not None and "\t" in "".join(text.splitlines()[mark.line : mark.line + 1])
+        mistake = Mistake(path, mark.line + 1 if mark else None, first_line(error.problem or error))
+        hint = "YAML indents with spaces, not with tabs" if has_tab else None
+        raise MistakesError([mistake], hint=hint) from None
     except YAMLError as error:
         position = getattr(error, "position", None)  # of a character that is not allowed in YAML
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
-        raise MistakesError([Mistake(path, line, _first_line(error))]) from None
+        raise MistakesError([Mistake(path, line, first_line(error))]) from None
     except AssertionError as error:  # ruamel.yaml's own, of %YAML 1.3
-        raise MistakesError([Mistake(path, 1, _first_line(error))]) from None
+        raise MistakesError([Mistake(path, 1, first_line(error))]) from None
 
 
 def bounded_parser() -> YAML:
@@ -176,16 +176,9 @@ def bounded_parser() -> YAML:
     return parser
 
 
-def _first_line(error: object) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "not YAML"
-
-
-def _tab_hint(text: str, mark: Any) -> str | None:
-    lines = text.splitlines()
-    if mark and mark.line < len(lines) and "\t" in lines[mark.line]:
-        return "YAML indents with spaces, not with tabs"
-    return None
+def first_line(error: object) -> str:
+    """Return the first line of an error of ruamel.yaml."""
+    return next(iter(str(error).strip().splitlines()), "not YAML")
 
 
 class _Builder:

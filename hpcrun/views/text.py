@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.secret_hider import UNSEEN
-from hpcrun.job.secrets import left_out_text
+from hpcrun.job.secrets import MOST_NAMED
 from hpcrun.job.units import count as count  # views take it from here
-from hpcrun.job.units import format_memory, format_size, format_time
+from hpcrun.job.units import format_memory, format_size, format_time, listed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,7 +132,7 @@ def code_text(code: dict[str, Any]) -> str:
     """Return the copied code in words: its size, its source, its commit."""
     size = f"{count(code['files'], 'file')}, {format_size(code['bytes'])} of {code['root']}"
     commit = f", commit {code['commit'][:12]}" if code["commit"] else ""
-    less = f", without {left_out_text(code['left_out'])}" if code.get("left_out") else ""
+    less = f", without {listed(code['left_out'], MOST_NAMED)}" if code.get("left_out") else ""
     return f"{size}{commit}" + (f" and {code['changes']}" if code["changes"] else "") + less
 
 

@@ -17,7 +17,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.request import JobRequest
-from hpcrun.job.secrets import is_included, is_key, is_named_key, left_out_text, looks_secret, may_be_key
+from hpcrun.job.secrets import MOST_NAMED, is_included, is_key, is_named_key, looks_secret, may_be_key
 from hpcrun.job.units import listed
 from hpcrun.reading import open_regular, read_bytes
 from hpcrun.runs.job_code import MOST_FILES, CodeFile, check_count, copy_code, measure_code, walk_code
@@ -154,7 +154,7 @@ class Listing:
             if not any(is_included(path, [pattern]) for path in self.secrets):
                 yield f"--snapshot-include {pattern}: no such file that looks like a secret"
         if left_out := self.left_out:
-            words = f"not copied, since they look like secrets: {left_out_text(list(left_out))}"
+            words = f"not copied, since they look like secrets: {listed(left_out, MOST_NAMED)}"
             yield f"{words}; to copy them: --snapshot-include PATTERN"
 
 

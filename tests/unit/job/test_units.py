@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -26,35 +28,39 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 @pytest.mark.parametrize(
     ("typed", "seconds"),
     [
-        ("1:30", MINUTE + 30),
-        ("1:30:00", HOUR + 30 * MINUTE),
-        ("100:00:00", 100 * HOUR),
-        ("1-12", DAY + 12 * HOUR),
-        ("1-12:30", DAY + 12 * HOUR + 30 * MINUTE),
-        ("1-12:30:15", DAY + 12 * HOUR + 30 * MINUTE + 15),
-        ("2-00:00:00", 2 * DAY),
-        ("36h", 36 * HOUR),
-        ("90m", 90 * MINUTE),
-        ("45s", 45),
-        ("1d12h", DAY + 12 * HOUR),
-        ("1d2h3m4s", DAY + 2 * HOUR + 3 * MINUTE + 4),
-        ("36H", 36 * HOUR),
-        (" 90m ", 90 * MINUTE),
-        ("1.5h", 90 * MINUTE),
-        ("2w", 14 * DAY),
-        ("42.3s", 43),
+        ("1:30", MINUTE + 30), ("1:30:00", HOUR + 30 * MINUTE), ("100:00:00", 100 * HOUR), ("1-12", DAY + 12 * HOUR),
+        ("1-12:30", DAY + 12 * HOUR + 30 * MINUTE), ("1-12:30:15", DAY + 12 * HOUR + 30 * MINUTE + 15),
+        ("2-00:00:00", 2 * DAY), ("36h", 36 * HOUR), ("90m", 90 * MINUTE), ("45s", 45), ("1d12h", DAY + 12 * HOUR),
+        ("1d2h3m4s", DAY + 2 * HOUR + 3 * MINUTE + 4), ("36H", 36 * HOUR), (" 90m ", 90 * MINUTE),
+        ("1.5h", 90 * MINUTE), ("2w", 14 * DAY), ("42.3s", 43),
     ],
-)
+)  # fmt: skip
 def test_a_time_is_read_in_slurm_s_forms_and_in_people_s(typed: str, seconds: int) -> None:
     assert parse_time(typed) == seconds
 
 
 @pytest.mark.parametrize(
-    "typed", ["", " ", "soon", "1:2:3:4", "-5", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1", "٣٦m"]
-)
-def test_what_is_no_time_is_refused_with_the_forms_that_are(typed: str) -> None:
-    with pytest.raises(ValueError, match="is not a time; write it as 90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"):
-        parse_time(typed)
+    ("parse", "texts", "message"),
+    [
+        (parse_time, ["", " ", "soon", "1:2:3:4", "-5", "1h30", "h", "1-", "-1:00", "1:", "90 m", "1m1h", "1-1-1",
+                      "٣٦m"],
+         "is not a time; write it as 90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"),
+        (parse_time, ["0", "0:00", "0:00:00", "0-0", "0h", "00:00:00"], "zero"),
+        (parse_memory, ["", "G", "64X", "-64G", "64 G", "1,5G", "all", "64G per node", "1e3", "64B", ".5G"],
+         "is not a memory size; write it as 64G, 500M"),
+        (parse_memory, ["512K", "1K", "0.5M"], "less than a megabyte"),  # 0 would be all
+        (parse_count, ["", "0", "0.0M", "-1", "1.5", "1.2m", "1,2M", "1e6", "1M2", "١٢", "NaN", "inf", "M",
+                       "1.0000005M", "9" * 40], "write it as 1200000,"),
+        (parse_positive, ["nan", "inf", "1e400", "0", "-1", "1e-400", "", "1_0", "１", "0x1p3"],
+         "not a number above zero"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_the_forms_that_can(
+    parse: Callable[[str], object], texts: list[str], message: str
+) -> None:
+    for text in texts:
+        with pytest.raises(ValueError, match=message):
+            parse(text)
 
 
 def test_a_number_alone_is_refused_but_for_slurm_s_minutes() -> None:
@@ -63,12 +69,6 @@ def test_a_number_alone_is_refused_but_for_slurm_s_minutes() -> None:
             parse(" 90 ")
     assert parse_slurm_time(" 90 ") == 90 * MINUTE
     assert parse_slurm_time("1:30") == MINUTE + 30
-
-
-@pytest.mark.parametrize("typed", ["0", "0:00", "0:00:00", "0-0", "0h", "00:00:00"])
-def test_a_time_of_zero_is_refused(typed: str) -> None:
-    with pytest.raises(ValueError, match="zero"):
-        parse_time(typed)
 
 
 @pytest.mark.parametrize(
@@ -87,34 +87,12 @@ def test_a_time_written_is_read_back_the_same(seconds: int) -> None:
 @pytest.mark.parametrize(
     ("typed", "megabytes"),
     [
-        ("0", 0),
-        ("500", 500),
-        ("500M", 500),
-        ("500MB", 500),
-        ("64G", 64 * 1024),
-        ("64g", 64 * 1024),
-        ("64GB", 64 * 1024),
-        ("64GiB", 64 * 1024),
-        ("1.5T", 1536 * 1024),
-        ("0.5G", 512),
-        ("2048K", 2),
-        (" 64G ", 64 * 1024),
+        ("0", 0), ("500", 500), ("500M", 500), ("500MB", 500), ("64G", 65536), ("64g", 65536), ("64GB", 65536),
+        ("64GiB", 65536), ("1.5T", 1536 * 1024), ("0.5G", 512), ("2048K", 2), (" 64G ", 65536),
     ],
-)
+)  # fmt: skip
 def test_a_memory_size_is_read(typed: str, megabytes: int) -> None:
     assert parse_memory(typed) == megabytes
-
-
-@pytest.mark.parametrize("typed", ["", "G", "64X", "-64G", "64 G", "1,5G", "all", "64G per node", "1e3", "64B", ".5G"])
-def test_what_is_no_memory_size_is_refused_with_the_forms_that_are(typed: str) -> None:
-    with pytest.raises(ValueError, match="is not a memory size; write it as 64G, 500M"):
-        parse_memory(typed)
-
-
-@pytest.mark.parametrize("typed", ["512K", "1K", "0.5M"])
-def test_less_than_a_megabyte_is_refused_rather_than_taken_for_all(typed: str) -> None:
-    with pytest.raises(ValueError, match="less than a megabyte"):
-        parse_memory(typed)
 
 
 @given(st.integers(0, 10**12 - 1))
@@ -155,37 +133,15 @@ def test_rates_are_written_in_powers_of_ten(rate: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [
-        ("1.2M", 1_200_000),
-        ("500k", 500_000),
-        ("0.5K", 500),
-        ("7B", 7 * 10**9),
-        ("7G", 7 * 10**9),
-        ("20480000", 20480000),
-    ],
+    [("1.2M", 1_200_000), ("500k", 500_000), ("0.5K", 500), ("7B", 7 * 10**9), ("7G", 7 * 10**9), ("20480", 20480)],
 )
 def test_counts(text: str, number: int) -> None:
     assert parse_count(text) == number
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "0", "0.0M", "-1", "1.5", "1.2m", "1,2M", "1e6", "1M2", "١٢", "NaN", "inf", "M", "1.0000005M", "9" * 40],
-)
-def test_no_counts(text: str) -> None:
-    with pytest.raises(ValueError, match="write it as 1200000,"):
-        parse_count(text)
-
-
 @given(st.integers(1, 10**12))
 def test_a_number_in_millions_is_that_number(number: int) -> None:
     assert parse_count(f"{number // 10**6}.{number % 10**6:06}M") == number
-
-
-@pytest.mark.parametrize("text", ["nan", "inf", "1e400", "0", "-1", "1e-400", "", "1_0", "１", "0x1p3"])
-def test_no_positive_numbers(text: str) -> None:
-    with pytest.raises(ValueError, match="not a number above zero"):
-        parse_positive(text)
 
 
 def test_positive_numbers() -> None:
