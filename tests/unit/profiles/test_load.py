@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import find_profile, load_profile, load_text, profile_names
-from hpcrun.profiles.yaml_file import MistakesError
+from hpcrun.profiles.yaml_file import MistakesError, values_in
 from tests.unit.given import write
 
 SHIPPED = shipped_folder("cluster_profiles")
@@ -20,11 +22,10 @@ SHIPPED = shipped_folder("cluster_profiles")
 
 def test_an_earlier_folder_hides_a_later_one_and_parts_are_no_profiles(tmp_path: Path) -> None:
     mine = write(tmp_path / "a100.yaml", "partition: mine\n")
-    write(tmp_path / "_part.yaml", "partition: x\n")
-    names = profile_names([tmp_path, SHIPPED])
-    assert names["a100"] == mine
-    assert names["h100"] == SHIPPED / "h100.yaml"
-    assert not [name for name in names if name.startswith("_")]
+    for name in ("_part.yaml", ".a100.yaml"):  # a part, and an editor's own file
+        write(tmp_path / name, "partition: x\n")
+    assert profile_names([tmp_path]) == {"a100": mine}
+    assert profile_names([tmp_path, SHIPPED])["h100"] == SHIPPED / "h100.yaml"
 
 
 def test_a_profile_can_be_named_by_its_path(tmp_path: Path) -> None:
@@ -65,30 +66,53 @@ def test_the_shipped_profiles_load(name: str) -> None:
         assert profile.time.default <= profile.time.max
 
 
-def test_mappings_are_merged_and_all_else_is_replaced(tmp_path: Path) -> None:
-    write(tmp_path / "base.yaml", "gpu: {type: a100, per_node: 4}\nmodules: [a, b]\nenv: {A: x, B: y}\n")
-    write(tmp_path / "mine.yaml", "extends: base\ngpu: {per_node: 8}\nmodules: [c]\nenv: {B: z}\n")
-    profile = load_profile("mine", [tmp_path]).profile
-    assert (profile.gpu.type, profile.gpu.per_node) == ("a100", 8)
-    assert profile.modules == ("c",)
-    assert profile.env == {"A": "x", "B": "z"}
+MERGED: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "mappings are merged, all else is replaced": (
+        {"base": "gpu: {type: a100, per_node: 4}\nmodules: [a, b]\nenv: {A: x, B: y}\n",
+         "mine": "extends: base\ngpu: {per_node: 8}\nmodules: [c]\nenv: {B: z}\n"},
+        {"gpu.type": "a100", "gpu.per_node": 8, "modules": ("c",), "env": {"A": "x", "B": "z"}},
+    ),
+    "the later base over the earlier one, the file itself over all": (
+        {"one": "partition: one\naccount: one\nqos: one\n", "two": "account: two\nqos: two\n",
+         "mine": "extends: [one, two]\nqos: mine\n"},
+        {"partition": "one", "account": "two", "qos": "mine"},
+    ),
+    "a base may have a base, and two may share one": (
+        {"root": "partition: root\n", "left": "extends: root\naccount: left\n", "right": "extends: root\nqos: right\n",
+         "mine": "extends: [left, right]\n"},
+        {"partition": "root", "account": "left", "qos": "right"},
+    ),
+    "null removes what a base sets": (
+        {"base": "partition: gpu\ngpu: {type: a100, per_node: 4}\nenv: {A: x, B: y}\nsetup: [a]\n",
+         "mine": "extends: base\npartition: null\ngpu: {type: null}\nenv: {A: ~}\nsetup:\n"},
+        {"partition": None, "gpu.type": None, "gpu.per_node": 4, "env": {"B": "y"}, "setup": ()},
+    ),
+    "null for what nothing sets is no mistake": (
+        {"mine": "partition: null\nenv: {A: null}\ngpu: {type: null}\nsbatch: {comment: null}\nsrun: null\n"},
+        {"partition": None, "env": {}, "gpu.type": None, "sbatch": {}, "srun": {}},
+    ),
+    "a section can be removed and made anew": (
+        {"base": "env: {A: x}\n", "none": "extends: base\nenv: null\n", "mine": "extends: none\nenv: {B: y}\n"},
+        {"env": {"B": "y"}},
+    ),
+    "a list can be extended twice, and where there is none": (
+        {"one": "setup+: [a]\n", "mine": "extends: one\nsetup+: [b]\n"}, {"setup": ("a", "b")}
+    ),
+    "an extended list can be replaced": (
+        {"one": "setup+: [a]\n", "mine": "extends: one\nsetup: [c]\n"}, {"setup": ("c",)}
+    ),
+}  # fmt: skip
 
 
-def test_of_several_bases_the_later_wins_and_the_file_itself_over_all(tmp_path: Path) -> None:
-    write(tmp_path / "one.yaml", "partition: one\naccount: one\nqos: one\n")
-    write(tmp_path / "two.yaml", "account: two\nqos: two\n")
-    write(tmp_path / "mine.yaml", "extends: [one, two]\nqos: mine\n")
-    profile = load_profile("mine", [tmp_path]).profile
-    assert (profile.partition, profile.account, profile.qos) == ("one", "two", "mine")
-
-
-def test_a_base_may_have_a_base_and_two_may_share_one(tmp_path: Path) -> None:
-    write(tmp_path / "root.yaml", "partition: root\n")
-    write(tmp_path / "left.yaml", "extends: root\naccount: left\n")
-    write(tmp_path / "right.yaml", "extends: root\nqos: right\n")
-    write(tmp_path / "mine.yaml", "extends: [left, right]\n")
-    profile = load_profile("mine", [tmp_path]).profile
-    assert (profile.partition, profile.account, profile.qos) == ("root", "left", "right")
+@pytest.mark.parametrize(("files", "values"), MERGED.values(), ids=MERGED)
+def test_a_profile_lies_over_those_that_it_extends(
+    files: dict[str, str], values: dict[str, Any], tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        write(tmp_path / f"{name}.yaml", text)
+    loaded = load_profile("mine", [tmp_path])
+    assert {key: attrgetter(key)(loaded.profile) for key in values} == values
+    assert all(key in loaded.origins or not key[1:] for key, _ in values_in(loaded.data))
 
 
 def test_a_project_s_a100_extends_the_user_s_which_extends_the_shipped_one(tmp_path: Path) -> None:
@@ -116,40 +140,6 @@ def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path
         load_profile("mine", [tmp_path, SHIPPED])
     assert refused.value.message == f"{path}:2: 'extends' names 'a10', which does not exist"
     assert refused.value.hint == "did you mean 'a100'?"
-
-
-@pytest.mark.parametrize("value", ["{a: b}", "[[a]]", "true"])
-def test_extends_takes_names(value: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.yaml", f"partition: x\nextends: {value}\n")
-    with pytest.raises(ProfileError) as refused:
-        load_profile("mine", [tmp_path])
-    assert refused.value.message.startswith(f"{path}:2: 'extends' must be the name")
-
-
-def test_null_removes_what_a_base_sets(tmp_path: Path) -> None:
-    write(tmp_path / "base.yaml", "partition: gpu\ngpu: {type: a100, per_node: 4}\nenv: {A: x, B: y}\nsetup: [a]\n")
-    write(tmp_path / "mine.yaml", "extends: base\npartition: null\ngpu: {type: null}\nenv: {A: ~}\nsetup:\n")
-    loaded = load_profile("mine", [tmp_path])
-    profile = loaded.profile
-    assert (profile.partition, profile.gpu.type, profile.gpu.per_node) == (None, None, 4)
-    assert (profile.env, profile.setup) == ({"B": "y"}, ())
-    assert ("env", "A") not in loaded.origins
-
-
-@pytest.mark.parametrize(
-    "text", ["partition: null\n", "env: {A: null}\n", "gpu: {type: null}\n", "sbatch: {comment: null}\n", "env: null\n"]
-)
-def test_null_for_what_nothing_sets_is_no_mistake(text: str, tmp_path: Path) -> None:
-    write(tmp_path / "mine.yaml", text)
-    profile = load_profile("mine", [tmp_path]).profile
-    assert (profile.partition, profile.env, profile.gpu.type, profile.sbatch) == (None, {}, None, {})
-
-
-def test_a_whole_section_can_be_taken_away_and_made_anew(tmp_path: Path) -> None:
-    write(tmp_path / "base.yaml", "env: {A: x}\n")
-    write(tmp_path / "none.yaml", "extends: base\nenv: null\n")
-    write(tmp_path / "mine.yaml", "extends: none\nenv: {B: y}\n")
-    assert load_profile("mine", [tmp_path]).profile.env == {"B": "y"}
 
 
 def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
@@ -218,14 +208,6 @@ def test_a_list_is_extended_with_a_plus_and_each_item_knows_its_line(tmp_path: P
     assert where == [f"{base}:1", f"{base}:1", f"{mine}:3", f"{mine}:4"]
 
 
-def test_a_list_can_be_extended_twice_and_where_there_is_none(tmp_path: Path) -> None:
-    write(tmp_path / "one.yaml", "setup+: [a]\n")
-    write(tmp_path / "two.yaml", "extends: one\nsetup+: [b]\n")
-    assert load_profile("two", [tmp_path]).profile.setup == ("a", "b")
-    write(tmp_path / "three.yaml", "extends: two\nsetup: [c]\n")
-    assert load_profile("three", [tmp_path]).profile.setup == ("c",)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -236,14 +218,18 @@ def test_a_list_can_be_extended_twice_and_where_there_is_none(tmp_path: Path) ->
         ("modulse+: [b]\n", 1, "unknown key 'modulse'; did you mean 'modules'?"),
         ("modules+: null\n", 1, "modules+: must be a list"),
         ("setup+: [true]\n", 1, "setup.0: "),
+        ("qos: x\nextends: {a: b}\n", 2, "'extends' must be the name"),
+        ("extends: [[a]]\n", 1, "'extends' must be the name"),
+        ("extends: true\n", 1, "'extends' must be the name"),
     ],
 )
 def test_a_wrong_extension_is_refused_at_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "base.yaml", "partition: x\ngpu: {type: a100}\n")
-    path = write(tmp_path / "mine.yaml", "extends: base\n" + text)
+    above = "" if "extends" in text else "extends: base\n"
+    path = write(tmp_path / "mine.yaml", above + text)
     with pytest.raises(ProfileError) as refused:
         load_profile("mine", [tmp_path])
-    assert refused.value.message.startswith(f"{path}:{line + 1}: {message}")
+    assert refused.value.message.startswith(f"{path}:{line + bool(above)}: {message}")
 
 
 def test_every_mistake_of_a_profile_and_what_it_extends_is_told_at_once(tmp_path: Path) -> None:
@@ -345,11 +331,6 @@ def test_a_mutated_profile_loads_or_fails_with_file_line_and_key(mutations: list
             # one of the merged values names its key; one of YAML itself has none. To YAML a line ends at \x85 too, and
             # a key that is folded there is spelt with a space
             assert not mistake.key or mistake.key[-1][:5] in text.replace("\x85", " ")
-
-
-def test_an_editor_s_own_files_are_no_profiles(tmp_path: Path) -> None:
-    write(tmp_path / ".a100.yaml", "x: y\n")
-    assert profile_names([tmp_path]) == {}
 
 
 def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
