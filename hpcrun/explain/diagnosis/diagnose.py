@@ -33,6 +33,7 @@ from hpcrun.explain.diagnosis.speech import (
     is_beside,
     is_in_chain,
     is_said_caught,
+    last_burst,
     may_speak,
     speech_of,
     was_interrupted,
@@ -304,7 +305,9 @@ def _telling(log: Log, facts: Facts) -> list[Hit]:
     end = facts.ends.get(log.rank) if log.rank is not None else None
     if end is not None and end.status == 0:
         return []
-    return [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
+    return last_burst(
+        [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)], log
+    )
 
 
 def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:

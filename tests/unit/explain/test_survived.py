@@ -68,3 +68,11 @@ def test_a_job_that_was_preempted_and_ran_again_to_its_end_did_not_fail(tmp_path
     again = "".join(f"step {step} loss 2.{step}\n" for step in range(120))
     assert explained(f"{first}{preempted}{again}done in 300 s\n", tmp_path) == NOTHING
     assert "preempted" in explained(f"{again}{preempted}step 120 loss 1.9\n", tmp_path)
+
+
+def test_of_two_failures_far_from_one_another_the_last_ended_the_program(tmp_path: Path) -> None:
+    full = "saving: OSError: [Errno 28] No space left on device\n"
+    between = "".join(f"preparing shard {'abcdefghij'[number % 10]}\n" for number in range(250))
+    memory = OOM.partition("\n")[2]
+    assert explained(full + memory, tmp_path).startswith("a file system was full")
+    assert explained(full + between + memory, tmp_path).startswith("the GPU ran out of memory")
