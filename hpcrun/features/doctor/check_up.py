@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from hpcrun.actions.background import BackgroundCall
@@ -22,7 +22,7 @@ from hpcrun.features.doctor.profile import (
     judge_variables,
 )
 from hpcrun.features.doctor.python import (
-    Wanted,
+    ENVIRONMENT,
     comes_with_the_job,
     judge_driver,
     judge_prefix,
@@ -34,11 +34,11 @@ from hpcrun.features.doctor.site import SlurmAnswers, judge_runs, judge_slurm
 from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
-from hpcrun.profiles.load import LoadedProfile, load_profile
+from hpcrun.profiles.load import load_profile
 from hpcrun.runs.folder_checks import Mount, look_at_place, mount_of
 from hpcrun.schedulers.client import Trial, ask_version, missing_commands, ping, try_directives
 from hpcrun.schedulers.cluster_facts import ask_facts
-from hpcrun.schedulers.host import DriverFacts, PythonFacts, ask_driver, ask_python, ask_quota, try_modules
+from hpcrun.schedulers.host import ask_driver, ask_python, ask_quota, try_modules
 from hpcrun.schedulers.process import SlurmSite
 
 # Two commands of ten seconds may follow each other.
@@ -47,11 +47,7 @@ _ONE_ANSWER_S = 11.0  # a little more than a command gets
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
-    """Check Slurm, a profile, the runs folder and the job's Python.
-
-    Args:
-        profile_name: None for the one that submit would choose.
-        runs: the runs folder.
+    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the job's Python.
 
     Raises:
         ProfileError: the profile is missing or wrong.
@@ -59,7 +55,9 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     env, site = surroundings.env, SlurmSite(surroundings.env)
     missing = missing_commands(env)
     name = choose_profile(profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
-    loaded = _load(name, surroundings)
+    loaded = None
+    with suppress(SchedulerError):  # it is to be detected, and Slurm does not respond: other checks say that
+        loaded = load_profile(name, surroundings.profile_folders)
     profile = loaded.profile if loaded else None
     on_slurm = profile is None or profile.scheduler == "slurm"
     targets, wrong = targets_of(name, profile, surroundings) if profile and on_slurm else ([], [])
@@ -69,7 +67,7 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_slurm = BackgroundCall(lambda: _ask_slurm(site, missing, targets)) if on_slurm else None
     of_runs = BackgroundCall(lambda: _check_runs(runs, env, on_slurm=on_slurm))
-    of_python = BackgroundCall(lambda: _ask_job_python(python, profile, env))
+    of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
     of_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
 
     checks: list[Check] = []
@@ -78,7 +76,9 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
         hangs = Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")
         checks += judge_slurm(answers) if answers else [hangs]
         checks += [*wrong, *_on_cluster(targets, answers)] if loaded else []
-    checks += judge_variables(loaded) if loaded else [_no_profile()]
+    why = "no profile is set, and the cluster cannot be detected now"
+    no_profile = not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
+    checks += judge_variables(loaded) if loaded else [no_profile]
     if of_modules is not None:
         checks.append(judge_modules(modules, of_modules.answer(until_s - time.monotonic())))
     checks += judge_container(profile, env) if profile else []
@@ -87,30 +87,17 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     no_answer = [Check(RUNS, "writable", "red", f"{runs} does not respond", fix)]
     of_folder, mount = of_runs.answer(until_s - time.monotonic()) or (no_answer, None)
     checks += of_folder
-    facts = None
+    has_torch = False
     if profile is not None and profile.container.image is not None:  # torch is in the image
         seen = f"{python.executable} starts the ranks; torch comes from the image"
         checks.append(Check(PYTHON, "python", "green", seen))
-    elif answers_of_python := of_python.answer(until_s - time.monotonic()):
-        checks += _judge_python(python, answers_of_python, mount, on_slurm=on_slurm)
-        facts = answers_of_python.facts
+    elif judged := of_python.answer(until_s - time.monotonic()):
+        of_job, its_mount, has_torch = judged
+        # the file system of the runs folder has a check already
+        checks += [check for check in of_job if check.name != ENVIRONMENT or its_mount != mount]
     else:
         checks.append(not_checked(PYTHON, "python", f"{python.executable} does not respond"))
-    has_torch = facts is not None and bool(facts.torch) and not facts.problem
     return Checkup(name if loaded else None, tuple(checks), has_torch)
-
-
-def _load(name: str, surroundings: Surroundings) -> LoadedProfile | None:
-    """Return the profile, None if it is to be detected and Slurm does not respond: other checks say that."""
-    try:
-        return load_profile(name, surroundings.profile_folders)
-    except SchedulerError:
-        return None
-
-
-def _no_profile() -> Check:
-    why = "no profile is set, and the cluster cannot be detected now"
-    return not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
 
 
 def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Check]:
@@ -129,51 +116,25 @@ def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> tuple[
     return judge_runs(root, place, quota, uid=os.getuid(), on_slurm=on_slurm), mount
 
 
-@dataclass(frozen=True, slots=True)
-class PythonAnswers:
-    """What the job's Python and this machine's driver answered.
-
-    Attributes:
-        facts: None where the job brings its Python itself.
-        mount: the file system of its environment.
-    """
-
-    wanted: Wanted
-    driver: DriverFacts
-    facts: PythonFacts | None
-    mount: Mount | None = None
-
-
-def _ask_job_python(python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str]) -> PythonAnswers:
+def _check_python(
+    python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str], *, on_slurm: bool
+) -> tuple[list[Check], Mount | None, bool]:
+    """Return how the job's Python and this machine's driver are, where the Python lies, and whether torch works."""
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
     if comes_with_the_job(python, profile) or python.of_project:
-        return PythonAnswers(wanted, driver, None)
-    facts = ask_python(
-        python.executable,
-        env,
-        prefix=python.prefix,
-        variable=python.variable,
-        kernels=wanted.gpus and wanted.capability is not None,
-    )
-    return PythonAnswers(wanted, driver, facts, mount_of(Path(python.prefix)) if python.prefix else None)
-
-
-def _judge_python(
-    python: PythonEnvironment, answers: PythonAnswers, judged: Mount | None, *, on_slurm: bool
-) -> list[Check]:
-    """Judge the job's Python; ``judged`` is the file system that has a check already."""
-    driver = judge_driver(answers.driver, answers.facts, answers.wanted)
-    if answers.facts is None:
         why = f"{python.executable} comes from the profile's modules or set-up commands"
         if python.of_project:
             why = f"only jobs run {python.executable} ({python.kind}); activate it, and doctor checks it"
-        return [not_checked(PYTHON, "python, torch", why), driver]
-    checks = [judge_python(python, answers.facts)]
-    if answers.facts.version is not None:
-        checks += judge_prefix(python, answers.mount) if on_slurm and answers.mount != judged else []
-        checks += judge_torch(python, answers.facts, answers.wanted)
-    return [*checks, driver]
+        return [not_checked(PYTHON, "python, torch", why), judge_driver(driver, None, wanted)], None, False
+    kernels = wanted.gpus and wanted.capability is not None
+    facts = ask_python(python.executable, env, prefix=python.prefix, variable=python.variable, kernels=kernels)
+    mount = mount_of(Path(python.prefix)) if python.prefix else None
+    checks = [judge_python(python, facts)]
+    if facts.version is not None:
+        checks += judge_prefix(python, mount) if on_slurm else []
+        checks += judge_torch(python, facts, wanted)
+    return [*checks, judge_driver(driver, facts, wanted)], mount, bool(facts.torch) and not facts.problem
 
 
 def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:

@@ -13,6 +13,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.runs.folder_checks import Mount
 from hpcrun.schedulers.host import DriverFacts, PythonFacts
 
+ENVIRONMENT = "environment"
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
 _ANOTHER = "activate another environment, or name its Python: `python:` in the profile, --python for one job"
 _BUILDS = "https://pytorch.org/get-started/locally has the command for a build with CUDA"
@@ -25,10 +26,8 @@ class Wanted:
     """What jobs want of torch.
 
     Attributes:
-        gpus: whether they use GPUs.
         torch: whether they use torch at all, as far as the profile tells.
         capability: of the cards, None where it is not known.
-        card: whose capability that is.
         brought: whether modules or set-up commands may bring what is not here.
         on_slurm: whether they run elsewhere, with another driver than this machine's.
     """
@@ -67,8 +66,8 @@ def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
         return Check(PYTHON, "python", "red", f"{python.executable} ({python.kind}): {facts.problem}", _ANOTHER)
     version = ".".join(str(part) for part in facts.version)
     seen = f"{python.executable}, {version} ({python.kind})"
-    least = oldest_allowed(facts.requires_python)
-    if facts.torch and least and facts.version < least:
+    least = re.search(r">=\s*(\d+(?:\.\d+)*)", facts.requires_python or "")
+    if facts.torch and least and facts.version < tuple(map(int, least[1].split("."))):
         return Check(PYTHON, "python", "red", f"{seen}; its torch wants {facts.requires_python}", _ANOTHER)
     if facts.torch is None and facts.version < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
@@ -86,13 +85,7 @@ def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
         return []
     seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"
     fix = f"if compute nodes cannot see it, create the environment on a shared file system: {_ANOTHER}"
-    return [Check(PYTHON, "environment", "yellow", seen, fix)]
-
-
-def oldest_allowed(requirement: str | None) -> tuple[int, ...] | None:
-    """Return the oldest Python of a ``Requires-Python`` such as ``>=3.10``, None where it does not say."""
-    match = re.search(r">=\s*(\d+(?:\.\d+)*)", requirement or "")
-    return tuple(int(part) for part in match[1].split(".")) if match else None
+    return [Check(PYTHON, ENVIRONMENT, "yellow", seen, fix)]
 
 
 def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> list[Check]:
@@ -150,18 +143,11 @@ def runs_on(kernels: Sequence[str], capability: str) -> bool:
     """
     card = capability_of(capability)
     for kernel in kernels:
-        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel)
-        if match is None:
-            continue
-        built = (int(match[2]), int(match[3]))
-        if match[4]:
-            fits = built == card
-        elif match[1] == "sm":
-            fits = built[0] == card[0] and built <= card
-        else:
-            fits = built <= card
-        if fits:
-            return True
+        if match := re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", kernel):
+            built = (int(match[2]), int(match[3]))
+            is_later = built <= card and (match[1] == "compute" or built[0] == card[0])
+            if built == card if match[4] else is_later:
+                return True
     return False
 
 
