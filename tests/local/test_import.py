@@ -24,13 +24,8 @@ def test_the_page(hpcrun: Hpcrun) -> None:
 
 def test_nothing_of_a_script_is_run(hpcrun: Hpcrun) -> None:
     lines = [
-        "touch a",
-        "x=$(touch b)",
-        "export Y=`touch c`",
-        "source d",
-        "python $(touch e) t.py",
-        "[[ -n $(touch f) ]]",
-    ]
+        "touch a", "x=$(touch b)", "export Y=`touch c`", "source d", "python $(touch e) t.py", "[[ -n $(touch f) ]]",
+    ]  # fmt: skip
     (hpcrun.folder / "d").write_text("touch d2\n")
     (hpcrun.folder / "old.sbatch").write_text("#!/bin/bash\n#SBATCH --gpus=1\n" + "\n".join(lines) + "\n")
     hpcrun("import", "old.sbatch", check=True)
@@ -118,15 +113,8 @@ def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcru
     shown = hpcrun("submit", "-P", "a100", "--dry-run", *options, "--segment", "2", "old.sbatch", check=True)
     assert "4 ranks of a node share 2 GPUs: the script decides the number of ranks" in shown.stderr
     assert {line for line in shown.stdout.splitlines() if line.startswith("#SBATCH")} == {
-        "#SBATCH --cpus-per-gpu=3",
-        "#SBATCH --gres=tmp:10",
-        "#SBATCH --segment=2",
-        "#SBATCH --job-name=old",
-        "#SBATCH --open-mode=append",
-        "#SBATCH --nodes=4",
-        "#SBATCH --ntasks-per-node=4",
-        "#SBATCH --gpus-per-node=a100:2",
-        "#SBATCH --partition=debug",
-        "#SBATCH --time=00:10:00",
+        "#SBATCH --cpus-per-gpu=3", "#SBATCH --gres=tmp:10", "#SBATCH --segment=2", "#SBATCH --job-name=old",
+        "#SBATCH --open-mode=append", "#SBATCH --nodes=4", "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --gpus-per-node=a100:2", "#SBATCH --partition=debug", "#SBATCH --time=00:10:00",
         "#SBATCH --comment=x",
-    }
+    }  # fmt: skip

@@ -50,11 +50,8 @@ def test_each_event_is_told_once_and_no_file_holds_the_secret(hpcrun: Hpcrun) ->
         titles, bodies = hook.titles(), hook.bodies()
         details = hpcrun("status", "-v", "last").stdout
     assert [title.partition(" after")[0] for title in titles] == [
-        "train started",
-        "train: first step",
-        "train: attempt 1 failed, requeued",
-        "train completed",
-    ]
+        "train started", "train: first step", "train: attempt 1 failed, requeued", "train completed",
+    ]  # fmt: skip
     assert {path for path, _ in hook.messages} == {"/hushhush"}
     assert bodies[1].startswith("step=1 loss=2.5\n")
     assert "ValueError: bad token *** @ everyone at train.py:7" in bodies[2]

@@ -77,10 +77,7 @@ def test_a_cluster_s_words_cannot_act_on_the_terminal() -> None:
 def test_the_json_has_the_run_and_the_verdict() -> None:
     document = preflight_json(result(judge(*cluster())))
     assert (document["kind"], document["job_id"], document["ok"], document["exclude"]) == (
-        "preflight",
-        "4711",
-        True,
-        "",
-    )
+        "preflight", "4711", True, "",
+    )  # fmt: skip
     assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
     assert "schema" not in document, "show_json has its own"

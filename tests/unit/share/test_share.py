@@ -140,26 +140,13 @@ def test_a_failed_run_that_was_requeued(tmp_path: Path) -> None:
     shown = page(tmp_path)
     assert pages[1] not in shown.text.partition("Ends of the logs")[0]
     for words in (
-        "wandbhttps://wandb.ai/me/p/runs/x1",
-        "train",
-        "FAILED",
-        "rank 1 on n1 failed first",
-        "KeyError: 'lr'",
-        "partition gpu",
-        "2 nodes × 2 a100 GPUs",
-        "hpcrun submit --profile big --gpus 4 --secret HF_TOKEN train.py --lr 1e-3",
-        "~/project",
-        "preempted, requeued",
-        "attempt 2, 50 s: exit status 1",
-        "pending for 50 s",
-        "last 0.1 at step 19",
-        "--partition=gpu",
-        "HF_TOKEN=***",
-        "rank 0 on n0, stdout, exit status 143, terminated",
-        "epoch 1",
-        "requeued up to 3 times",
-        "none: the job ran",
-    ):
+        "wandbhttps://wandb.ai/me/p/runs/x1", "train", "FAILED", "rank 1 on n1 failed first", "KeyError: 'lr'",
+        "partition gpu", "2 nodes × 2 a100 GPUs",
+        "hpcrun submit --profile big --gpus 4 --secret HF_TOKEN train.py --lr 1e-3", "~/project",
+        "preempted, requeued", "attempt 2, 50 s: exit status 1", "pending for 50 s", "last 0.1 at step 19",
+        "--partition=gpu", "HF_TOKEN=***", "rank 0 on n0, stdout, exit status 143, terminated", "epoch 1",
+        "requeued up to 3 times", "none: the job ran",
+    ):  # fmt: skip
         assert words in shown.text, words
     assert shown.text.index("rank 1 on n1, stderr") < shown.text.index("rank 0 on n0, stdout")
 
@@ -198,17 +185,9 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
         write(place / f"node-{node}.use", "".join(json.dumps(each) + "\n" for each in lines))
     shown = page(tmp_path)
     for words in (
-        "n0",
-        "25 %",
-        "75 %",
-        "40.0 GB of 80.0 GB",
-        "300 W",
-        "2.5 of 8",
-        "16.0 GB of 64.0 GB",
-        "2.00 MB/s",
-        "n1: 2 MB/s at min 0.5",
-        "n1: 75 % at min 0.5",
-    ):
+        "n0", "25 %", "75 %", "40.0 GB of 80.0 GB", "300 W", "2.5 of 8", "16.0 GB of 64.0 GB", "2.00 MB/s",
+        "n1: 2 MB/s at min 0.5", "n1: 75 % at min 0.5",
+    ):  # fmt: skip
         assert words in shown.text, words
     assert "RDMA" not in shown.text
     write(place / "node-n0.use", "")
@@ -295,13 +274,9 @@ def test_a_sweep_and_one_of_its_elements(tmp_path: Path) -> None:
     )
     shown = page(tmp_path)
     for words in (
-        "3 elements: 2 completed, 1 failed",
-        "By val_loss, smallest first.",
-        "0: lr=0",
-        "--sweep lr=0,1,2",
-        "FAILED (1)",
-        "element 1: rank 0, stderr",
-    ):
+        "3 elements: 2 completed, 1 failed", "By val_loss, smallest first.", "0: lr=0", "--sweep lr=0,1,2",
+        "FAILED (1)", "element 1: rank 0, stderr",
+    ):  # fmt: skip
         assert words in shown.text, words
     one = page(tmp_path, element=2)
     for words in ("train/2", "element 2", "lr=2", "--lr 1e-3 --lr 2", "last 0.6 at step 4", "COMPLETED"):
@@ -406,27 +381,15 @@ def test_the_page_may_load_nothing(tmp_path: Path) -> None:
 def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
     known = "correct-horse-battery-9"
     secret = [
-        f"hf_{TOKEN}",
-        f"ghp_{TOKEN}",
-        f"sk-{TOKEN}",
-        "AKIAABCDEFGHIJKLMNOP",
-        "s3cr3tpassw0rd",
-        f"{TOKEN}.jwt",
+        f"hf_{TOKEN}", f"ghp_{TOKEN}", f"sk-{TOKEN}", "AKIAABCDEFGHIJKLMNOP", "s3cr3tpassw0rd", f"{TOKEN}.jwt",
         known,
-    ]
+    ]  # fmt: skip
     lines = [
-        f"login with {secret[0]}",
-        f"git clone https://me:{secret[4]}@host/x.git",
-        f"Authorization: Bearer {secret[5]}",
-        f"\x1b[31mhf_\x1b[0m{TOKEN}",
-        f"hf_\u200b{TOKEN}",
-        f"WANDB_API_KEY={secret[4]}",
-        f"--api-key {secret[4]}",
-        "-----BEGIN RSA PRIVATE KEY-----",
-        "MIIEowIBAAKCAQEA7",
-        "-----END RSA PRIVATE KEY-----",
-        f"key is {known}",
-    ]
+        f"login with {secret[0]}", f"git clone https://me:{secret[4]}@host/x.git",
+        f"Authorization: Bearer {secret[5]}", f"\x1b[31mhf_\x1b[0m{TOKEN}", f"hf_\u200b{TOKEN}",
+        f"WANDB_API_KEY={secret[4]}", f"--api-key {secret[4]}", "-----BEGIN RSA PRIVATE KEY-----",
+        "MIIEowIBAAKCAQEA7", "-----END RSA PRIVATE KEY-----", f"key is {known}",
+    ]  # fmt: skip
     text = "\n".join(lines)
     folder = made(
         tmp_path,
@@ -501,14 +464,8 @@ def test_a_time_line_of_an_instant() -> None:
 
 def test_lengths_of_time_and_long_commands() -> None:
     assert [duration_text(each) for each in (-3, 0.4, 59.6, 3600, 3661, 90061, 86400)] == [
-        "0 s",
-        "0 s",
-        "1 min",
-        "1 h",
-        "1 h 1 min",
-        "1 d 1 h",
-        "1 d",
-    ]
+        "0 s", "0 s", "1 min", "1 h", "1 h 1 min", "1 d 1 h", "1 d",
+    ]  # fmt: skip
     long = command_text(
         [("hpcrun", "submit"), *[("--env", f"NAME_{number}=a b") for number in range(6)], ("train.py",)]
     )
