@@ -13,7 +13,6 @@ from typing import Literal
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Step, choose
-from hpcrun.features.scaling.workload import MeasuredEpoch, MeasuredTraining, steps_per_epoch
 from hpcrun.job.profile import CardSection
 from hpcrun.job.shape import multiples_around
 
@@ -33,6 +32,69 @@ for all models, and for some none beyond a few doublings.
 CONTRADICTION = 0.25
 """The relative misfit from which measurements contradict each other."""
 _MOST_LARGER = 4  # a remedy's per-GPU batch over the largest measured one: more has to fit, and to be learned from
+Optimizer = Literal["sgd", "adam"]
+
+WARMUP_EPOCHS = 5
+"""Goyal et al. 2017 (arXiv:1706.02677, section 2.2): the rate is raised gradually over the first 5 epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEpoch:
+    """The time of an epoch with some global batch on some GPUs."""
+
+    gpus: int
+    batch_size: int
+    epoch_s: float
+    nodes: int | None = None  # None for the fewest that hold the GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTraining:
+    """One measured epoch, others for comparison, and the properties of the training."""
+
+    samples: int  # of the data set in one epoch
+    batch_size: int  # the global batch of the measured GPUs
+    epoch_s: float  # the time of an epoch on them
+    gpus: int = 1  # the number of measured GPUs
+    nodes: int | None = None  # of the measured GPUs; None for the fewest that hold them
+    also: tuple[MeasuredEpoch, ...] = ()  # other measured epochs, with another batch or on other GPUs
+    lr: float | None = None
+    optimizer: Optimizer | None = None
+    warmup_epochs: float | None = None
+    epochs: int = 1
+    tokens_per_sample: int = 1  # tokens, patches or pixels of one sample that pass through a layer together
+
+    @property
+    def batch_per_gpu(self) -> int:
+        """The measured batch of one GPU."""
+        return self.batch_size // self.gpus
+
+    @property
+    def most_per_gpu(self) -> int:
+        """The largest measured batch of one GPU."""
+        return max(epoch.batch_size // epoch.gpus for epoch in self.epochs_measured)
+
+    @property
+    def epochs_measured(self) -> tuple[MeasuredEpoch, ...]:
+        """All measured epochs, the one that sets the scale first."""
+        return (MeasuredEpoch(self.gpus, self.batch_size, self.epoch_s, self.nodes), *self.also)
+
+    @property
+    def step_s(self) -> float:
+        """The measured time of a step."""
+        return self.epoch_s / steps_per_epoch(self.samples, self.batch_size)
+
+    @property
+    def warmup(self) -> float:
+        """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short training."""
+        if self.warmup_epochs is not None:
+            return self.warmup_epochs
+        return min(WARMUP_EPOCHS, self.epochs / 2) if self.epochs > 1 else WARMUP_EPOCHS
+
+
+def steps_per_epoch(samples: int, batch_size: int) -> int:
+    """Return the steps of an epoch, the last one with the rest, like torch's DataLoader by default."""
+    return -(-samples // batch_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.output import TextPart, stdout, table
-from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, advised_lr
+from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, MeasuredEpoch, advised_lr
 from hpcrun.features.scaling.plan import ForecastResult
 from hpcrun.features.scaling.verdict import Step
-from hpcrun.features.scaling.workload import MeasuredEpoch
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:

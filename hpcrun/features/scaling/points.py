@@ -1,12 +1,27 @@
-"""The measurements of a study: a run at one number of GPUs, epoch by epoch; its means without the warm-up. Pure."""
+"""The measurements of a run at one size, epoch by epoch: read from its metrics, and their means without the warm-up."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
+
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.runs.metrics import Metrics, read_metrics
+from hpcrun.actions.runs.use import run_use
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.errors import SchedulerError
+from hpcrun.features.scaling.studies import NOT_ENDED, Explained, Study, StudyRun, StudyStore, newest_runs, study_status
+from hpcrun.job import state
+from hpcrun.runs.attempt import Attempt, attempts
+from hpcrun.runs.metrics import MetricsRow
+
+_CACHE_SCHEMA = 1
+_USE_FROM_S = 60.0
+"""Of a shorter run two or three samples say nothing about the size."""
+
 
 Source = Literal["metrics", "log", "elapsed", "csv"]
 """The source of a point's times: ``hpcrun_runtime.log_metrics``, patterns in the logs, Slurm's elapsed time
@@ -201,3 +216,130 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
 def mean_shares(shares: Sequence[Shares]) -> Shares:
     """Return the means over runs."""
     return Shares(*map(mean, zip(*shares, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class StudyMeasurements:
+    """What studies have measured so far."""
+
+    points: tuple[Point, ...]
+    away: SchedulerError | None = None  # the scheduler's own message where it did not answer
+
+
+def read_points(
+    studies: Sequence[Study],
+    ports: Ports,
+    *,
+    patterns: Callable[[str], Mapping[str, str]],
+    explained: Explained | None = None,
+) -> StudyMeasurements:
+    """Read what the runs of some studies measured.
+
+    Args:
+        patterns: profile → metric → regular expression to find it in the logs.
+    """
+    points: list[Point] = []
+    away: SchedulerError | None = None
+    newest, place = newest_runs(studies, ports.store), StudyStore(ports.store.root)
+    for study in studies:
+        wanted = dict(patterns(study.profile))
+        known = _known(place.load_measured(study.study_id), wanted)
+        status = study_status(study, newest, ports, known=known, explained=explained)
+        away = away or status.away
+        measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
+        points += [replace(point, dataset=study.dataset) for point in measured.values()]
+        ended = {item.run_id for item in status.runs if item.status and item.status.status.final}
+        over = {run_id: point for run_id, point in measured.items() if run_id in ended or run_id in known}
+        if over.keys() != known.keys():
+            kept = {run_id: asdict(point) for run_id, point in over.items()}
+            place.save_measured(study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept})
+    return StudyMeasurements(tuple(points), away)
+
+
+def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:
+    """Return the points that were kept, by run; none where other patterns are set now."""
+    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, patterns):
+        return {}
+    from pydantic import TypeAdapter, ValidationError  # only where something was kept
+
+    try:
+        points = TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
+    except ValidationError:
+        return {}
+    return points if all(point.gpus > 0 and point.nodes > 0 for point in points.values()) else {}
+
+
+def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
+    size = item.point
+    point = Point(size.gpus, size.nodes, repeat=size.repeat, state=item.state, run=item.run_id,
+                  batch_size=size.batch_size, problem=item.problem)  # fmt: skip
+    if item.status is None:
+        return point
+    point = replace(point, nodes=item.status.run.nodes, problem=_problem(item.status))
+    return with_measurements(point, item.status, patterns)
+
+
+def _problem(item: RunStatus) -> str:
+    status = item.status
+    if status.state == state.COMPLETED:
+        return ""
+    if not status.final:
+        return f"{NOT_ENDED}: {status.state}"
+    return status.cause or status.reason or status.state
+
+
+def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:
+    """Return a point with the numbers in its run's metrics, else in its logs; else with how long the run took."""
+    begun = list(reversed(list(attempts(item.folder))))
+    of_ranks = read_metrics(item.folder, None, all_ranks=True)
+    first_rank = tuple(row for row in of_ranks.rows if row.rank == of_ranks.ranks[0])
+    metrics = read_metrics(item.folder, patterns) if patterns else replace(of_ranks, rows=first_rank)
+    epochs = epochs_of((row.step, row.values) for row in metrics.rows)
+    in_metrics: Source = "metrics" if any(name in of_ranks.names for name in TIMED) else "log"
+    samples = _samples(of_ranks, item.run.world_size)
+    use = run_use(item.folder)
+    if use and use.seconds < _USE_FROM_S:
+        use = None
+    return replace(
+        point,
+        source=in_metrics if epochs else "elapsed",
+        epochs=epochs,
+        total_s=_total_s(begun, item),
+        startup_s=_startup_s(epochs, metrics.rows, begun),
+        batch_size=_whole(metrics.rows, "batch_size") or point.batch_size,
+        samples=sum(samples) if samples else None,
+        rank_samples=samples,
+        parameters=_whole(metrics.rows, "parameters"),
+        gpu_busy=use.gpu_busy if use else None,
+        cpu_busy=use.cpus / use.cpus_asked if use and use.cpus_asked else None,
+    )
+
+
+def _whole(rows: Iterable[MetricsRow], name: str) -> int | None:
+    return whole(row.values.get(name) for row in rows)
+
+
+def _samples(metrics: Metrics, world_size: int) -> tuple[int, ...]:
+    """Return how many samples each rank had in an epoch; nothing unless every rank has recorded it."""
+    rows: dict[int, list[MetricsRow]] = {}
+    for row in metrics.rows:
+        rows.setdefault(row.rank, []).append(row)
+    counts = [_whole(rows.get(rank, ()), "samples") for rank in range(world_size)]
+    return tuple(samples for samples in counts if samples is not None) if None not in counts else ()
+
+
+def _total_s(begun: Sequence[Attempt], item: RunStatus) -> float | None:
+    """Return the seconds of all attempts, by their own records; the scheduler's where one left none."""
+    ended = [(attempt, attempt.exit) for attempt in begun]
+    if ended and all(exit_ for _, exit_ in ended):
+        return sum(exit_.ended_s - attempt.started_s for attempt, exit_ in ended if exit_)
+    return item.status.elapsed_s
+
+
+def _startup_s(epochs: Sequence[Epoch], rows: Sequence[MetricsRow], begun: Sequence[Attempt]) -> float | None:
+    """Return the seconds from the start of the job until its first epoch began."""
+    first = next((row for row in rows if number(row.values.get(TIMED[0])) is not None), None)
+    if not epochs or first is None or first.time_s is None or epochs[0].time_s is None:
+        return None
+    started = next((attempt.started_s for attempt in begun if attempt.number == first.attempt), None)
+    return None if started is None else max(0.0, first.time_s - epochs[0].time_s - started)

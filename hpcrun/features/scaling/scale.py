@@ -26,8 +26,7 @@ from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
-from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
-from hpcrun.features.scaling.study import last_open, with_run_ids
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore, last_open, with_run_ids
 from hpcrun.features.scaling.study_flow import (
     StudyJob,
     Submitted,

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
-from hpcrun.features.scaling.causes import ScalingDiagnosis
 from hpcrun.features.scaling.points import Point, Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.table_file import Contradiction
-from hpcrun.features.scaling.verdict import Advice, verdict
+from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, verdict
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {

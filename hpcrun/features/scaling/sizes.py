@@ -1,11 +1,13 @@
-"""The sizes of a study, and the script's arguments for each of them. Pure."""
+"""The sizes of a study, the script's arguments for each of them, and the command that measures them. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.parameters import fill_places
@@ -15,6 +17,8 @@ from hpcrun.job.units import parse_positive
 MOST = 1000
 """The most runs of a study: more are a mistake."""
 
+UNKNOWN_SCRIPT = "SCRIPT"
+"""Stands for a script with its arguments; of a table nothing is known of them."""
 BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
 Unit = Literal["GPUs", "ranks"]
 _NUMBERS = re.compile(r"\d{1,6}(,\d{1,6})*", re.ASCII)
@@ -207,3 +211,78 @@ def _unused(option: str, name: str) -> UsageError:
         f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
         hint=f"train.py {option} {{{name}}}",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleCommand:
+    """The ``hpcrun scale run`` command of a study; by default one with unknown options."""
+
+    script: str = UNKNOWN_SCRIPT  # with its arguments, quoted for a shell
+    sizes: str = "--gpus"  # the option that names the sizes
+    profile: str = ""  # the option that names the profile, quoted; "" if unknown
+    options: str = ""  # its other options, quoted, without the batch size
+    gpu_type: str | None = None  # of all its runs, if it was named
+    batch_size: int | None = None  # the study's batch size, for the placeholders in the arguments
+    weak: bool = False  # the batch size is the per-GPU batch
+    one_by_one: bool = False  # a run of the study started when the run before it had ended
+
+    def scale(
+        self,
+        sizes: Iterable[Size],
+        *,
+        batch_size: int | None = None,
+        options: Mapping[str, str] = MappingProxyType({}),
+        args: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Return the command for some sizes. An option that the command has already gets the new value.
+
+        Args:
+            batch_size: a new global batch of the last size.
+            options: additional options of hpcrun; "" is the value of a flag.
+            args: new values of the script's arguments; those that its command does not have are left out.
+        """
+        listed = list(sizes)
+        batch, options, args = self.batch_size, dict(options), dict(args)
+        if batch_size is not None:
+            batch = max(1, batch_size // listed[-1].gpus) if self.weak else batch_size
+        if batch is not None and any(place in self.script for place in BATCH_PLACES):
+            options["--batch-size"] = str(batch)
+        elif batch_size is not None:
+            args = {"--batch-size": str(batch), **args}
+        known = {text.partition("=")[0].replace("_", "-") for text in shlex.split(self.script)}
+        args = {name: value for name, value in args.items() if name in known or self.script == UNKNOWN_SCRIPT}
+        gpus, nodes = ",".join(str(size.gpus) for size in listed), ",".join(str(size.nodes or 1) for size in listed)
+        typed = shlex.quote(f"{self.gpu_type}:{gpus}") if self.gpu_type else gpus
+        spread = f"--nodes {nodes}" if any((size.nodes or 1) > 1 for size in listed) else ""
+        study_options, script = with_options(self.options, options), with_options(self.script, args)
+        return " ".join(
+            filter(None, ("hpcrun scale run", self.profile, self.sizes, typed, spread, study_options, script))
+        )
+
+    def change(self, sizes: Sequence[Size], **changes: Any) -> str:
+        """Return the command with a change, as ``scale`` takes it; "" where it is the same command without it."""
+        line = self.scale(sizes, **changes)
+        return "" if line == self.scale(sizes) else line
+
+    def preflight(self, gpus: int, nodes: int) -> str:
+        """Return the command that checks the nodes and GPUs of such a run."""
+        spread = f"--nodes {nodes}" if nodes > 1 else ""
+        return " ".join(filter(None, ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread)))
+
+
+def with_options(command: str, options: Mapping[str, str]) -> str:
+    """Return a quoted command in which each option stands once, with its new value: ``--batch_size`` is one, too.
+
+    Args:
+        options: the name with its dashes, and the value; "" is the value of a flag.
+    """
+    words = shlex.split(command)
+    for name, value in options.items():
+        places = [at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name]
+        first = places[0] if places else len(words)
+        written = words[first].partition("=")[0] if places else name
+        for at in reversed(places):
+            with_value = value and "=" not in words[at] and not "".join(words[at + 1 : at + 2]).startswith("--")
+            del words[at : at + (2 if with_value else 1)]
+        words[first:first] = [written, *([value] if value else [])]
+    return shlex.join(words)

@@ -1,23 +1,35 @@
-"""The record of a scaling study: the list of its runs, in ``studies/<id>/study.json`` below the runs folder."""
+"""Scaling studies: the record of each, ``studies/<id>/study.json`` below the runs folder; what became of its runs."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun import reading
-from hpcrun.errors import HpcrunError, NotFoundError, PlanError
-from hpcrun.job.layout import RunsFolder, StudyFolder
+from hpcrun.actions.ports import Ports
+from hpcrun.actions.runs.find import LAST, choose_id
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.status import get_status
+from hpcrun.errors import HpcrunError, NotFoundError, PlanError, SchedulerError
+from hpcrun.job import state
+from hpcrun.job.after import Dependency
+from hpcrun.job.layout import RunsFolder, StudyFolder, run_name
 from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, make_folder, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
+from hpcrun.runs.store import RunStore
 from hpcrun.writing import flocked, replace_file
 
 SCHEMA = 1
+Explained = Callable[[StatusResult], StatusResult]
+"""Adds to runs that failed what is known of the cause."""
+REMOVED = "run removed"
+MISSING = "not submitted yet"
+NOT_ENDED = "not ended yet"
 
 
 class DamagedStudyError(HpcrunError):
@@ -187,3 +199,154 @@ class StudyStore:
         """Save the measurements of ended runs; on a full disk the runs are read again the next time."""
         with suppress(OSError):
             replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyMatch:
+    """A study, and what to say where its label could have meant an older one too."""
+
+    study: Study
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRun:
+    """A run of a study as it stands."""
+
+    point: StudyPoint
+    run_id: str  # of the newest run that was submitted for this point: ``hpcrun resubmit`` makes another
+    status: RunStatus | None = None  # None where the scheduler was not asked, or where there is no such run
+    problem: str = ""  # why there is none, in one line
+
+    @property
+    def state(self) -> str:
+        """The state in Slurm's terms, or one of hpcrun's."""
+        if self.status:
+            return self.status.status.state
+        return state.UNKNOWN if self.problem == REMOVED else state.NOT_SUBMITTED
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.status.status.final if self.status else True
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStatus:
+    """The runs of a study in its order."""
+
+    study: Study
+    runs: tuple[StudyRun, ...]
+    away: SchedulerError | None = None  # the scheduler's own message where it did not answer
+
+
+def find_study(label: str, studies: StudyStore) -> StudyMatch:
+    """Find one study.
+
+    Args:
+        label: a study's id or the beginning of one, a name (the newest wins, said so), or ``last``.
+    """
+    ids = studies.study_ids()
+    if not ids:
+        raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one")
+    if label == LAST:
+        second = ids[-1][:15]  # ids tell time in seconds, records more exactly
+        newest = [studies.load(study_id) for study_id in ids if study_id.startswith(second)]
+        return StudyMatch(max(newest, key=lambda study: study.created_s))
+    if label in ids:
+        return StudyMatch(studies.load(label))
+    study_id, note = choose_id(label, ids, ("study", "studies"), "hpcrun scale run --list lists them")
+    return StudyMatch(studies.load(study_id), note)
+
+
+def all_studies(studies: StudyStore) -> tuple[list[Study], list[str]]:
+    """Return all studies, oldest first, and messages about those that cannot be read."""
+    readable, damaged = [], []
+    for study_id in studies.study_ids():
+        try:
+            readable.append(studies.load(study_id))
+        except HpcrunError as error:
+            damaged.append(error.message)
+    return sorted(readable, key=lambda study: study.created_s), damaged
+
+
+def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
+    """Return which run stands for each run of some studies: itself, or the last that was resubmitted from it.
+
+    A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
+    """
+    first = dict.fromkeys(point.run_id for study in studies for point in study.points)
+    names = {run_name(run_id) for run_id in first}
+    later: dict[str, str] = {}
+    for run_id in store.run_ids():
+        if run_id in first or run_name(run_id) not in names:
+            continue
+        try:
+            before = store.load(run_id).resubmitted_from
+        except HpcrunError:
+            continue
+        if before:
+            later[before] = run_id
+    return {run_id: _last(run_id, later) for run_id in first}
+
+
+def _last(run_id: str, later: Mapping[str, str]) -> str:
+    seen = {run_id}
+    while run_id in later and later[run_id] not in seen:
+        run_id = later[run_id]
+        seen.add(run_id)
+    return run_id
+
+
+def wait_for_runs(study: Study, store: RunStore, wait: Callable[[str], object]) -> None:
+    """Wait until every run that was submitted is over. ``wait``: waits for the end of a run, given its id."""
+    for run_id in newest_runs([study], store).values():
+        if store.folder(run_id).exists():
+            wait(run_id)
+
+
+def study_status(
+    study: Study,
+    newest: Mapping[str, str],
+    ports: Ports,
+    *,
+    known: Collection[str] = (),
+    explained: Explained | None = None,
+) -> StudyStatus:
+    """Return what became of the runs of a study: one question to the scheduler for all of them.
+
+    Args:
+        newest: as ``newest_runs`` returns it.
+        known: runs whose state is not needed.
+    """
+    made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
+    result = get_status(made, ports)
+    statuses = {item.run.run_id: item for item in (explained(result) if explained else result).runs}
+    runs = []
+    for point in study.points:
+        item = statuses.get(newest[point.run_id])
+        problem = "" if item else point.problem or (REMOVED if point.submitted else MISSING)
+        runs.append(StudyRun(point, newest[point.run_id], item, problem))
+    return StudyStatus(study, tuple(runs), result.away)
+
+
+def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:
+    """Return a study with its submitted runs marked, and new run ids for those that were refused or never tried.
+
+    Args:
+        new_id: name → an id that begins now.
+    """
+
+    def marked(item: StudyRun) -> StudyPoint:
+        if item.state == state.NOT_SUBMITTED:
+            return replace(item.point, run_id=new_id(run_name(item.point.run_id)), submitted=False, problem="")
+        return replace(item.point, submitted=True)
+
+    return replace(status.study, points=tuple(map(marked, status.runs)))
+
+
+def last_open(status: StudyStatus) -> Dependency | None:
+    """Return the last run that is not over, for the next one to wait for."""
+    runs = [item.status.run for item in status.runs if item.status and not item.over]
+    last = max(runs, key=lambda run: run.created_s, default=None)
+    return Dependency(last.run_id, last.job_id, "any") if last and last.job_id else None

@@ -13,14 +13,15 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
-from hpcrun.features.scaling.points import Point
-from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
-from hpcrun.features.scaling.study import (
+from hpcrun.features.scaling.points import Point, read_points
+from hpcrun.features.scaling.studies import (
+    Study,
+    StudyPoint,
     StudyStatus,
+    StudyStore,
     all_studies,
     find_study,
     newest_runs,
-    read_points,
     study_status,
     wait_for_runs,
 )

@@ -9,15 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.scaling.causes import ScaleCommand, ScalingDiagnosis, diagnose_series
 from hpcrun.features.scaling.points import Point
 from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
-from hpcrun.features.scaling.sizes import Size, Unit
+from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
 from hpcrun.features.scaling.step_model import Outlook, outlook
-from hpcrun.features.scaling.studies import Study
-from hpcrun.features.scaling.study import NOT_ENDED
+from hpcrun.features.scaling.studies import NOT_ENDED, Study
 from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
-from hpcrun.features.scaling.verdict import MIN_EFFICIENCY, Advice, Doubt, advise, doubts_of
+from hpcrun.features.scaling.verdict import (
+    MIN_EFFICIENCY,
+    Advice,
+    Doubt,
+    ScalingDiagnosis,
+    advise,
+    diagnose_series,
+    doubts_of,
+)
 from hpcrun.job.request import option_groups, program_words, with_named_secrets
 
 _MOST_NAMED = 3

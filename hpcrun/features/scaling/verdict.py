@@ -14,6 +14,7 @@ from typing import Literal
 
 from hpcrun.features.scaling.points import Point, positive
 from hpcrun.features.scaling.series import Row, Series
+from hpcrun.features.scaling.sizes import ScaleCommand, Size
 
 MIN_EFFICIENCY = 0.65
 """The target, unless ``--min-efficiency`` sets another one.
@@ -35,6 +36,13 @@ SLOW_FIRST = 1.2
 """A counted epoch this much longer than the later ones still belongs to the warm-up."""
 _FEWEST_EPOCHS = 3
 """The deviation of fewer epochs is chance."""
+
+
+Kind = Literal["batch", "sync", "data", "startup", "uneven"]
+NOTABLE = 0.05
+"""The least share of the time that is reported."""
+SMALL_BATCH = 32
+"""Samples per GPU below which few models keep any card busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,3 +309,115 @@ def _sizes(gpus: Sequence[int], series: Series) -> str:
     *most, last = map(str, gpus)
     unit = series.unit.removesuffix("s") if list(gpus) == [1] else series.unit
     return f"{', '.join(most)} and {last} {unit}" if most else f"{last} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A part of the time that a size loses."""
+
+    kind: Kind
+    share: float  # of the time of that size, 0 to 1
+    evidence: str  # the measured number, in words
+    advice: str  # what to do, in words
+    command: str  # a command to try it; "" if the script's arguments do not name what it would change
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingDiagnosis:
+    """Why one size does not reach the ideal."""
+
+    row: Row  # the size
+    causes: tuple[Bottleneck, ...]  # the largest share first
+    unknown: tuple[str, ...]  # causes that were not measured, with the metrics that they need
+
+
+def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> ScalingDiagnosis | None:
+    """Return the causes for the first size that is not worth its GPUs, or else those known for the largest.
+
+    Args:
+        command: the study's own command, the basis of the proposed ones.
+    """
+    base, row = series.rows[0], advice.next_row or series.sizes[-1]
+    if not advice.next_step and 1 - row.efficiency < NOTABLE:
+        return None
+    judged = [_batch(row, base, command), *_shares(row, base, command), _uneven(row, base, command)]
+    causes = [cause for cause in judged if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
+    # where every size is worth its GPUs, nobody has to measure more
+    unknown = tuple(cause for cause in judged if isinstance(cause, str)) if advice.next_step else ()
+    if not causes and not unknown:
+        return None
+    return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
+
+
+def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
+    """Judge the per-GPU batch: its share of the loss is all that waiting for data and other ranks does not explain.
+
+    A fixed global batch gives each of more GPUs less work in a step, while the fixed cost of a step, its
+    kernel launches and its synchronisation, stays.
+    """
+    if row.batch_size is None:
+        return "the batch per GPU (batch_size)"
+    each = row.batch_size / row.gpus
+    before = base.batch_size / base.gpus if base.batch_size else each
+    if each >= before:
+        return None  # what did not change is not why more GPUs lose
+    lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
+    batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
+    one = row.unit.removesuffix("s")
+    shrunk = f", {_number(before)} at {base.gpus}" if before != each else ""
+    return Bottleneck(
+        "batch",
+        lost,
+        f"global batch {row.batch_size} leaves a per-{one} batch of {_number(each)} on {row.gpus} {row.unit}{shrunk}",
+        f"use a larger per-{one} batch, and scale the learning rate with the global batch",
+        command.change(_sizes_of(base, row), batch_size=batch),
+    )
+
+
+def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterable[Bottleneck | str]:
+    """Yield the causes of which runs record the share, or what they would have to record."""
+    sizes, shares = _sizes_of(base, row), row.shares
+    workers = command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
+    causes: tuple[tuple[Kind, float | None, str, str, str, str], ...] = (
+        ("sync", shares.sync, "communication (sync_s of an epoch)", "synchronising the ranks takes {} of an epoch",
+         "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
+         command.preflight(row.gpus, row.nodes)),
+        ("data", shares.data, "data loading (data_s of an epoch)", "waiting for data takes {} of an epoch",
+         "use more DataLoader workers (num_workers, persistent_workers) and more CPUs", workers),
+        ("startup", shares.startup, "launch overhead (startup_s and total_s)",
+         "{} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
+         command.change(sizes, args={"--epochs": "20"})),
+    )  # fmt: skip
+    for kind, share, unknown, evidence, advice, line in causes:
+        percent = f"{100 * (share or 0):.0f} %"
+        yield unknown if share is None else Bottleneck(kind, share, evidence.format(percent), advice, line)
+
+
+def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
+    counts = row.points[0].rank_samples
+    batch = row.batch_size
+    if batch is not None and batch % row.gpus and not counts:
+        rank = -(-batch // row.gpus)
+        share, evidence = 1 - batch / (rank * row.gpus), f"a batch of {batch} does not divide by {row.gpus} {row.unit}"
+    elif row.shares.idle is None:
+        return None if batch is not None else "uneven batches (rank_samples)"
+    else:
+        share = row.shares.idle
+        evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
+    even = max(1, round((batch or row.gpus) / row.gpus)) * row.gpus
+    return Bottleneck(
+        "uneven",
+        share,
+        evidence,
+        f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
+        "drop_last",
+        command.change(_sizes_of(base, row), batch_size=even),
+    )
+
+
+def _sizes_of(*rows: Row) -> list[Size]:
+    return [Size(row.gpus, row.nodes) for row in rows]
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

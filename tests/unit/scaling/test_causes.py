@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.causes import ScaleCommand, ScalingDiagnosis, diagnose_series, with_options
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Series, build_series
-from hpcrun.features.scaling.sizes import Size
-from hpcrun.features.scaling.verdict import advise
+from hpcrun.features.scaling.sizes import ScaleCommand, Size, with_options
+from hpcrun.features.scaling.verdict import ScalingDiagnosis, advise, diagnose_series
 
 SIZES = (Size(1, 1), Size(4, 1))
 

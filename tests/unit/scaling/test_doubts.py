@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hpcrun.features.scaling.causes import ScaleCommand
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.report_files import report_text
 from hpcrun.features.scaling.series import build_series
+from hpcrun.features.scaling.sizes import ScaleCommand
 from hpcrun.features.scaling.study_report import Part, ReportOptions, make_report
 from hpcrun.features.scaling.verdict import Doubt, doubts_of
 

@@ -15,23 +15,20 @@ from hpcrun.features.scaling.forecast import (
     Case,
     Forecast,
     JobSize,
+    MeasuredEpoch,
+    MeasuredTraining,
     advised_lr,
     fit_steps,
     forecast,
     gpus_to_ask_for,
     half_rows,
     remedy,
+    steps_per_epoch,
 )
+from hpcrun.features.scaling.plan import read_workload, workload_of
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.step_model import StepModel
 from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
-from hpcrun.features.scaling.workload import (
-    MeasuredEpoch,
-    MeasuredTraining,
-    read_workload,
-    steps_per_epoch,
-    workload_of,
-)
 from hpcrun.job.profile import CardSection
 
 H100 = CardSection(tflops={"tf32": 494.5, "bf16": 989, "fp16": 989}, memory_bandwidth_gb_s=3350)

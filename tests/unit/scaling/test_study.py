@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.scaling.points import Epoch
-from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
-from hpcrun.features.scaling.study import (
+from hpcrun.features.scaling.points import Epoch, StudyMeasurements, read_points
+from hpcrun.features.scaling.studies import (
     REMOVED,
-    StudyMeasurements,
+    Study,
+    StudyPoint,
     StudyRun,
     StudyStatus,
+    StudyStore,
     find_study,
     newest_runs,
-    read_points,
     study_status,
     with_run_ids,
 )
