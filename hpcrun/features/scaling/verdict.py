@@ -1,4 +1,4 @@
-"""Which numbers of GPUs are worth their price, for forecasts and for measurements, and which times are unreliable.
+"""Which numbers of GPUs are worth their price, which times are unreliable, and why a size falls short of the ideal.
 
 Sizes are taken from the smallest up. A size is taken if the GPUs that it adds to the last one taken bring the target
 share of what as many GPUs bring at the smallest size: the marginal efficiency. A size that misses the target is left
@@ -7,8 +7,9 @@ out, and the next one is compared with the last one taken: a small miss does not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, median, stdev
 from typing import Literal
 
@@ -36,8 +37,6 @@ SLOW_FIRST = 1.2
 """A counted epoch this much longer than the later ones still belongs to the warm-up."""
 _FEWEST_EPOCHS = 3
 """The deviation of fewer epochs is chance."""
-
-
 Kind = Literal["batch", "sync", "data", "startup", "uneven"]
 NOTABLE = 0.05
 """The least share of the time that is reported."""
@@ -56,11 +55,7 @@ class Step:
 
 
 def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> tuple[Step, ...]:
-    """Return a step for each size but the smallest.
-
-    Args:
-        speedups: GPUs and the speed-up over the smallest size, in ascending order.
-    """
+    """Return a step for each size but the smallest. ``speedups``: GPUs and speed-up over the smallest, ascending."""
     walk: list[Step] = []
     if speedups:
         base, speedup = speedups[0]
@@ -101,11 +96,7 @@ class Advice:
 
 
 def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
-    """Return the verdict on a size's efficiency; "" for the only size, which is compared with nothing.
-
-    Args:
-        advice: on the whole series; None if no verdict stands.
-    """
+    """Return the verdict on a size's efficiency; "" for the only size, "no verdict" without advice on the series."""
     if not series.compared:
         return ""
     if row.gpus == series.rows[0].gpus:
@@ -122,11 +113,7 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
 def advise(
     series: Series, min_efficiency: float = MIN_EFFICIENCY, doubtful: frozenset[int] = frozenset()
 ) -> Advice | None:
-    """Return the sizes to request; None without two reliable sizes, of which one must be the baseline.
-
-    Args:
-        doubtful: the numbers of GPUs for which the times are unreliable.
-    """
+    """Return the sizes to request; None without two that are not doubtful, of which one must be the baseline."""
     sizes = [row for row in series.sizes if row.gpus not in doubtful]
     if len(sizes) < 2 or series.sizes[0].gpus in doubtful:
         return None
@@ -177,48 +164,49 @@ def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple
     if not series.compared:
         return ()
     alone = "" if one_by_one else ", one after the other"
-    doubts = (_super_linear(series, alone), _warm_up(series, warmup), _short(series), _noise(series, warmup, alone),
-              _one_run(series))  # fmt: skip
-    return tuple(filter(None, doubts))
+    return tuple(
+        chain(_super_linear(series, alone), _warm_up(series, warmup), _short(series), _noise(series, warmup, alone),
+              _one_run(series))
+    )  # fmt: skip
 
 
-def _super_linear(series: Series, alone: str) -> Doubt | None:
-    rows = [row for row in series.sizes if row.efficiency > SUPER_LINEAR]
-    if not rows:
-        return None
-    worst, base = max(rows, key=lambda row: row.efficiency), series.rows[0]
-    times = f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
-    evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
-    remedy = f"run both again{alone}: something slowed the smallest size, or the runs did different work"
-    # the baseline may be what is wrong, and every size is compared with it
-    return Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
+def _super_linear(series: Series, alone: str) -> Iterator[Doubt]:
+    rows, base = [row for row in series.sizes if row.efficiency > SUPER_LINEAR], series.rows[0]
+    if rows:
+        worst = max(rows, key=lambda row: row.efficiency)
+        times = f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
+        evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
+        remedy = f"run both again{alone}: something slowed the smallest size, or the runs did different work"
+        # the baseline may be what is wrong, and every size is compared with it
+        yield Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
 
 
-def _warm_up(series: Series, warmup: int) -> Doubt | None:
+def _warm_up(series: Series, warmup: int) -> Iterator[Doubt]:
     if series.time_of == "run":
-        return None
-    only = [row for row in series.rows if any(_has_only_warm_up(point, warmup) for point in row.points)]
+        return
+    least = max(warmup, 1)
+    # the only epoch of a table's row may be a mean of several
+    only = [
+        row
+        for row in series.rows
+        if any(0 < len(point.epochs) <= least and point.source != "csv" for point in row.points)
+    ]
     if only:
         evidence = f"runs with {_sizes(_gpus(only), series)} have no epoch after their warm-up"
-        return Doubt("warm-up", _gpus(only), evidence, f"train {max(warmup, 1) + 2} epochs or more", _gpus(only))
+        yield Doubt("warm-up", _gpus(only), evidence, f"train {least + 2} epochs or more", _gpus(only))
+        return
     slow = [
         (row, times, number)
         for row in series.rows
         for times in (_counted(point, warmup) for point in row.points)
         if (number := _slow_epochs(times))
     ]
-    if not slow:
-        return None
-    row, times, _ = max(slow, key=lambda item: item[1][0] / median(item[1][1:]))
-    first, later = f"{times[0]:.3g} s", f"{median(times[1:]):.3g} s"
-    evidence = f"with {_sizes([row.gpus], series)} the first counted epoch took {first}, the later ones {later}"
-    leave_out = warmup + max(number for _, _, number in slow)
-    return Doubt("warm-up", _gpus(row for row, _, _ in slow), evidence, f"add --warmup {leave_out} to this command", ())
-
-
-def _has_only_warm_up(point: Point, warmup: int) -> bool:
-    """Whether a run has no epoch after its warm-up; the only epoch of a table's row may be a mean of several."""
-    return 0 < len(point.epochs) <= max(warmup, 1) and point.source != "csv"
+    if slow:
+        row, times, _ = max(slow, key=lambda item: item[1][0] / median(item[1][1:]))
+        first, later = f"{times[0]:.3g} s", f"{median(times[1:]):.3g} s"
+        evidence = f"with {_sizes([row.gpus], series)} the first counted epoch took {first}, the later ones {later}"
+        remedy = f"add --warmup {warmup + max(number for _, _, number in slow)} to this command"
+        yield Doubt("warm-up", _gpus(row for row, _, _ in slow), evidence, remedy, ())
 
 
 def _counted(point: Point, warmup: int) -> list[float]:
@@ -234,38 +222,28 @@ def _slow_epochs(times: Sequence[float]) -> int:
     return number
 
 
-def _short(series: Series) -> Doubt | None:
+def _short(series: Series) -> Iterator[Doubt]:
     of_run = series.time_of == "run"
     least = SHORT_RUN_S if of_run else SHORT_EPOCH_S
     rows = [row for row in series.rows if row.time_s and row.time_s.mean < least]
     if of_run:  # a table names its kind of time; the scheduler's includes the start-up
         rows = [row for row in rows if any(point.source == "elapsed" for point in row.points)]
-    if not rows:
-        return None
-    shortest = min(row.time_s.mean for row in rows if row.time_s)
-    what, noise = ("run", "start-up") if of_run else ("epoch", "start-up and chance")
-    evidence = f"with {_sizes(_gpus(rows), series)} {'a run' if of_run else 'an epoch'} takes {shortest:.2g} s"
-    return Doubt(
-        "short epochs",
-        _gpus(rows),
-        f"{evidence}: below {least:g} s the time is mostly {noise}",
-        f"train on more data, so that each {what} takes at least {least:g} s",
-        _gpus(series.sizes),
-    )
+    if rows:
+        shortest = min(row.time_s.mean for row in rows if row.time_s)
+        what, noise = ("run", "start-up") if of_run else ("epoch", "start-up and chance")
+        evidence = f"with {_sizes(_gpus(rows), series)} {'a run' if of_run else 'an epoch'} takes {shortest:.2g} s"
+        evidence += f": below {least:g} s the time is mostly {noise}"
+        remedy = f"train on more data, so that each {what} takes at least {least:g} s"
+        yield Doubt("short epochs", _gpus(rows), evidence, remedy, _gpus(series.sizes))
 
 
-def _noise(series: Series, warmup: int, alone: str) -> Doubt | None:
-    noisy = {row.gpus: words for row in series.rows if (words := _variation(row, warmup))}
-    if not noisy:
-        return None
-    gpus, words = next(iter(noisy.items()))
-    return Doubt(
-        "noise",
-        tuple(noisy),
-        f"with {_sizes([gpus], series)} {words}: the node was busy, or its file system",
-        f"measure again{alone and ', one run after the other,'} while nothing else runs on the nodes",
-        _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)]),
-    )
+def _noise(series: Series, warmup: int, alone: str) -> Iterator[Doubt]:
+    noisy = {row.gpus: text for row in series.rows if (text := _variation(row, warmup))}
+    for gpus, text in list(noisy.items())[:1]:
+        evidence = f"with {_sizes([gpus], series)} {text}: the node was busy, or its file system"
+        remedy = f"measure again{alone and ', one run after the other,'} while nothing else runs on the nodes"
+        again = _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)])
+        yield Doubt("noise", tuple(noisy), evidence, remedy, again)
 
 
 def _variation(row: Row, warmup: int) -> str:
@@ -281,23 +259,18 @@ def _variation(row: Row, warmup: int) -> str:
     return ""
 
 
-def _one_run(series: Series) -> Doubt | None:
-    rows = [row for row in series.rows if row.speedup.n == 1 and _is_measured(row.points[0])]
-    if not rows:
-        return None
-    every = len(rows) == len(series.rows)
-    return Doubt(
-        "no repeats",
-        _gpus(rows),
-        f"{'each size' if every else _sizes(_gpus(rows), series)} ran only once, so the error is unknown",
-        "run each size three times",
-        _gpus(series.sizes),
-    )
-
-
-def _is_measured(point: Point) -> bool:
-    """Whether a point is one run; a row of a table without epochs or runs may be the mean of several."""
-    return point.source != "csv" or bool(point.run) or len(point.epochs) > 1
+def _one_run(series: Series) -> Iterator[Doubt]:
+    # a row of a table without epochs or runs may be the mean of several
+    rows = [
+        row
+        for row in series.rows
+        for point in row.points[:1]
+        if row.speedup.n == 1 and (point.source != "csv" or point.run or len(point.epochs) > 1)
+    ]
+    if rows:
+        which = "each size" if len(rows) == len(series.rows) else _sizes(_gpus(rows), series)
+        evidence = f"{which} ran only once, so the error is unknown"
+        yield Doubt("no repeats", _gpus(rows), evidence, "run each size three times", _gpus(series.sizes))
 
 
 def _gpus(rows: Iterable[Row]) -> tuple[int, ...]:
@@ -332,11 +305,7 @@ class ScalingDiagnosis:
 
 
 def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> ScalingDiagnosis | None:
-    """Return the causes for the first size that is not worth its GPUs, or else those known for the largest.
-
-    Args:
-        command: the study's own command, the basis of the proposed ones.
-    """
+    """Return the causes for the first size that is not worth its GPUs, or else those known for the largest."""
     base, row = series.rows[0], advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
@@ -364,26 +333,27 @@ def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | Non
     lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
     batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
     one = row.unit.removesuffix("s")
-    shrunk = f", {_number(before)} at {base.gpus}" if before != each else ""
+    now, then = (f"{number:.1f}".removesuffix(".0") for number in (each, before))
     return Bottleneck(
         "batch",
         lost,
-        f"global batch {row.batch_size} leaves a per-{one} batch of {_number(each)} on {row.gpus} {row.unit}{shrunk}",
+        f"global batch {row.batch_size} leaves a per-{one} batch of {now} on {row.gpus} {row.unit}, "
+        f"{then} at {base.gpus}",
         f"use a larger per-{one} batch, and scale the learning rate with the global batch",
         command.change(_sizes_of(base, row), batch_size=batch),
     )
 
 
-def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterable[Bottleneck | str]:
+def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterator[Bottleneck | str]:
     """Yield the causes of which runs record the share, or what they would have to record."""
     sizes, shares = _sizes_of(base, row), row.shares
-    workers = command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})
     causes: tuple[tuple[Kind, float | None, str, str, str, str], ...] = (
         ("sync", shares.sync, "communication (sync_s of an epoch)", "synchronising the ranks takes {} of an epoch",
          "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
          command.preflight(row.gpus, row.nodes)),
         ("data", shares.data, "data loading (data_s of an epoch)", "waiting for data takes {} of an epoch",
-         "use more DataLoader workers (num_workers, persistent_workers) and more CPUs", workers),
+         "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
+         command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})),
         ("startup", shares.startup, "launch overhead (startup_s and total_s)",
          "{} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
          command.change(sizes, args={"--epochs": "20"})),
@@ -394,30 +364,23 @@ def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterable[Bottleneck |
 
 
 def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    counts = row.points[0].rank_samples
-    batch = row.batch_size
-    if batch is not None and batch % row.gpus and not counts:
-        rank = -(-batch // row.gpus)
-        share, evidence = 1 - batch / (rank * row.gpus), f"a batch of {batch} does not divide by {row.gpus} {row.unit}"
-    elif row.shares.idle is None:
-        return None if batch is not None else "uneven batches (rank_samples)"
-    else:
-        share = row.shares.idle
-        evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
+    counts, batch, share = row.points[0].rank_samples, row.batch_size, row.shares.idle
+    evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
+    if batch and batch % row.gpus and not counts:
+        share = 1 - batch / (-(-batch // row.gpus) * row.gpus)
+        evidence = f"a batch of {batch} does not divide by {row.gpus} {row.unit}"
+    if share is None:
+        return None if batch else "uneven batches (rank_samples)"
     even = max(1, round((batch or row.gpus) / row.gpus)) * row.gpus
+    advice = f"a global batch divisible by the {row.unit}, DistributedSampler, drop_last"
     return Bottleneck(
         "uneven",
         share,
         evidence,
-        f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
-        "drop_last",
+        f"give all ranks the same number of samples: {advice}",
         command.change(_sizes_of(base, row), batch_size=even),
     )
 
 
 def _sizes_of(*rows: Row) -> list[Size]:
     return [Size(row.gpus, row.nodes) for row in rows]
-
-
-def _number(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
