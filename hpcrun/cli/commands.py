@@ -26,7 +26,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "init": Command("hpcrun.cli.init", "Start"),
     "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
-    "resubmit": Command("hpcrun.cli.resubmit", "Start"),
+    "resubmit": Command("hpcrun.cli.submit", "Start"),
     "import": Command("hpcrun.features.importing.command", "Start", "import_"),
     "where": Command("hpcrun.features.where.command", "Start"),
     "status": Command("hpcrun.cli.status", "Watch"),

@@ -129,7 +129,7 @@ def main() -> NoReturn:
         if not error.format_message():  # no arguments at all: help was shown
             sys.exit(UsageError.exit_code)
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
-        from hpcrun.cli.usage_errors import usage_error
+        from hpcrun.cli.command_line import usage_error
 
         _fail(usage_error(error, sys.argv[1:], command_names()))
     except HpcrunError as error:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from hpcrun.actions.background import answers_of
 from hpcrun.actions.ports import Ports
@@ -23,6 +25,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, std
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
 from hpcrun.job.state import parse_states
+from hpcrun.job.units import format_span
 from hpcrun.views.status import (
     check_columns,
     closer_rows,
@@ -36,7 +39,12 @@ from hpcrun.views.status import (
 )
 from hpcrun.views.text import one_line
 
+if TYPE_CHECKING:
+    from hpcrun.actions.runs.gpu import RecordedUse
+
 MIN_INTERVAL_S = 10
+MOST_ELEMENTS = 20
+"""Of a sweep that has ended, with --gpus as text: each may have several nodes and GPUs."""
 _CLEAR = "\x1b[H\x1b[2J"
 PATIENCE_S = 3.0
 """A person at a terminal who waits longer for Slurm sees what was last known."""
@@ -109,7 +117,9 @@ class _Request:
 
 
 def _gpus(request: _Request) -> Outcomes:
-    from hpcrun.cli.gpu import gpu_load
+    """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded."""
+    from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+    from hpcrun.views import gpu as view
 
     first, *others = request.words or ["last"]
     if others:
@@ -118,7 +128,33 @@ def _gpus(request: _Request) -> Outcomes:
     yield note([named.note])
     item, remark = one_element(one_status(named.run.run_id, request.ports).runs[0], named.element)
     yield note([remark])
-    yield from gpu_load(item, request.context, watched=request.watch, as_json=request.json)
+    if item.status.final and not request.watch:
+        uses = list(islice(recorded_uses(item), None if request.json else MOST_ELEMENTS + 1))
+        yield Outcome(lambda: _recorded_text(uses), lambda: view.recorded_json(uses))
+        return
+    result = read_gpus(item, request.context.env)
+    recorded = [use] if (use := record_instead(item, result)) else []
+
+    def text() -> Iterator[TextPart]:
+        yield from _recorded_text(recorded) if recorded else ()
+        yield from [table(view.gpu_table(result))] if result.rows else ()
+        yield stdout(view.without_lines(result))
+        yield from [table(view.ports_table(result))] if result.ports else ()
+
+    yield Outcome(text, lambda: {**view.gpu_json(result), **(view.recorded_json(recorded) if recorded else {})})
+
+
+def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
+    from hpcrun.views.gpu import recorded_gpus_table, recorded_nodes_table
+
+    shown = uses[:MOST_ELEMENTS]
+    if any(use.gpus for use in shown):
+        yield table(recorded_gpus_table(shown))
+    yield table(recorded_nodes_table(shown))
+    if len(shown) < len(uses):
+        yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
+    longest = max(one.seconds for use in shown for one in use.nodes.values())
+    yield stderr([f"recorded over {format_span(longest)}; PEAK and MEMORY: highest, other columns: mean"])
 
 
 def _show(request: _Request) -> Outcomes:

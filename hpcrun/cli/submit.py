@@ -1,14 +1,23 @@
-"""hpcrun submit."""
+"""hpcrun submit and resubmit."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcrun.cli.command_line import option_names, with_typed
-from hpcrun.cli.context import make_context
-from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job
-from hpcrun.cli.output import JsonOption, Outcomes
+from hpcrun.cli.command_line import new_args, option_names, with_typed
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job, takes_job_options
+from hpcrun.cli.options import argument
+from hpcrun.cli.output import JsonOption, Outcomes, note
+from hpcrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from hpcrun.actions.jobs.prepare import Prepared
+    from hpcrun.runs.record import Run
 
 
 @takes_job
@@ -36,3 +45,65 @@ def submit(
     folder = None if output_dir is None else context.cwd / output_dir.expanduser()
     done = yield from submit_job(prepared, context, start, output_dir=folder)
     yield from wait_for_end(done, context, start)
+
+
+@takes_job_options(without=("module",))
+def resubmit(
+    options: dict[str, Any],
+    run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),
+    args: list[str] | None = argument("-- ARGS", "New arguments of the script. Default: the same as before."),
+    fresh: bool = SUBMISSION.flag("--fresh", "Start without the checkpoints of the run."),
+    force: bool = SUBMISSION.flag("--force", "Submit even while the run is pending or running."),
+    edit: bool = SUBMISSION.flag("--edit", "Edit the command in $VISUAL or $EDITOR first."),
+    failed: bool = SUBMISSION.flag("--failed", "Submit only the failed elements of a sweep."),
+    after: list[str] | None = AFTER,
+    chain: str | None = CHAIN,
+    dry_run: bool = DRY_RUN,
+    follow: bool = FOLLOW,
+    wait: bool = WAIT,
+    as_json: JsonOption = False,
+) -> Outcomes:
+    """Submit a run again; it continues from its checkpoints.
+
+    Script, folder, profile and options stay the same.
+    An option given here replaces that option of the run.
+    """
+    from hpcrun.actions.jobs import resubmit as action
+    from hpcrun.actions.runs.find import find_run
+    from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
+
+    if args and "--" not in sys.argv:
+        raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
+                         hint="write the script's arguments after --")  # fmt: skip
+    if "--" in sys.argv:
+        options["args"] = new_args(args or [], run, submits=not dry_run)
+    start = read_start(after, chain, dry_run=dry_run, follow=follow, wait=wait, as_json=as_json)
+    context = make_context()
+    named = find_run(run, context.store)
+    yield note([named.note])
+    new_snapshot = bool(options["snapshot"])
+    if failed:
+        options["elements"] = action.failed_of(named.run, context.ports)
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    if "workdir" in given:
+        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+    profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
+    request = {**action.repeated(named.run, given, context.env), "profile": profile}
+    # as it would be in the run's folder; the runs folder stays the one that the run was found in
+    env = {**action.same_python(named.run.plan.get("python") or {}, context.env)}
+    env["HPCRUN_RUNS"] = str(context.store.root)
+    there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
+    if not dry_run:
+        action.check_over(named.run, context.ports, force=force or failed)
+    with _edited(named.run, request, there, fresh) if edit else nullcontext(prepare_job(request, there)) as prepared:
+        lineage = action.lineage_of(
+            named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot
+        )
+        done = yield from submit_job(prepared, there, start, lineage)
+    yield from wait_for_end(done, there, start)
+
+
+def _edited(run: Run, request: dict[str, Any], there: Context, fresh: bool) -> AbstractContextManager[Prepared]:
+    from hpcrun.cli.edit_job import edited_job  # few are edited
+
+    return edited_job(run, request, there, fresh=fresh)

@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 
 from hpcrun.actions.runs.logs import READ_EVERY_S
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
 from hpcrun.features.top.pager import Pager, Pages, TextScreen, pieces_of, search_pattern
@@ -23,7 +24,6 @@ from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import LogFile, rank_log
 from hpcrun.views.clean import bytes_text
-from hpcrun.views.log_text import terminal_text
 from hpcrun.views.text import one_line, visible
 
 STREAMS = ("out and err", "out", "err")

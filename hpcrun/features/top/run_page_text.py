@@ -13,12 +13,12 @@ from rich.text import Text
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.cli.log_output import terminal_text
 from hpcrun.features.top.ranks import RankRow, RankState, counts_text
 from hpcrun.job import state
 from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
 from hpcrun.views.details import detail_lines, recorded_plan
-from hpcrun.views.log_text import terminal_text
 from hpcrun.views.metrics import braille_plot, curves_of, value_text
 from hpcrun.views.status import COLOURS
 from hpcrun.views.text import clock_text, count, labelled, one_line, size_text, visible

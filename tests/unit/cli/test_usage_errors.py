@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from hpcrun.cli.usage_errors import usage_error
+from hpcrun.cli.command_line import usage_error
 from hpcrun.errors import UsageError
 
 
