@@ -129,7 +129,7 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return place
     element = named.element
     if element is None:
-        element, remark = _choose_element(waiter.look(), name)
+        element, remark = _choose_element(waiter.poll(), name)
         yield note([remark])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)

@@ -10,13 +10,12 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.background import answers_of
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
 from hpcrun.actions.status.status import chosen_ids, first_silent, get_status, last_known, one_status, with_silence
-from hpcrun.actions.status.wait import Changes
+from hpcrun.actions.status.wait import Changes, answers_of
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as

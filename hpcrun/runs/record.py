@@ -76,6 +76,11 @@ class Run:
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
+    def place(self) -> str:
+        """Where it can be asked about: the host of a local run, else the cluster."""
+        return f"host {self.host}" if self.scheduler == "local" else f"cluster {self.cluster}"
+
+    @property
     def gpus_on_node(self) -> int:
         """The GPUs that each node has for the run: 0 on a machine whose ranks run on the CPU."""
         on_cpu = self.plan.get("scheduler") == "local" and not self.plan.get("local_gpus", True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, check_loads, profile_text
+from hpcrun.actions.profiles.edit import check_name
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.config import DETECTED
@@ -21,7 +21,6 @@ from hpcrun.schedulers.host import host_facts
 from hpcrun.schedulers.process import SlurmSite
 
 _NO_CHOICES = Choices()
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +97,7 @@ def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
     """Return the file for a new profile."""
     if name in ("local", DETECTED):  # a file of that name would hide the profile
         raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
-    if not _NAME.fullmatch(name) or name.endswith((SUFFIX, ".yml")):
-        raise UsageError(
-            f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as mysite"
-        )
-    path = folder / f"{name}{SUFFIX}"
+    path = folder / f"{check_name(name)}{SUFFIX}"
     if os.path.lexists(path) and not force:
         raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
     return path

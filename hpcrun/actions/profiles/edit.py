@@ -32,7 +32,7 @@ AskAgain = Callable[[Sequence[Mistake]], bool]
 class Place:
     """Where profiles are changed."""
 
-    own: Path  # the folder of the user's profiles
+    user: Path  # the folder of the user's profiles
     folders: Sequence[Source]  # every folder that names are looked up in, most important first
     host: str  # this host; a lock says who holds it
 
@@ -64,7 +64,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
     Args:
         values: ``KEY=VALUE``, as ``set_values`` takes them.
     """
-    path = place.own / f"{_check_name(name)}{SUFFIX}"
+    path = place.user / f"{check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
     with locked(path, place.host):
         if os.path.lexists(path):
@@ -205,10 +205,13 @@ def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...],
 # --- which file -----------------------------------------------------------------------------------------------
 
 
-def _check_name(name: str) -> str:
+def check_name(name: str) -> str:
+    """Return the name of a profile that may be written; refuse one that cannot be."""
     if _NAME.fullmatch(name) and not name.endswith((SUFFIX, ".yml")):
         return name
-    raise UsageError(f"{name!r} cannot be a profile's name", hint="letters, digits, '-', '_' and '.': my-cluster")
+    raise UsageError(
+        f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as my-cluster"
+    )
 
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
@@ -217,14 +220,14 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
         path = find_profile(name, place.folders).absolute()
         text = read_text(path)
         return _Copy(path, text, text)
-    path = place.own / f"{name}{SUFFIX}"
+    path = place.user / f"{name}{SUFFIX}"
     if os.path.lexists(path):
         text = read_text(path)
         return _Copy(path, text, text)
     used = find_profile(name, place.folders)
     folders = folders_of(place.folders)
     paths = [folder.path for folder in folders]
-    below = folders[paths.index(place.own) + 1 :] if place.own in paths else folders
+    below = folders[paths.index(place.user) + 1 :] if place.user in paths else folders
     if used.parent not in [folder.path for folder in below] and name not in profile_names(below):
         raise ProfileError(
             f"profile {name!r} is the project's own: {used}", hint="give the path of that file to change it"

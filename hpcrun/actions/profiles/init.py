@@ -155,7 +155,7 @@ def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
     Args:
         anew: it will be replaced, and may be wrong.
     """
-    path = new_profile_path(name, place.own, force=True)
+    path = new_profile_path(name, place.user, force=True)
     if not os.path.lexists(path):
         return None
     try:
@@ -181,7 +181,7 @@ def plan_setup(
     Raises:
         UsageError, ProfileError: the name cannot be, or a file is wrong.
     """
-    path = new_profile_path(name, place.own, force=True)
+    path = new_profile_path(name, place.user, force=True)
     before = read_text(path) if os.path.lexists(path) else None
     after = detected.text
     outdated: tuple[str, ...] = ()

@@ -21,7 +21,6 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
     """Return a run, or one element of it as a run of its own, and what to say of the choice.
 
     Args:
-        item: the run, with its elements where it is a sweep.
         element: the element that the user named; if None, the only running element is used.
     """
     if not item.elements:
@@ -41,12 +40,7 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
 
 
 def check_running(item: RunStatus, command: str) -> None:
-    """Refuse a run that has no allocation now.
-
-    Args:
-        item: the run.
-        command: what needs the allocation: ``hpcrun shell``.
-    """
+    """Refuse a run that has no allocation now, for a command such as ``hpcrun shell``."""
     run, status = item.run, item.status
     if status.final:
         raise PlanError(
@@ -63,8 +57,7 @@ def unlisted_words(item: RunStatus) -> str:
     """Say why a run's job is not known to be there: its id alone may be that of another job."""
     run = item.run
     if item.elsewhere:
-        where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
-        return f"job {run.job_id} belongs to {where}"
+        return f"job {run.job_id} belongs to {run.place}"
     who = "this machine" if run.scheduler == "local" else "Slurm"
     if item.stale and item.status.missed_s is None:
         return f"{who} did not respond about job {run.job_id}"
@@ -77,28 +70,17 @@ def nodes_of(item: RunStatus) -> list[str]:
     return hosts(attempt.folder) if attempt else []
 
 
-def check_node(item: RunStatus, node: str | None) -> None:
-    """Refuse a node that the run does not have."""
-    there = nodes_of(item)
-    if node is not None and there and node not in there:
-        raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(there)}")
-
-
 def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     """Return the allocation of a Slurm run that runs."""
     cpus = item.run.plan.get("cpus_per_node")
-    return Allocation(
-        plain_job_id(str(item.run.job_id), env), item.run.nodes, cpus if isinstance(cpus, int) else None, env
-    )
+    job_id = plain_job_id(str(item.run.job_id), env)
+    return Allocation(job_id, item.run.nodes, cpus if isinstance(cpus, int) else None, env)
 
 
 def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
-    """Return the command of a login shell with the modules, the Python environment and the variables of a job.
+    """Return the command of a login shell with the modules, the Python environment and the variables of a job's plan.
 
     Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
-
-    Args:
-        plan: as the run's record has it.
     """
     python = plan.get("python") or {}
     lines = [f"module load {quote_bash(str(module))}" for module in plan.get("modules") or ()]
@@ -128,7 +110,9 @@ def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_
             # env(1) changes the folder for the shell alone
             argv = ["env", *([f"--chdir={workdir}"] if workdir else []), *shell]
             return run_on_terminal(argv, {**env, "HPCRUN_RUN_DIR": str(item.folder)})
-        check_node(item, node)
+        nodes = nodes_of(item)
+        if node is not None and nodes and node not in nodes:
+            raise NotFoundError(f"{item.run.run_id} has no node {node}", hint=f"its nodes: {', '.join(nodes)}")
         return allocation_of(item, env).shell(shell, node=node, workdir=workdir, is_terminal=is_terminal)
     except OSError as error:
         raise SchedulerError(f"cannot start the shell: {error.strerror}", hint="hpcrun doctor looks for srun") from None

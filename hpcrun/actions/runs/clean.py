@@ -93,11 +93,11 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
     chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
     if choice.keep:
         chosen = chosen[: -choice.keep]
-    found = [_candidate(item, choice, store, now_s) for item in chosen]
+    candidates = [_candidate(item, choice, store, now_s) for item in chosen]
     leftovers = [] if choice.named else store.leftovers(now_s - LEFT_AFTER_S)
     return CleanPlan(
-        tuple(candidate for candidate in found if candidate.kept is None),
-        tuple(candidate for candidate in found if candidate.kept is not None),
+        tuple(candidate for candidate in candidates if candidate.kept is None),
+        tuple(candidate for candidate in candidates if candidate.kept is not None),
         tuple(CleanLeftover(item, 0 if item.kept else run_size(item.path).total) for item in leftovers),
     )
 
@@ -147,8 +147,7 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
         return None
     surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S
     if item.elsewhere:
-        place = f"host {item.run.host}" if item.run.scheduler == "local" else f"cluster {item.run.cluster}"
-        words = f"it was {item.status.state} when last polled, and may still be; check on {place}"
+        words = f"it was {item.status.state} when last polled, and may still be; check on {item.run.place}"
         return None if surely_over else words
     if item.stale:
         return f"it was {item.status.state} when last polled, and may still be"

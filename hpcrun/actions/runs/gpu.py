@@ -19,7 +19,7 @@ from hpcrun.schedulers.job_steps import (
     parse_readings,
     query_command,
 )
-from hpcrun.schedulers.process import Completed, run_command
+from hpcrun.schedulers.process import run_command
 
 _GIVEN_UP = 124  # by timeout(1)
 
@@ -85,8 +85,8 @@ def _recorded_use(item: RunStatus, element: int | None) -> RecordedUse | None:
     alone = {key: summarise(only_gpu(use, key[1]) for use in nodes[key[0]]) for key in sorted(indices)}
     return RecordedUse(
         item.run.run_id,
-        {node: found for node, uses in nodes.items() if (found := summarise(uses)) is not None},
-        {key: found for key, found in alone.items() if found is not None},
+        {node: use for node, uses in nodes.items() if (use := summarise(uses)) is not None},
+        {key: use for key, use in alone.items() if use is not None},
         element,
     )
 
@@ -100,17 +100,27 @@ def read_gpus(item: RunStatus, env: Mapping[str, str]) -> GpuResult:
         answer = allocation_of(item, env).on_every_node(query_command())
     readings = parse_readings(answer.stdout)
     if not readings:
-        raise SchedulerError(_words(answer), hint="hpcrun status shows whether it is running")
+        if answer.status in (_GIVEN_UP, None):
+            problem = f"no node answered within {ANSWER_WITHIN_S} s"
+        else:
+            lines = dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip())
+            problem = f"cannot query the nodes: {'; '.join(lines) or f'srun ended with {answer.status}'}"
+        raise SchedulerError(problem, hint="hpcrun status shows whether it is running")
     attempt = last_attempt(item.folder, item.element or 0)
     ranks = node_ranks(attempt.folder) if attempt else {}
     nodes = nodes_of(item) or list(readings)
     if item.run.scheduler == "local":  # its "nodes" are all this machine
         nodes = list(readings)
         ranks = dict.fromkeys(nodes, range(sum(map(len, ranks.values()))))
-    rows = [row for node in nodes if node in readings for row in _rows(readings[node], ranks.get(node))]
-    without = {node: _why_none(readings.get(node)) for node in nodes if not (node in readings and readings[node].gpus)}
-    ports = {node: readings[node].ports for node in nodes if node in readings and readings[node].ports}
-    return GpuResult(item.run.run_id, tuple(rows), without, ports)
+    answered = {node: readings.get(node) for node in nodes}
+    without = {
+        node: reading.words or "nvidia-smi shows no GPU" if reading else "no response"
+        for node, reading in answered.items()
+        if not (reading and reading.gpus)
+    }
+    rows = tuple(row for node, reading in answered.items() if reading for row in _rows(reading, ranks.get(node)))
+    ports = {node: reading.ports for node, reading in answered.items() if reading and reading.ports}
+    return GpuResult(item.run.run_id, rows, without, ports)
 
 
 def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
@@ -119,14 +129,3 @@ def _rows(reading: NodeReading, ranks: range | None) -> list[GpuRow]:
         GpuRow(reading.node, ranks[number] if ranks is not None and one_each else None, gpu)
         for number, gpu in enumerate(reading.gpus)
     ]
-
-
-def _why_none(reading: NodeReading | None) -> str:
-    return "no response" if reading is None else reading.words or "nvidia-smi shows no GPU"
-
-
-def _words(answer: Completed) -> str:
-    if answer.status in (_GIVEN_UP, None):
-        return f"no node answered within {ANSWER_WITHIN_S} s"
-    said = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
-    return f"cannot query the nodes: {said or f'srun ended with {answer.status}'}"

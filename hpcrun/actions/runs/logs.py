@@ -43,7 +43,7 @@ class LogChoice:
 
 def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
     """Return the ranks in ``0-3,7``."""
-    found: set[int] = set()
+    chosen: set[int] = set()
     for part in text.replace(" ", "").split(","):
         if not _RANKS.fullmatch(part):
             raise UsageError(f"--rank {text}: not a list of ranks", hint="write it as 3, as 0-3 or as 0-3,7")
@@ -53,14 +53,14 @@ def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
             raise UsageError(f"--rank {text}: {part} has its end before its start", hint=f"write it as {last}-{first}")
         if last >= world_size:
             raise NotFoundError(f"the job has no rank {last}", hint=f"its ranks are 0 to {world_size - 1}")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+        chosen.update(range(first, last + 1))
+    return tuple(sorted(chosen))
 
 
 def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
     """Return the attempt that is meant, None where it has not started."""
-    found = attempts(folder, choice.element)
-    return next((item for item in found if choice.attempt in (None, item.number)), None)
+    begun = attempts(folder, choice.element)
+    return next((item for item in begun if choice.attempt in (None, item.number)), None)
 
 
 def check_choice(folder: Path, choice: LogChoice) -> None:
@@ -101,13 +101,13 @@ def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
 
     A job that failed before its ranks started has said why in the batch log alone.
     """
-    found = [log for log in choose_logs(folder, choice) if has_text(log)]
+    logs = [log for log in choose_logs(folder, choice) if has_text(log)]
     batch = LogFile(folder / choice.batch_log, "batch")
-    if not found and not choice.batch and choice.attempt is None and has_text(batch):
+    if not logs and not choice.batch and choice.attempt is None and has_text(batch):
         attempt = chosen_attempt(folder, choice)
         if attempt is None or not ranks(attempt.folder):
             return [batch]
-    return found
+    return logs
 
 
 def follow_logs(
@@ -115,12 +115,12 @@ def follow_logs(
 ) -> Iterator[tuple[LogFile, str]]:
     """Yield a run's logs as they grow, over the attempts that come, until ``is_over`` says that the job is."""
     newest: int | None = None
-    found: list[LogFile] = []
+    shown: list[LogFile] = []
     listed_at = over_at = float("-inf")
     ended = False
 
     def is_many() -> bool:
-        return len(found) > FEW
+        return len(shown) > FEW
 
     def over() -> bool:
         nonlocal ended, over_at
@@ -129,20 +129,20 @@ def follow_logs(
         return ended
 
     def logs() -> list[LogFile]:
-        nonlocal newest, found, listed_at
+        nonlocal newest, shown, listed_at
         if is_many() and not ended and time.monotonic() - listed_at < MANY_LIST_EVERY_S:
-            return found
+            return shown
         listed_at = time.monotonic()
         if choice.batch or choice.attempt is not None:
-            found = choose_logs(folder, choice)
+            shown = choose_logs(folder, choice)
         else:
             # the one before is read once more, to its end, when a new one has begun
             begun = attempts(folder, choice.element)
             since = newest
             recent = list(islice(begun, 1) if since is None else takewhile(lambda item: item.number >= since, begun))
             newest = max((item.number for item in recent), default=since or 0)
-            found = [log for item in reversed(recent) for log in _logs_of(item, choice)]
-        return found
+            shown = [log for item in reversed(recent) for log in _logs_of(item, choice)]
+        return shown
 
     def pause() -> None:
         time.sleep(MANY_READ_EVERY_S if is_many() else READ_EVERY_S)

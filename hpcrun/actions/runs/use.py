@@ -41,8 +41,8 @@ def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
     """
     if use.seconds < ENOUGH_S:
         return []
-    said = [*_idle_gpus(use), *_memory(use, completed=completed)]
-    return said if said and use.gpus and _is_idle(use) else [*said, *_cpus(use, completed=completed)]
+    advice = [*_idle_gpus(use), *_memory(use, completed=completed)]
+    return advice if advice and use.gpus and _is_idle(use) else [*advice, *_cpus(use, completed=completed)]
 
 
 def _is_idle(use: UseSummary) -> bool:
@@ -65,39 +65,44 @@ def _idle_gpus(use: UseSummary) -> list[str]:
     each = max(1, math.ceil(use.gpus / use.nodes))
     if use.idle_cpus is None:
         return [f"{fact}, but never all of a node at once: compare the ranks' shares of the work"]
-    asked = use.cpus_asked or 0
-    did = f"while {use.idle_cpus:.1f} of {asked or 'the'} CPUs per node were busy"
-    if asked and use.idle_cpus >= _ALL_BUSY * asked:
-        more = 2 * math.ceil(asked / each)
+    cpus = use.cpus_asked or 0
+    did = f"while {use.idle_cpus:.1f} of {cpus or 'the'} CPUs per node were busy"
+    if cpus and use.idle_cpus >= _ALL_BUSY * cpus:
+        more = 2 * math.ceil(cpus / each)
         return [f"{fact} {did}, most likely in the data loader: ask for --cpus-per-gpu {more}, and use as many workers"]
     if use.idle_cpus >= _ONE_BUSY * each:
-        workers = max(2, asked // each - 1)
+        workers = max(2, cpus // each - 1)
         return [f"{fact} {did}, most likely in the data loader: use more of its workers (num_workers={workers})"]
     return [f"{fact} {did}: the CPUs were not the limit: they waited, for example for the storage or the network"]
 
 
 def _memory(use: UseSummary, *, completed: bool) -> list[str]:
-    asked = use.memory_asked
-    if not asked:
+    requested = use.memory_asked
+    if not requested:
         return []
     enough = math.ceil(use.memory_peak * _MARGIN / _GB)
-    fact = f"memory: at most {use.memory_peak / _GB:.1f} of {asked / _GB:.0f} GB per node in use"
-    if use.memory_peak > _NEARLY_ALL * asked:
+    fact = f"memory: at most {use.memory_peak / _GB:.1f} of {requested / _GB:.0f} GB per node in use"
+    if use.memory_peak > _NEARLY_ALL * requested:
         return [f"{fact}: ask for --mem {enough}G"]
-    if completed and asked >= _WORTH_GB * _GB and use.memory_peak < _FAR_OFF * asked and enough * _GB < asked:
+    if (
+        completed
+        and requested >= _WORTH_GB * _GB
+        and use.memory_peak < _FAR_OFF * requested
+        and enough * _GB < requested
+    ):
         return [f"{fact}: --mem {enough}G is enough, and smaller requests start sooner"]
     return []
 
 
 def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
-    asked = use.cpus_asked
-    if not completed or not asked or asked <= _WORTH_CPUS or use.cpus_peak >= _FAR_OFF * asked:
+    requested = use.cpus_asked
+    if not completed or not requested or requested <= _WORTH_CPUS or use.cpus_peak >= _FAR_OFF * requested:
         return []
-    fact = f"CPUs: at most {use.cpus_peak:.1f} of {asked} per node busy"
+    fact = f"CPUs: at most {use.cpus_peak:.1f} of {requested} per node busy"
     if use.gpus:
         each = max(1, math.ceil(use.gpus / use.nodes))
         wanted = math.ceil(use.cpus_peak * _MARGIN / each)
-        return [f"{fact}: --cpus-per-gpu {wanted} is enough"] if wanted * each < asked else []
+        return [f"{fact}: --cpus-per-gpu {wanted} is enough"] if wanted * each < requested else []
     return [f"{fact}: --cpus {math.ceil(use.cpus_peak * _MARGIN)} is enough"]
 
 
@@ -111,8 +116,8 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
         idle = f", idle {use.gpu_idle:.0%} of the time" if use.gpu_idle else ""
         gpus = "1 GPU" if use.gpus == 1 else f"{use.gpus} GPUs"
         rows.append(("GPUs", f"{gpus}, {use.gpu_busy:.0%} busy{idle}{full}{watts}"))
-    asked = f" of {use.cpus_asked}" if use.cpus_asked else ""
-    rows.append(("CPUs", f"{use.cpus:.1f}{asked} busy{nodes}, {use.cpus_peak:.1f} at most"))
+    requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
+    rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
     part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})" if use.memory_asked else ""
     rows.append(("memory", f"{format_size(use.memory_peak)}{part}{nodes} at most"))
     rdma = f", RDMA {format_rate(use.rdma)}" if use.rdma is not None else ""

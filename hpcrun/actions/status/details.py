@@ -52,12 +52,12 @@ def look_closer(items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str,
 
 
 def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuResult]:
-    found = {}
+    readings = {}
     for item in items:
         if item.status.state == state.RUNNING and item.run.gpus_per_node and not (item.stale or item.elements):
             with suppress(SchedulerError, PlanError):  # a status is of use without it
-                found[item.run.run_id] = read_gpus(item, env)
-    return found
+                readings[item.run.run_id] = read_gpus(item, env)
+    return readings
 
 
 def last_line(folder: Path, element: int = 0) -> str | None:
@@ -85,10 +85,10 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
         return {}
     for line in reversed(lines):  # the last may be half written
         try:
-            said = parse_object(line, finite=False)
+            metrics = parse_object(line, finite=False)
         except ValueError:
             continue
-        return {name: value for name, value in said.items() if isinstance(value, float | int | str)}
+        return {name: value for name, value in metrics.items() if isinstance(value, float | int | str)}
     return {}
 
 
@@ -100,23 +100,23 @@ def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool 
         completed: it ended well; one that did not says nothing of how much time or memory it needs.
         sampled: the run's own samples say more of its CPUs and its memory.
     """
-    said = [] if sampled else _advice_on_cpus_and_memory(usage, completed=completed)
+    hints = [] if sampled else _advice_on_cpus_and_memory(usage, completed=completed)
     if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
-        said.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
-    return said
+        hints.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
+    return hints
 
 
 def _advice_on_cpus_and_memory(usage: Usage, *, completed: bool) -> list[str]:
-    said = []
+    hints = []
     had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
     if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
         enough = -(-int(used_mb * 1.3) // 1024)
-        said.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
+        hints.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
     busy = cpu_efficiency(usage)
     if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
         each = usage.cpus // usage.nodes
-        said.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
-    return said
+        hints.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
+    return hints
 
 
 def cpu_efficiency(usage: Usage) -> float | None:

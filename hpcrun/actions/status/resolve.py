@@ -106,8 +106,10 @@ def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: 
         return _from_again(run, exit_, answered=False, cancelled=records.cancelled, now_s=now_s)
     if exit_.signal and not records.cancelled:
         return None
-    own = _from_exit(run, attempt, cancelled=records.cancelled, now_s=now_s)
-    return own if own.state in (state.COMPLETED, state.CANCELLED) else replace(own, state=state.COMPLETING, final=False)
+    by_record = _from_exit(run, attempt, cancelled=records.cancelled, now_s=now_s)
+    if by_record.state in (state.COMPLETED, state.CANCELLED):
+        return by_record
+    return replace(by_record, state=state.COMPLETING, final=False)
 
 
 def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus | None:
@@ -121,8 +123,10 @@ def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: fl
         return None
     if info.state != state.PREEMPTED and (info.state != state.NODE_FAIL or run.scheduler != "local"):
         return None
-    own = _from_exit(run, attempt, cancelled=False, now_s=now_s)
-    return replace(own, elapsed_s=info.elapsed_s or own.elapsed_s, limit_s=info.limit_s or own.limit_s)
+    by_record = _from_exit(run, attempt, cancelled=False, now_s=now_s)
+    return replace(
+        by_record, elapsed_s=info.elapsed_s or by_record.elapsed_s, limit_s=info.limit_s or by_record.limit_s
+    )
 
 
 def _without_job(
@@ -160,23 +164,25 @@ def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | Non
 def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus:
     exit_ = attempt.exit if attempt else None
     final = is_terminal(info.state)
-    word, reason = info.state, info.reason
+    shown, reason = info.state, info.reason
     if final and exit_ and not exit_.again:
         # an attempt that was stopped ends with a status of its own, which is a failure to Slurm
-        mapped, text = _ENDED_BY.get(exit_.reason, (word, ""))
-        if word in (state.FAILED, state.COMPLETED) and mapped not in (state.UNKNOWN, state.FAILED):
-            word, reason = mapped, text
-        if word == state.CANCELLED and mapped == state.NODE_FAIL:  # launch/guard.py has ended it, whose script was lost
-            word, reason = mapped, text
+        mapped, text = _ENDED_BY.get(exit_.reason, (shown, ""))
+        stopped = shown in (state.FAILED, state.COMPLETED) and mapped not in (state.UNKNOWN, state.FAILED)
+        # launch/guard.py has ended a job whose script was lost
+        if stopped or (shown == state.CANCELLED and mapped == state.NODE_FAIL):
+            shown = mapped
         reason = exit_.message if not exit_.reason else ", ".join(filter(None, (text, exit_.message)))
         reason = reason or info.reason
-    if word in (state.COMPLETED, state.CANCELLED) and reason == info.reason and not _never_starts(reason):
-        reason = None  # squeue keeps the last reason for which the job was pending
-    if word == state.CANCELLED and attempt is None and not info.elapsed_s:
+    if shown in (state.COMPLETED, state.CANCELLED) and reason == info.reason:
+        known = explain_reason(reason) if reason else None
+        # squeue keeps the last reason for which the job was pending
+        reason = reason if known and known.is_final else None
+    if shown == state.CANCELLED and attempt is None and not info.elapsed_s:
         reason = reason or BEFORE_START
     status = info.exit_status if info.exit_status is not None else exit_.status if final and exit_ else None
     return LastStatus(
-        word,
+        shown,
         now_s,
         final=final,
         reason=reason,
@@ -189,11 +195,6 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     )
 
 
-def _never_starts(reason: str | None) -> bool:
-    known = explain_reason(reason) if reason else None
-    return known is not None and known.is_final
-
-
 def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
     """Judge a job that only its own exit record speaks of."""
     exit_ = attempt.exit
@@ -202,18 +203,18 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
     reason = exit_.message or None
     mapped, text = _ENDED_BY.get(exit_.reason, (state.UNKNOWN, ""))
     if mapped != state.UNKNOWN:
-        word, reason = mapped, ", ".join(filter(None, (text, exit_.message))) or None
+        shown, reason = mapped, ", ".join(filter(None, (text, exit_.message))) or None
     elif not exit_.signal:
-        word = state.COMPLETED if exit_.status == 0 else state.FAILED
+        shown = state.COMPLETED if exit_.status == 0 else state.FAILED
     elif cancelled:
-        word = state.CANCELLED
+        shown = state.CANCELLED
     elif run.walltime_s is not None and elapsed_s >= run.walltime_s:
-        word = state.TIMEOUT
+        shown = state.TIMEOUT
     else:
-        word = state.UNKNOWN
+        shown = state.UNKNOWN
         reason = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
     return LastStatus(
-        word, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
+        shown, now_s, final=True, reason=reason, elapsed_s=elapsed_s, limit_s=run.walltime_s, hosts=_hosts(attempt),
         exit_status=exit_.status,
     )  # fmt: skip
 
@@ -296,8 +297,8 @@ def _ended(attempt: Attempt) -> str:
 
 def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
     if attempt is None:
-        word = state.PENDING if run.job_id else state.SUBMITTING
-        return LastStatus(word, run.created_s, reason="not started when last polled", limit_s=run.walltime_s)
+        shown = state.PENDING if run.job_id else state.SUBMITTING
+        return LastStatus(shown, run.created_s, reason="not started when last polled", limit_s=run.walltime_s)
     return LastStatus(
         state.RUNNING, attempt.started_s, elapsed_s=max(0, int(now_s - attempt.started_s)), limit_s=run.walltime_s,
         hosts=_hosts(attempt),

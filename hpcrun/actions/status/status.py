@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
@@ -15,20 +14,20 @@ from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import Attempt, has_started, last_attempt
+from hpcrun.runs.attempt import NODE_FAILURE, Attempt, has_started, last_attempt
 from hpcrun.runs.elements import ElementRecords, save_statuses
+from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.silence import last_write_s, last_writes, usual_pause_s
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import Scheduler
 
-if TYPE_CHECKING:
-    from hpcrun.runs.attempt import Attempt
-    from hpcrun.runs.failed_nodes import FailedNode
-    from hpcrun.runs.record import Run
-
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
+SILENT_S, SILENT_WITHOUT_PACE_S = 600.0, 1800.0
+"""The shortest silence that is shown, and that of a run with too few lines to know its pace."""
+TIMES_USUAL = 3.0
+"""How many times the usual pause between two lines a silence must last."""
 
 
 def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
@@ -55,13 +54,16 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     """
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
-    others = _waited_for(runs, store)
+    # one question serves the runs that these may wait for too
+    active = set(store.active_ids()) if any(run.after for run in runs) else set()
+    awaited = {after["run_id"] for run in runs if run.run_id in active for after in run.after}
+    others, _ = _load(sorted(awaited - {run.run_id for run in runs}), store)
     items: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
         mine = [known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
-        asked, error = _ask(ports.schedulers(name), mine, ports, now_s)
-        items |= asked
+        polled, error = _poll(ports.schedulers(name), mine, ports, now_s)
+        items |= polled
         away = away or error
     # ids tell time in seconds; two runs of one second are in the order in which they were made
     runs.sort(key=lambda run: run.created_s)
@@ -76,14 +78,6 @@ def one_status(run_id: str, ports: Ports) -> StatusResult:
         ports.store.load(run_id)  # says why
         raise NotFoundError(f"the folder of {run_id} is gone", hint="hpcrun status --all lists the runs there are")
     return result
-
-
-def _waited_for(runs: Sequence[Run], store: RunStore) -> list[Run]:
-    """Return the runs that these may wait for and that are not among them: one question serves all."""
-    active = set(store.active_ids()) if any(run.after for run in runs) else set()
-    asked = {run.run_id for run in runs}
-    wanted = {said["run_id"] for run in runs if run.run_id in active for said in run.after} - asked
-    return _load(sorted(wanted), store)[0]
 
 
 def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore) -> RunStatus:
@@ -141,7 +135,7 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
     return f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"
 
 
-def _ask(
+def _poll(
     scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     store = ports.store
@@ -182,7 +176,8 @@ def _run_status(
     ]
     elsewhere = records is None and not one.is_over
     if records is None:
-        status = one.last or _elsewhere(one.run)
+        ask_there = LastStatus(state.UNKNOWN, one.run.created_s, reason=f"ask on {one.run.place}")
+        status = one.last or ask_there
     else:
         statuses = [each.status for each in elements]
         status = combine(statuses, one.run.walltime_s) if one.elements.are_array else statuses[0]
@@ -226,15 +221,10 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
     if status.state != state.NOT_SUBMITTED:
         return status
     try:
-        said = read_text(RunFolder(folder).sbatch_stderr).strip()
+        refusal = read_text(RunFolder(folder).sbatch_stderr).strip()
     except OSError:
         return status
-    return replace(status, reason=f"{status.reason}; sbatch said: {said.splitlines()[-1]}") if said else status
-
-
-def _elsewhere(run: Run) -> LastStatus:
-    where = f"host {run.host}" if run.scheduler == "local" else f"cluster {run.cluster}"
-    return LastStatus(state.UNKNOWN, run.created_s, reason=f"ask on {where}")
+    return replace(status, reason=f"{status.reason}; sbatch said: {refusal.splitlines()[-1]}") if refusal else status
 
 
 def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
@@ -242,12 +232,7 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
 
     An attempt that left no word although another has started was on a node that died with its script.
     """
-    if run.scheduler != "slurm":
-        return
-    from hpcrun.runs.attempt import NODE_FAILURE
-    from hpcrun.runs.failed_nodes import FailedNode
-
-    for place, attempt in enumerate(attempts):
+    for place, attempt in enumerate(attempts if run.scheduler == "slurm" else ()):
         if attempt.exit is None and place:
             yield FailedNode(attempt.host, run.cluster, attempt.alive_s, "stopped responding", run.run_id)
         elif attempt.exit is not None and attempt.exit.reason == NODE_FAILURE:
@@ -255,16 +240,7 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
                 yield FailedNode(node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id)
 
 
-SILENT_S = 600.0
-"""A silence that is shorter is not worth a word ..."""
-
-
-TIMES_USUAL = 3.0
-"""... nor one that is shorter than so many times the usual pause between two lines of the run ..."""
-
-
-SILENT_WITHOUT_PACE_S = 1800.0
-"""... and of a run with too few lines to know its pace, a silence that is shorter than this."""
+# --- running runs that have written nothing for long; explain says more ----------------------------------------
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
@@ -273,28 +249,21 @@ def with_silence(result: StatusResult, now_s: float) -> StatusResult:
 
 
 def _silent_s(item: RunStatus, now_s: float) -> float | None:
+    """Return for how many seconds no rank has written; None if this is not long, or if the ranks write nothing."""
     status = item.status
     if status.state != state.RUNNING or status.final or item.stale or item.elsewhere or item.elements:
         return None
     if status.elapsed_s is not None and status.elapsed_s < SILENT_S:
         return None  # before any file is opened
     attempt = last_attempt(item.folder, item.element or 0)
-    return silence_s(attempt, now_s) if attempt else None
-
-
-def silence_s(attempt: Attempt, now_s: float) -> float | None:
-    """Return for how many seconds no rank has written; None if this is not long, or if the ranks write nothing."""
-    if attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
+    if attempt is None or attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
         return None
     first_s = last_write_s(attempt.folder, 0)
     if first_s is not None and now_s - first_s < SILENT_S:
         return None  # most runs: rank 0 writes, and the files of the others are not needed
     written = {rank: at_s for rank, at_s in last_writes(attempt.folder).ranks.items() if at_s is not None}
-    if not written:
-        return None
-    latest = max(written, key=lambda rank: written[rank])
-    silent_s = now_s - written[latest]
-    if silent_s < SILENT_S:
+    latest = max(written, key=lambda rank: written[rank], default=None)
+    if latest is None or (silent_s := now_s - written[latest]) < SILENT_S:
         return None
     usual_s = usual_pause_s(attempt, latest)
     least_s = SILENT_WITHOUT_PACE_S if usual_s is None else TIMES_USUAL * usual_s

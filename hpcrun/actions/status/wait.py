@@ -1,14 +1,16 @@
-"""Waiting for the end of a run, at little cost to the scheduler."""
+"""Waiting: for the end of a run, at little cost to the scheduler, and for a call that may never return."""
 
 from __future__ import annotations
 
 import os
 import random
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, element_row
@@ -38,7 +40,7 @@ class Waiter:
 
     folder: Path
     # returns the run's status, from its records and an answer of the scheduler that all who poll share
-    look: Callable[[], RunStatus]
+    poll: Callable[[], RunStatus]
     element: int | None = None  # which element of a sweep is waited for, None for all of the run
     elements: Sequence[int] = (0,)  # the numbers of all elements of the run
     # is called with each answer of the scheduler while the run goes on
@@ -46,7 +48,7 @@ class Waiter:
 
     def current(self) -> RunStatus:
         """Return the status of what is waited for: the run, or its element."""
-        return self._waited_for(self.look())
+        return self._waited_for(self.poll())
 
     def _waited_for(self, item: RunStatus) -> RunStatus:
         return next((element_row(item, known) for known in item.elements if known.index == self.element), item)
@@ -77,7 +79,7 @@ class Waiter:
             if not pauses.are_over() and self.folder.exists():  # gone: asking says so
                 return False
             pauses.next()
-            item = self._waited_for(self.look())
+            item = self._waited_for(self.poll())
             if not item.status.final:
                 self.tell(item)
             return item.status.final or item.never_starts is not None
@@ -94,7 +96,7 @@ class Waiter:
             time.sleep(SETTLES_S)  # Slurm's word counts, and the next squeue is called ten seconds after this one
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while time.monotonic() < deadline:
-            waited_for = self._waited_for(item := self.look())
+            waited_for = self._waited_for(item := self.poll())
             if waited_for.status.final or waited_for.never_starts:
                 break
             time.sleep(LOOK_EVERY_S)
@@ -130,11 +132,11 @@ def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
     A look costs some ten system calls and no reading. The folders are opened for a network file system's sake: it
     goes on for half a minute saying that a file is not there, unless its folder is opened.
     """
-    own = RunFolder(folder).element(element)
-    numbers = parse_numbers(names_in(own.attempts))
-    paths = [RunFolder(folder).cancelled, own.cancelled]
+    job = RunFolder(folder).element(element)
+    numbers = parse_numbers(names_in(job.attempts))
+    paths = [RunFolder(folder).cancelled, job.cancelled]
     if numbers:
-        newest = own.attempt(numbers[-1])
+        newest = job.attempt(numbers[-1])
         with suppress(OSError):
             os.close(os.open(newest.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         paths.append(newest.exit)
@@ -143,10 +145,10 @@ def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 @dataclass(slots=True)
@@ -188,3 +190,47 @@ def waiter_for(run_id: str, ports: Ports) -> Waiter:
         lambda: one_status(run_id, ports.for_polling()).runs[0],
         elements=tuple(all_elements(ports.store.load(run_id)).parameters),
     )
+
+
+Answer = TypeVar("Answer")
+
+
+class BackgroundCall(Generic[Answer]):
+    """A call in a thread of its own. A thread pool would wait at its end for a file system that hangs."""
+
+    def __init__(self, call: Callable[[], Answer]) -> None:
+        self._call = call
+        self._answer: Answer | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._call()
+        except BaseException as error:
+            self._failure = error
+
+    def is_late(self, within_s: float) -> bool:
+        """Wait that many seconds at most; returns whether the call has still not returned."""
+        self._thread.join(within_s)
+        return self._thread.is_alive()
+
+    def answer(self, within_s: float | None = None) -> Answer | None:
+        """Return the answer, None where it does not come within that many seconds."""
+        self._thread.join(None if within_s is None else max(0.0, within_s))
+        if self._failure is not None:
+            raise self._failure
+        return self._answer
+
+
+def answers_of(call: Callable[[], Answer], after_s: float) -> Iterator[Answer | None]:
+    """Yield the answer of a call; where it is late, None comes before it, after so many seconds.
+
+    Raises:
+        BaseException: what the call raised.
+    """
+    background = BackgroundCall(call)
+    if background.is_late(after_s):
+        yield None
+    yield background.answer()

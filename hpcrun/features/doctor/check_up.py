@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hpcrun.actions.background import BackgroundCall
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.python import find_python
 from hpcrun.actions.ports import Surroundings
+from hpcrun.actions.status.wait import BackgroundCall
 from hpcrun.errors import SchedulerError
 from hpcrun.features.doctor.check import PROFILE, PYTHON, RUNS, SLURM, Check, Checkup, Target, not_checked, targets_of
 from hpcrun.features.doctor.profile import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpcrun.actions.background import answers_of
+from hpcrun.actions.status.wait import answers_of
 from hpcrun.errors import SchedulerError
 
 
