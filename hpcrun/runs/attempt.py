@@ -15,20 +15,18 @@ from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
+# why an attempt ended, in the words of launch/decide.py
 REASONS = ("time_limit", "preemption", NODE_FAILURE, "failure", "cancelled", "terminated", "requeued", IDLE)
-"""Why an attempt ended, in the words of launch/decide.py."""
+# the line in a rank's logs where torchrun restarts the rank (launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
-"""The line in a rank's logs where torchrun restarts the rank (launch/rank.py)."""
-_MOST_HOSTS = 8 << 20
-"""Bytes of the list of nodes: the largest machines have some ten thousand."""
+_MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
 _RANK, _STATUS = reading.whole(0, 10**7), reading.whole(0, 10**6)
 _START: dict[str, reading.Kind] = {"job_id": JOB_ID, "host": reading.text, "started": reading.time_s}
 _EXIT: dict[str, reading.Kind] = {
     "status": _STATUS, "signal": reading.text, "ended": reading.time_s, "message": reading.text,
     "reason": reading.text, "how": reading.text, "nodes": reading.list_of(reading.text),
 }  # fmt: skip
-RESTART = "restart"
-"""A run continues in the same allocation; otherwise it is requeued."""
+RESTART = "restart"  # a run continues in the same allocation; otherwise it is requeued
 _NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 SIGNALLED = ("TERM", "cleared")

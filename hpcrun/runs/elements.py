@@ -14,7 +14,7 @@ from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.job.parameters import Parameters, parse_indices
 from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, attempts, names_in
-from hpcrun.runs.record import MOST_RUN, LastStatus, Run, read_status, status_record
+from hpcrun.runs.record import MOST_RUN, LastStatus, Run, known_fields, read_status
 from hpcrun.writing import replace_file
 
 _INDEX = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
@@ -127,12 +127,12 @@ def _load(run_folder: Path) -> dict[str, Any]:
 
 
 def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
-    found = {}
-    for index, said in data.items():
-        if _INDEX.fullmatch(index) and isinstance(said, dict):
+    statuses = {}
+    for index, fields in data.items():
+        if _INDEX.fullmatch(index) and isinstance(fields, dict):
             with suppress(ValueError):
-                found[int(index)] = read_status(said, needed=())
-    return found
+                statuses[int(index)] = read_status(fields, needed=())
+    return statuses
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
@@ -140,12 +140,11 @@ def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
 
     Fields of another version of hpcrun stay.
     """
-    unsaid, before = status_record(LastStatus("", 0.0)), _load(run_folder)
-    known = _statuses(before)
-    said: dict[str, Any] = {name: value for name, value in before.items() if _INDEX.fullmatch(name) is None}
+    defaults, before = known_fields(LastStatus("", 0.0)), _load(run_folder)
+    last = _statuses(before)
+    records: dict[str, Any] = {name: value for name, value in before.items() if _INDEX.fullmatch(name) is None}
     for index, status in statuses.items():
-        last = known.get(index)
-        changed = {name: value for name, value in status_record(status).items() if value != unsaid[name]}
-        said[str(index)] = {**changed, **(last.unknown if last else {}), **status.unknown}
+        changed = {name: value for name, value in known_fields(status).items() if value != defaults[name]}
+        records[str(index)] = {**changed, **(last[index].unknown if index in last else {}), **status.unknown}
     with suppress(OSError):  # only a copy, like status.json
-        replace_file(RunFolder(run_folder).element_statuses, json.dumps(said) + "\n", durable=False)
+        replace_file(RunFolder(run_folder).element_statuses, json.dumps(records) + "\n", durable=False)

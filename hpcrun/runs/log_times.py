@@ -8,6 +8,7 @@ may be in brackets. A time without a zone is in this machine's zone.
 from __future__ import annotations
 
 import heapq
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,11 +51,10 @@ class Stamps:
         if match is None:
             return None, 0
         try:
-            found = self._seconds(match.groupdict())
+            self.last_s = self._seconds(match.groupdict())
         except (ValueError, OverflowError, OSError):  # 25:61:61, or a year outside the range of the C library
             return None, 0
-        self.last_s = found
-        return found, match.end()
+        return self.last_s, match.end()
 
     def _seconds(self, part: dict[str, str | None]) -> float:
         if part["epoch"]:
@@ -62,14 +62,15 @@ class Stamps:
         near = datetime.fromtimestamp(self.last_s)
         if part["y"]:
             zone = (part["zone"] or "").replace("Z", "+00:00")
+            zone = zone and f"{zone[:3]}:{zone[-2:]}"  # Python 3.10 reads no +0100
             day = f"{part['y']}-{part['mon']}-{part['d']}T{part['h']}:{part['min']}:{part['s']}"
-            return _exact(datetime.fromisoformat(day + _with_colon(zone)), part["fraction"])
+            return _exact(datetime.fromisoformat(day + zone), part["fraction"])
         if part["glog"]:
             month, day_of_month = int(part["glog"][:2]), int(part["glog"][2:])
-            found = _at(near.replace(month=month, day=day_of_month), part, "g")
-            if found < near - timedelta(days=183):  # a job over New Year's Eve
-                found = found.replace(year=found.year + 1)
-            return _exact(found, part["gfraction"])
+            time = _at(near.replace(month=month, day=day_of_month), part, "g")
+            if time < near - timedelta(days=183):  # a job over New Year's Eve
+                time = time.replace(year=time.year + 1)
+            return _exact(time, part["gfraction"])
         seconds = _exact(_at(near, part, "c"), part["cfraction"])
         return seconds + 86400 if seconds < self.last_s - _HALF_A_DAY_S else seconds
 
@@ -83,13 +84,8 @@ def _exact(when: datetime, fraction: str | None) -> float:
     return when.timestamp() + (float("0." + fraction[1:]) if fraction else 0.0)
 
 
-def _with_colon(zone: str) -> str:
-    return f"{zone[:3]}:{zone[3:]}" if len(zone) == 5 else zone  # Python 3.10 reads no +0100
-
-
 _PROBED = 200
-_MERGE_BYTES = 8 * 1024 * 1024
-"""The memory of all merged files together, in bytes."""
+_MERGE_BYTES = 8 * 1024 * 1024  # the memory of all merged files together
 
 
 def has_stamps(path: Path, started_s: float) -> bool:
@@ -122,22 +118,16 @@ def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = No
     """
     room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))
 
-    def lines_of(log: LogFile) -> Iterator[str]:
-        found = _read_in_parts(log.path, room)
-        return found if since_s is None else since(found, since_s, started_s)
+    def timed(number: int, log: LogFile) -> Iterator[tuple[float, int, str]]:
+        lines, stamps, at_s = _read_in_parts(log.path, room), Stamps(started_s), float("-inf")
+        for line in lines if since_s is None else since(lines, since_s, started_s):
+            if (stamp := stamps.read(line)) is not None:
+                at_s = max(at_s, stamp)  # keep the order of the file
+            yield at_s, number, line
 
-    timed = (_timed(number, lines_of(log), started_s) for number, log in enumerate(logs))
-    for _, number, line in heapq.merge(*timed, key=lambda item: item[:2]):
+    in_order = heapq.merge(*(timed(number, log) for number, log in enumerate(logs)), key=lambda item: item[:2])
+    for _, number, line in in_order:
         yield logs[number], line
-
-
-def _timed(number: int, lines: Iterator[str], started_s: float) -> Iterator[tuple[float, int, str]]:
-    stamps, at_s = Stamps(started_s), float("-inf")
-    for line in lines:
-        stamp = stamps.read(line)
-        if stamp is not None:
-            at_s = max(at_s, stamp)  # keep the order of the file
-        yield at_s, number, line
 
 
 def _read_in_parts(path: Path, room: int) -> Iterator[str]:
@@ -147,17 +137,12 @@ def _read_in_parts(path: Path, room: int) -> Iterator[str]:
         try:
             with open_regular(path, links=False) as file:
                 file.seek(offset)
-                part = _lines_of(file.read(room))
+                part = file.read(room)
         except OSError:
             return
+        part = part[: part.rfind(b"\n") + 1] or part  # the complete lines, or the rest if there is none
         if not part:
             return
-        offset += sum(map(len, part))
-        for line in part:
+        offset += len(part)
+        for line in io.BytesIO(part):
             yield line.decode("utf-8", "surrogateescape")
-
-
-def _lines_of(data: bytes) -> list[bytes]:
-    """Return the complete lines of a part of a file, or its rest if there is no complete line."""
-    *whole, rest = data.split(b"\n")
-    return [line + b"\n" for line in whole] or ([rest] if rest else [])

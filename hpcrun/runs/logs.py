@@ -16,6 +16,7 @@ import os
 import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -24,17 +25,12 @@ from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import open_descriptor, open_regular
 
 BLOCK = 65536
-LONGEST_LINE = 65536
-"""A longer line is passed on in pieces of this many bytes."""
+LONGEST_LINE = 65536  # bytes: a longer line is passed on in pieces
 _MOST_TAIL = 1 << 20
-OPEN_LOOKS = 10
-"""How often an open file is read before its name is checked again."""
-FEW = 32
-"""The number of logs that are all read in every round: stdout and stderr of 16 ranks."""
-CALLS_A_ROUND = 30
-"""The system calls of a round on the logs if there are more logs; then a round takes one second."""
-LIVE_ROUNDS = 20
-"""After this number of rounds without new output a log counts as silent."""
+OPEN_LOOKS = 10  # how often an open file is read before its name is checked again
+FEW = 32  # logs that are all read in every round: stdout and stderr of 16 ranks
+CALLS_A_ROUND = 30  # system calls of a round on the logs if there are more; then a round takes one second
+LIVE_ROUNDS = 20  # after so many rounds without new output a log counts as silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +50,17 @@ def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) ->
 def has_text(log: LogFile) -> bool:
     """Return whether a log exists and is not empty; also true for a link, so that reading it reports the refusal."""
     try:
-        found = log.path.lstat()
+        status = log.path.lstat()
     except OSError:
         return False
-    return stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size > 0)
+    return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size > 0)
 
 
 def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
     """Return the last lines of a log, at most a mebibyte, or all of it for None; undecodable bytes show as U+FFFD.
 
-    Args:
-        links: follow a link: the runs of an Executor have links to their logs, at submitit's paths.
-
-    Raises:
-        OSError: it does not exist, is not a regular file, or cannot be read.
+    It raises OSError if it is no regular file that can be read. With ``links``, a link is followed: the runs of an
+    Executor have links to their logs, at submitit's paths.
     """
     with open_regular(path, links=links) as file:
         if lines is not None:
@@ -78,10 +71,8 @@ def tail(path: Path, lines: int | None, *, links: bool = False) -> str:
 def tail_start(file: BinaryIO, lines: int, most: int = 4 << 30) -> int:
     """Return where the last lines of a file begin.
 
-    Reads backwards from the end, so that the time depends on the lines and not on the file.
-
-    Args:
-        most: the most bytes to read: a sparse file may have any size, and no line.
+    Reads backwards from the end, so that the time depends on the lines and not on the file; not more than ``most``
+    bytes, since a sparse file may have any size, and no line.
     """
     end = position = file.seek(0, os.SEEK_END)
     missing = lines
@@ -158,9 +149,8 @@ class _Reader:
     def read(self, *, stays_open: bool = False) -> Iterator[str]:
         """Yield the new text.
 
-        Args:
-            stays_open: the file may be kept open; its name is still checked from time to time, since another file may
-                have taken the name, and since a network file system shows the new end only after an open.
+        A file that may stay open is opened again from time to time: another file may have taken its name, and a network
+        file system shows the new end only after an open.
         """
         if self._file is not None:
             self._looks += 1
@@ -171,17 +161,17 @@ class _Reader:
             self.close()
         self.calls += 1
         try:
-            found = self.log.path.lstat()
+            status = self.log.path.lstat()
         except OSError:
             return
-        file_id = (found.st_dev, found.st_ino)
+        file_id = (status.st_dev, status.st_ino)
         if self.file_id not in (None, file_id):  # another file has taken its name
             yield from self._rest_of_rotated()
             self.offset = 0
-        elif found.st_size < self.offset:
+        elif status.st_size < self.offset:
             self.offset = 0  # truncated: read from the beginning
         self.file_id = file_id
-        if found.st_size > self.offset:  # otherwise there is nothing new
+        if status.st_size > self.offset:  # otherwise there is nothing new
             yield from self._from(self.log.path, stays_open=stays_open)
 
     @property
@@ -199,12 +189,10 @@ class _Reader:
     def _rest_of_rotated(self) -> Iterator[str]:
         """Yield the rest of a file that logrotate has renamed to ``.1``."""
         path = self.log.path.with_name(f"{self.log.path.name}.1")
-        try:
-            found = path.lstat()
-        except OSError:
-            return
-        if (found.st_dev, found.st_ino) == self.file_id:
-            yield from self._from(path)
+        with suppress(OSError):
+            status = path.lstat()
+            if (status.st_dev, status.st_ino) == self.file_id:
+                yield from self._from(path)
 
     def _from(self, path: Path, *, stays_open: bool = False) -> Iterator[str]:
         try:
@@ -245,8 +233,7 @@ class Pace:
     def chosen(self, logs: Sequence[_Reader], *, every: bool) -> Iterator[_Reader]:
         """Yield the logs to read in the next round; read each log before you request the next one.
 
-        Args:
-            every: all logs, without a limit: at the beginning, and at the end of an attempt.
+        At the beginning, and at the end of an attempt, it is every one, without a limit.
         """
         self.round += 1
         if every or len(logs) <= FEW:
@@ -277,11 +264,10 @@ def follow(
     """Yield the existing and the new text of logs, until the job ends.
 
     Args:
-        logs: returns the logs to follow; called repeatedly, since ranks' files appear when they start. The logs of an
-            earlier attempt are returned once more, to be read to their end.
+        logs: called repeatedly, since ranks' files appear when they start. It returns those of an earlier attempt once
+            more, to be read to their end.
         lines: how many existing lines; None for all.
         is_over: tells whether nothing more will be written.
-        pause: waits for a moment.
     """
     readers: dict[Path, _Reader] = {}
     pace = Pace()

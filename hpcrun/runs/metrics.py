@@ -45,8 +45,7 @@ def noted(attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None
     """Yield the metrics that a rank recorded in one attempt, in order: the last lines of them, all for None."""
     try:
         for line in log_lines(attempt.folder.rank_metrics(rank), lines):
-            row = _row(line, attempt.number, rank)
-            if row is not None:
+            if row := _row(line, attempt.number, rank):
                 yield row
             elif line.strip():
                 bad.lines += 1
@@ -137,7 +136,7 @@ def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
 
     An attempt that continues from a checkpoint records some steps again. Rows without a step do not change.
     """
-    found: dict[tuple[int, float, int], MetricsRow] = {}
+    joined: dict[tuple[int, float, int], MetricsRow] = {}
     last: dict[int, float] = {}
     for place, row in enumerate(rows):
         if row.step is None:
@@ -145,8 +144,8 @@ def join(rows: Sequence[MetricsRow]) -> list[MetricsRow]:
         else:
             key = (row.rank, row.step, 0)
             last[row.rank] = row.step
-        before = found.get(key)
+        before = joined.get(key)
         values = {**before.values, **row.values} if before else row.values
         at_s = row.time_s if row.time_s is not None or before is None else before.time_s
-        found[key] = MetricsRow(row.rank, row.attempt, row.step, at_s, values)
-    return [found[key] for key in sorted(found)]
+        joined[key] = MetricsRow(row.rank, row.attempt, row.step, at_s, values)
+    return [joined[key] for key in sorted(joined)]

@@ -8,38 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from hpcrun import reading as kind
 from hpcrun.job.after import CONDITIONS
 from hpcrun.job.notify import variables_in
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import MASK
-from hpcrun.reading import (
-    Kind,
-    flag,
-    kinds_of,
-    list_of,
-    matching,
-    needs_of,
-    one_of,
-    optional,
-    pair,
-    parse_object,
-    read_bytes,
-    read_fields,
-    table,
-    text,
-    time_s,
-    whole,
-)
+from hpcrun.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
 
 SCHEMA = 1
-MOST_RUN = 32 << 20
-"""The most bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each."""
+MOST_RUN = 32 << 20  # bytes of ``run.json``: a sweep of 10,000 elements has three kilobytes for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,75 +110,71 @@ class LastStatus:
         return self.elapsed_s if self.total_elapsed_s is None else self.total_elapsed_s
 
 
-RUN_ID: Kind = matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
-JOB_ID: Kind = matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
-"""Slurm's 4711, 4711_3, and hpcrun's own L4711; never a text that squeue would read as an option."""
-_COUNT = whole(0, 10**7)
-_SECONDS = whole(-(10**10), 10**10)
+RUN_ID = kind.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
+# Slurm's 4711, 4711_3, and hpcrun's own L4711; never a text that squeue would read as an option
+JOB_ID = kind.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
+_COUNT = kind.whole(0, 10**7)
+_SECONDS = kind.whole(-(10**10), 10**10)
 
-_PLAN = table(
+_PLAN = kind.table(
     {
-        "sweep": optional(table({"indices": text, "first": _COUNT}, ("indices", "first"))),
-        "requeue": optional(table({"times": _COUNT, "restarts": _COUNT})),
-        "python": optional(table({"prefix": optional(text), "variable": text})),
-        "workdir": optional(text),
-        "cpus_per_node": optional(_COUNT),
+        "sweep": kind.optional(kind.table({"indices": kind.text, "first": _COUNT}, ("indices", "first"))),
+        "requeue": kind.optional(kind.table({"times": _COUNT, "restarts": _COUNT})),
+        "python": kind.optional(kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})),
+        "workdir": kind.optional(kind.text),
+        "cpus_per_node": kind.optional(_COUNT),
     }
 )
-REQUEST = table(
+REQUEST = kind.table(
     {
-        "sweep": list_of(list_of(pair)),
-        "env": list_of(pair),
-        "workdir": optional(text),
-        "snapshot": flag,
-        "name": optional(text),
+        "sweep": kind.list_of(kind.list_of(kind.pair)),
+        "env": kind.list_of(kind.pair),
+        "workdir": kind.optional(kind.text),
+        "snapshot": kind.flag,
+        "name": kind.optional(kind.text),
     }
 )
-_AFTER = table(
-    {"run_id": RUN_ID, "job_id": optional(JOB_ID), "condition": one_of(*CONDITIONS), "over": flag},
+_AFTER = kind.table(
+    {"run_id": RUN_ID, "job_id": kind.optional(JOB_ID), "condition": kind.one_of(*CONDITIONS), "over": kind.flag},
     ("run_id", "job_id", "condition"),
 )
-_CODE = table(
-    {"files": whole(0, 10**12), "bytes": whole(0, 10**18), "root": text, "commit": optional(text), "changes": text},
+_CODE = kind.table(
+    {"files": kind.whole(0, 10**12), "bytes": kind.whole(0, 10**18), "root": kind.text, "changes": kind.text,
+     "commit": kind.optional(kind.text)},
     ("files", "bytes", "root", "commit", "changes"),
-)
+)  # fmt: skip
 _RUN_KINDS = kinds_of(
     Run,
     integer=_COUNT,
-    real=time_s,
+    real=kind.time_s,
     run_id=RUN_ID,
-    scheduler=one_of("slurm", "local"),
-    job_id=optional(JOB_ID),
-    walltime_s=optional(whole(0, 10**10)),
+    scheduler=kind.one_of("slurm", "local"),
+    job_id=kind.optional(JOB_ID),
+    walltime_s=kind.optional(kind.whole(0, 10**10)),
     request=REQUEST,
     plan=_PLAN,
-    after=list_of(_AFTER),
-    chain=optional(table({"link": _COUNT, "links": _COUNT, "first": text}, ("link", "links", "first"))),
-    resubmitted_from=optional(RUN_ID),
-    checkpoints_of=optional(RUN_ID),
-    code_of=optional(RUN_ID),
-    code=optional(_CODE),
+    after=kind.list_of(_AFTER),
+    chain=kind.optional(kind.table({"link": _COUNT, "links": _COUNT, "first": kind.text}, ("link", "links", "first"))),
+    resubmitted_from=kind.optional(RUN_ID),
+    checkpoints_of=kind.optional(RUN_ID),
+    code_of=kind.optional(RUN_ID),
+    code=kind.optional(_CODE),
 )
 _STATUS_KINDS = kinds_of(
     LastStatus,
     integer=_COUNT,
-    real=time_s,
-    state=matching(r"[A-Z][A-Z_]{0,40}", "a state"),
-    elapsed_s=optional(_SECONDS),
-    limit_s=optional(_SECONDS),
-    total_elapsed_s=optional(_SECONDS),
-    exit_status=optional(whole(-(10**6), 10**6)),
-    signal=optional(whole(-1000, 1000)),
+    real=kind.time_s,
+    state=kind.matching(r"[A-Z][A-Z_]{0,40}", "a state"),
+    elapsed_s=kind.optional(_SECONDS),
+    limit_s=kind.optional(_SECONDS),
+    total_elapsed_s=kind.optional(_SECONDS),
+    exit_status=kind.optional(kind.whole(-(10**6), 10**6)),
+    signal=kind.optional(kind.whole(-1000, 1000)),
 )
 
 
 class RecordError(ValueError):
-    """A record that cannot be used.
-
-    Attributes:
-        legible: the fields that can still be read: field → text.
-        newer: it is complete, and a newer hpcrun wrote it.
-    """
+    """A record that cannot be used: the fields that can still be read; ``newer`` if it is that of a newer hpcrun."""
 
     def __init__(self, message: str, legible: Mapping[str, str], *, newer: bool = False) -> None:
         super().__init__(message)
@@ -204,43 +183,34 @@ class RecordError(ValueError):
 
 def run_to_json(run: Run) -> str:
     """Return the text of ``run.json``."""
-    said = _by_name(run)
-    unknown = said.pop("unknown")
-    return json.dumps({"schema": SCHEMA, **said, **unknown}, indent=1) + "\n"
+    return json.dumps({"schema": SCHEMA, **known_fields(run), **run.unknown}, indent=1) + "\n"
 
 
 def load_run(path: Path) -> Run:
-    """Read the file ``run.json``.
-
-    Raises:
-        OSError: it does not exist, is not a regular file, is too large, or cannot be read.
-        RecordError: it is damaged, or a newer hpcrun wrote it.
-    """
+    """Read the file ``run.json``; it raises OSError if it cannot be read, and else as :func:`run_from_json`."""
     run = run_from_json(read_bytes(path, MOST_RUN))
     HIDER.learn(named=(*run.secrets, *variables_in(str(run.plan.get("notify")))))
     return run
 
 
 def run_from_json(content: str | bytes) -> Run:
-    """Read ``run.json``.
-
-    Raises:
-        RecordError: it is damaged, or a newer hpcrun wrote it.
-    """
+    """Read ``run.json``; it raises RecordError if it is damaged, or a newer hpcrun wrote it."""
     try:
         data = parse_object(content)
-    except ValueError as error:
-        raise RecordError(str(error), salvage(content)) from None
+    except ValueError as error:  # it was cut off: each of the fields has its own line
+        plain = content if isinstance(content, str) else content.decode("utf-8", "replace")
+        fields_left = ((name, value.strip('"')) for name, value in _LEGIBLE.findall(plain))
+        raise RecordError(str(error), _legible(fields_left)) from None
     try:
         newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
         if newer:
-            raise RecordError(newer, _legible(data), newer=True)
+            raise RecordError(newer, _legible(data.items()), newer=True)
         known, unknown = read_fields(data, _RUN_KINDS, needs_of(Run))
         _check_sweep(known)
     except RecordError:
         raise
     except ValueError as error:
-        raise RecordError(str(error), _legible(data)) from None
+        raise RecordError(str(error), _legible(data.items())) from None
     return Run(**known, unknown=unknown)
 
 
@@ -251,12 +221,8 @@ def pairs_of(value: Any) -> list[tuple[str, Any]]:
 
 
 def check_schema(schema: Any, mine: int) -> str | None:
-    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read it.
-
-    Raises:
-        ValueError: it is not a schema number.
-    """
-    if whole(0, 10**6)(schema) <= mine:
+    """Return a message about a record that a newer hpcrun wrote, None if this hpcrun can read it."""
+    if kind.whole(0, 10**6)(schema) <= mine:
         return None
     return f"written by a newer hpcrun (schema {schema}; this version reads up to {mine})"
 
@@ -271,61 +237,36 @@ def _check_sweep(known: Mapping[str, Any]) -> None:
         raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
 
 
-# Each of these fields has its own line, so that it can be read if the rest was cut off.
 _SALVAGED = ("name", "job_id", "cluster", "host", "profile", "nodes", "world_size")
 _LEGIBLE = re.compile(rf'^ "({"|".join(_SALVAGED)})": ("[^"\\]*"|\d+),?$', re.MULTILINE)
 _LONGEST_SALVAGED = 200
 
 
-def salvage(content: str | bytes) -> dict[str, str]:
-    """Return the fields that can still be read in a ``run.json`` that was cut off: field → text."""
-    plain = content if isinstance(content, str) else content.decode("utf-8", "replace")
-    return _short({name: value.strip('"') for name, value in _LEGIBLE.findall(plain)})
+def _legible(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """Return the fields of a damaged record that can still be read: field → text."""
+    texts = {name: str(value) for name, value in pairs if name in _SALVAGED and isinstance(value, str | int)}
+    return {name: value for name, value in texts.items() if value.isprintable() and len(value) <= _LONGEST_SALVAGED}
 
 
-def _legible(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the same for a complete record with wrong contents."""
-    return _short({name: str(data[name]) for name in _SALVAGED if isinstance(data.get(name), str | int)})
+def known_fields(record: Run | LastStatus) -> dict[str, Any]:
+    """Return the fields by their names, without those of another version.
 
-
-def _short(found: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in found.items() if value.isprintable() and len(value) <= _LONGEST_SALVAGED}
-
-
-def status_record(status: LastStatus) -> dict[str, Any]:
-    """Return the fields of a status by their names, without those of another version."""
-    said = _by_name(status)
-    del said["unknown"]
-    return said
-
-
-def _by_name(record: Run | LastStatus) -> dict[str, Any]:
-    """Return the fields by their names; asdict would copy all that is in them, for each of a thousand elements."""
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    asdict would copy all that is in them, for each of a thousand elements.
+    """
+    return {each.name: getattr(record, each.name) for each in fields(record) if each.name != "unknown"}
 
 
 def status_to_json(status: LastStatus) -> str:
     """Return the text of ``status.json``."""
-    return json.dumps({**status_record(status), **status.unknown}) + "\n"
+    return json.dumps({**known_fields(status), **status.unknown}) + "\n"
 
 
 def status_from_json(content: str | bytes) -> LastStatus:
-    """Read ``status.json``.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Read ``status.json``; it raises ValueError if it is damaged."""
     return read_status(parse_object(content))
 
 
 def read_status(data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")) -> LastStatus:
-    """Return a status from its fields.
-
-    Args:
-        needed: fields that must be present.
-
-    Raises:
-        ValueError: one is missing, or of the wrong type.
-    """
+    """Return a status from its fields; it raises ValueError if a needed one is missing, or one has a wrong type."""
     known, unknown = read_fields(data, _STATUS_KINDS, needed)
     return LastStatus(**{"state": "", "asked_s": 0.0, **known}, unknown=unknown)

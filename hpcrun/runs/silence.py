@@ -22,10 +22,8 @@ from hpcrun.runs.logs import fold, rank_log, tail
 
 STREAMS = ("out", "err")
 _KINDS = (*STREAMS, "metrics")
-_PACE_LINES = 64
-"""The pace of a rank is that of its last lines."""
-_FEW_LINES = 3
-"""Fewer lines show no pace."""
+_PACE_LINES = 64  # the pace of a rank is that of its last lines
+_FEW_LINES = 3  # fewer lines show no pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +59,10 @@ def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
 def _written_s(path: Path) -> float | None:
     """Return when a file was last written; None if it is empty, missing or a link."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return found.st_mtime if stat.S_ISREG(found.st_mode) and found.st_size else None
+    return status.st_mtime if stat.S_ISREG(status.st_mode) and status.st_size else None
 
 
 def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
@@ -128,14 +126,11 @@ def last_line_of(attempt: Attempt, rank: int) -> str:
     return ""
 
 
-WROTE_LATELY_S = 20.0
-"""The age up to which a rank's last line is fresh, whatever the rank's usual pause."""
-MUCH_LONGER = 3.0
-"""How many times the usual pause a pause must be to count as silence."""
+WROTE_LATELY_S = 20.0  # the age up to which a rank's last line is fresh, whatever the rank's usual pause
+MUCH_LONGER = 3.0  # how many times the usual pause a pause must be to count as silence
+# the time within which ranks count as stopped together: file servers write with delays of seconds
 STOPPED_TOGETHER_S = 5.0
-"""The time within which ranks count as stopped together: file servers write with delays of seconds."""
-_BEGINNING_S = 120.0
-"""The beginning of a job: ranks whose last line is from it print nothing while they train."""
+_BEGINNING_S = 120.0  # the beginning of a job: ranks whose last line is from it print nothing while they train
 
 
 def silence_limit_s(usual_s: float | None) -> float:

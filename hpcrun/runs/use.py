@@ -10,10 +10,8 @@ from hpcrun.job.layout import AttemptFolder, parse_nodes
 from hpcrun.reading import Kind, number, open_regular, optional, parse_object, read_fields, read_object, time_s, whole
 from hpcrun.runs.attempt import hosts, joined_files, names_in
 
-IDLE = 0.01
-"""A GPU that is busy for at most this share of the time is idle."""
-_MOST_BYTES = 8 << 20
-"""Of one file: launch/sampler.py joins old samples before it has 1 MB."""
+IDLE = 0.01  # a GPU that is busy for at most this share of the time is idle
+_MOST_BYTES = 8 << 20  # of one file: launch/sampler.py joins old samples before it has 1 MB
 _MOST_GPUS = 256
 
 

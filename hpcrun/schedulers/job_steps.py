@@ -9,8 +9,7 @@ from functools import cache
 
 from hpcrun.schedulers.process import Completed, clean_env, run_command, run_on_terminal
 
-ANSWER_WITHIN_S = 20
-"""srun would wait without limit for a node that does not respond."""
+ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond
 
 
 @dataclass(frozen=True, slots=True)

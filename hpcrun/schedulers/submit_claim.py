@@ -27,8 +27,8 @@ _KINDS: dict[str, Kind] = {
     "pid": whole(1),
     "start_ticks": optional(whole(0, 10**18)),
 }
+# how long a submission may take if its process cannot be checked from here: another host, or another boot
 ELSEWHERE_WITHIN_S = 600.0
-"""How long a submission may take if its process cannot be checked from here: another host, or another boot."""
 
 
 class Sending(Enum):

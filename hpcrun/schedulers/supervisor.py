@@ -26,8 +26,7 @@ READY, CALLED, REVOKED = "submit.ready", "submit.called", "submit.revoked"
 SCRIPT, BATCH_LOG, TASK_LOG = "script.sh", "batch.log", "batch/{}.log"
 ELEMENT, CANCELLED = "elements/{}", "cancelled"
 ATTEMPTS, EXIT = "elements/{}/attempts", "elements/{}/attempts/{}/exit"
-GRACE_S = 10.0
-"""Seconds between SIGTERM and SIGKILL for the ranks."""
+GRACE_S = 10.0  # seconds between SIGTERM and SIGKILL for the ranks
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 

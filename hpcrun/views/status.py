@@ -14,7 +14,7 @@ from hpcrun.errors import UsageError, nearest
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
-from hpcrun.runs.record import LastStatus, Run, status_record
+from hpcrun.runs.record import LastStatus, Run, known_fields
 from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, start_text, text_table
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
         "stale": item.stale,
         "lost": item.lost,
         "silent_s": None if item.silent_s is None else int(item.silent_s),
-        **status_record(item.status),
+        **known_fields(item.status),
         **lineage_json(item),
         **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
     }
@@ -305,4 +305,4 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:
     front = {"element": element.index, "job_id": element.job_id, "parameters": dict(element.parameters)}
-    return {**front, **status_record(element.status)}
+    return {**front, **known_fields(element.status)}
