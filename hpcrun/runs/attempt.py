@@ -31,10 +31,8 @@ _NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RAN
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 SIGNALLED = ("TERM", "cleared")
 _IMPORTS: dict[str, reading.Kind] = {
-    "folder": reading.text,
-    "script": reading.optional(reading.text),
-    "imports": reading.optional(reading.table()),
-}
+    "folder": reading.text, "script": reading.optional(reading.text), "imports": reading.optional(reading.table()),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +105,15 @@ def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
     """Yield the attempts of an element that have started, the newest first."""
     folder = RunFolder(run_folder).element(element)
     for number in reversed(parse_numbers(names_in(folder.attempts))):
-        attempt = _attempt(folder.attempt(number), number)
-        if attempt:
-            yield attempt
-
-
-def _attempt(folder: AttemptFolder, number: int) -> Attempt | None:
-    start = _read(folder.start, _START, needed=tuple(_START))
-    if start is None:
-        return None
-    started_s = start["started"]
-    return Attempt(
-        folder, number, start["job_id"], start["host"], started_s, _exit(folder), max(started_s, _alive_s(folder))
-    )
+        path = folder.attempt(number)
+        if start := _read(path.start, _START, needed=tuple(_START)):
+            job_id, host, started_s = start["job_id"], start["host"], start["started"]
+            yield Attempt(path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path)))
 
 
 def _alive_s(folder: AttemptFolder) -> float:
     try:
-        alive_s = float(reading.read_bytes(folder.heartbeat, 100))
-        return float(reading.time_s(alive_s))
+        return reading.time_s(float(reading.read_bytes(folder.heartbeat, 100)))
     except (OSError, ValueError):
         return 0.0
 
@@ -211,15 +199,9 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
     paths = [folder.rank_exit(rank) for rank in parse_ranks({*names, *joined}, "exit")]
     if before_restart:
         paths = [path.with_name(f"{path.name}.{before_restart}") for path in paths]
-    records = (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths)
+    records = filter(None, (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths))
     return [
-        RankExit(
-            data["rank"],
-            data["node"],
-            data["status"],
-            data["ended"],
-            signalled=data["told"] if data.get("told") in SIGNALLED else "",
-        )
+        RankExit(data["rank"], data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else "")
         for data in records
-        if data
+        for signal in [data.get("told", "")]
     ]

@@ -1,7 +1,7 @@
 """The nodes on which runs of this user failed, for a day: one small file in the user's state folder.
 
 It is only a hint for submissions: a file that cannot be read or written is no error, and two processes that write at
-    the same moment may lose an entry.
+the same moment may lose an entry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hpcrun.reading import kinds_of, needs_of, read_fields, read_object, time_s, whole
@@ -52,24 +52,19 @@ class FailedNodes:
 
     def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
         """Add failures that are new."""
-        failures = [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]
-        if not failures:
-            return
-        before = self._load(now_s)
-        there = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
-        new = [entry for entry in failures if (entry.cluster, entry.node, entry.run_id, entry.failed_s) not in there]
-        if new:
-            self._save([*before, *new])
+        if failures := [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]:
+            before = self._load(now_s)
+            known = {(entry.cluster, entry.node, entry.run_id, entry.failed_s) for entry in before}
+            new = [each for each in failures if (each.cluster, each.node, each.run_id, each.failed_s) not in known]
+            if new:
+                self._save([*before, *new])
 
     def forget(self, nodes: Sequence[str], now_s: float) -> tuple[str, ...]:
         """Forget these nodes, or all if none is named; return those that were known."""
         entries = self._load(now_s)
         chosen = {entry.node for entry in entries if not entry.forgotten and (not nodes or entry.node in nodes)}
         if chosen:
-            changed = [
-                FailedNode(**{**asdict(one), "forgotten": one.forgotten or one.node in chosen}) for one in entries
-            ]
-            self._save(changed)
+            self._save([replace(one, forgotten=one.forgotten or one.node in chosen) for one in entries])
         return tuple(sorted(chosen))
 
     def _load(self, now_s: float) -> list[FailedNode]:
@@ -77,12 +72,11 @@ class FailedNodes:
             rows = read_object(self.path, _MOST_BYTES).get("nodes")
         except (OSError, ValueError):
             return []
-        found = []
+        entries = []
         for row in rows if isinstance(rows, list) else ():
             with suppress(ValueError, TypeError):
-                known, _ = read_fields(row, _KINDS, needs_of(FailedNode))
-                found.append(FailedNode(**known))
-        return sorted((one for one in found if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
+                entries.append(FailedNode(**read_fields(row, _KINDS, needs_of(FailedNode))[0]))
+        return sorted((one for one in entries if 0 <= now_s - one.failed_s < KEPT_S), key=lambda one: one.failed_s)
 
     def _save(self, entries: Sequence[FailedNode]) -> None:
         newest = sorted(entries, key=lambda one: one.failed_s)[-MOST:]

@@ -19,6 +19,7 @@ from hpcrun.errors import PlanError
 from hpcrun.ownership import danger_in, replacer_of
 from hpcrun.writing import replace_file
 
+_OF_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 ELSEWHERE = "HPCRUN_RUNS=/path uses another folder"
 
 
@@ -28,11 +29,7 @@ class UnsafeFolderError(PlanError):
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a message.
-
-    Raises:
-        PlanError: it refused.
-    """
+    """Turn what the disk refuses into a PlanError."""
     try:
         yield
     except OSError as error:
@@ -50,27 +47,19 @@ def make_folder(folder: Path) -> None:
 
 
 def check_private(root: Path) -> None:
-    """Refuse a runs folder that others can write to.
-
-    Raises:
-        UnsafeFolderError: they can.
-    """
+    """Refuse a runs folder that others can write to."""
     with suppress(OSError):
         if danger := danger_in(root, root.stat()):
             raise UnsafeFolderError(f"the runs folder is not used: {danger}", hint=private_hint(root))
 
 
 def check_dedicated(root: Path) -> None:
-    """Refuse to keep runs in a folder that also has another use.
-
-    Raises:
-        UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
-    """
+    """Refuse to keep runs in a folder that also has another use."""
     if use := other_use(root):
-        own = shlex.quote(str(root / "hpcrun-runs"))
+        dedicated = shlex.quote(str(root / "hpcrun-runs"))
         raise UnsafeFolderError(
             f"runs are not kept in {root}: it is {use}",
-            hint=f"use a folder only for runs: HPCRUN_RUNS={own}, or runs: in config.yaml",
+            hint=f"use a folder only for runs: HPCRUN_RUNS={dedicated}, or runs: in config.yaml",
         )
 
 
@@ -80,16 +69,17 @@ def other_use(root: Path) -> str | None:
         return link
     real = Path(os.path.realpath(root))
     try:
-        found = real.stat()
+        status = real.stat()
     except OSError:
         return None
     if os.path.ismount(real):
         return "the top of a file system"
-    for home in _homes(found.st_uid):
+    for home in _homes(status.st_uid):
         with suppress(OSError):
-            if os.path.samestat(home.stat(), found):
+            if os.path.samestat(home.stat(), status):
                 return "a home folder"
-    return "a repository" if _is_repository(real) else None
+    bare = all(os.path.lexists(real / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
+    return "a repository" if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES) else None
 
 
 def _homes(owner: int) -> list[Path]:
@@ -103,12 +93,6 @@ def _homes(owner: int) -> list[Path]:
     return homes
 
 
-def _is_repository(folder: Path) -> bool:
-    if any(os.path.lexists(folder / name) for name in (".git", ".hg", ".svn", ".jj")):
-        return True
-    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
-
-
 def foreign_link(path: Path) -> str | None:
     """Return another user's link on a path, None if there is none.
 
@@ -119,20 +103,18 @@ def foreign_link(path: Path) -> str | None:
     whole = Path(os.path.abspath(path))
     for step in (*reversed(whole.parents), whole):
         with suppress(OSError):
-            found = step.lstat()
-            if not stat.S_ISLNK(found.st_mode) or found.st_uid in trusted:
+            status = step.lstat()
+            if not stat.S_ISLNK(status.st_mode) or status.st_uid in trusted:
                 continue
-            if step == whole or found.st_uid != step.parent.stat().st_uid:
-                return f"reached through {step}, a link of another user (uid {found.st_uid})"
+            if step == whole or status.st_uid != step.parent.stat().st_uid:
+                return f"reached through {step}, a link of another user (uid {status.st_uid})"
     return None
 
 
 def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
     """Refuse to put runs, whose programs the job will run, where another user could replace a folder on the path.
 
-    Raises:
-        UnsafeFolderError: another user could.
-        OSError: it does not exist, or cannot be checked.
+    It raises OSError if the folder does not exist, or cannot be checked.
     """
     if replacer := replacer_of(folder):
         place, danger = replacer
@@ -178,14 +160,13 @@ def look_at_place(root: Path) -> RunsFolderFacts:
     """Check a runs folder; write and rename a file there, and remove it again."""
     tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
     error = _write_error(tested)
-    found = tested.stat()
-    space = os.statvfs(tested)
+    status, space = tested.stat(), os.statvfs(tested)
     return RunsFolderFacts(
         tested,
         tested == root,
         error,
-        stat.S_IMODE(found.st_mode),
-        found.st_uid,
+        stat.S_IMODE(status.st_mode),
+        status.st_uid,
         mount_of(tested),
         space.f_bavail * space.f_frsize,
         space.f_favail if space.f_files else None,
@@ -223,13 +204,8 @@ def _write_error(folder: Path) -> OSError | None:
 
 def parse_mounts(text: str) -> list[Mount]:
     """Read /proc/mounts; blanks in names are octal escapes there (proc(5))."""
-    mounts = []
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 3:
-            source, point, kind = fields[:3]
-            mounts.append(Mount(_unescaped(source), _unescaped(point), kind))
-    return mounts
+    rows = (line.split() for line in text.splitlines())
+    return [Mount(_unescaped(row[0]), _unescaped(row[1]), row[2]) for row in rows if len(row) >= 3]
 
 
 def _unescaped(text: str) -> str:

@@ -47,45 +47,32 @@ def walk_code(root: Path, leaving_out: Sequence[Path]) -> Iterator[str]:
     Virtual environments, ``__pycache__`` and ``.git`` are not code, and the paths in ``leaving_out`` are skipped.
     """
     for folder, folders, files in os.walk(root):
-        below = sorted(folders)
-        folders[:] = [name for name in below if _is_code(Path(folder, name), leaving_out)]
+        below = (Path(folder, name) for name in sorted(folders) if name not in _SKIPPED)
+        folders[:] = [each.name for each in below if each not in leaving_out and not (each / "pyvenv.cfg").exists()]
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (os.path.relpath(os.path.join(folder, name), root) for name in sorted([*files, *links]))
-
-
-def _is_code(folder: Path, leaving_out: Sequence[Path]) -> bool:
-    return folder.name not in _SKIPPED and folder not in leaving_out and not (folder / "pyvenv.cfg").exists()
 
 
 def measure_code(root: Path, paths: Sequence[str], limit_mb: int) -> tuple[CodeFile, ...]:
     """Return the files and links to copy; missing files, and other kinds of entries, are ignored.
 
-    Args:
-        paths: below the root.
-        limit_mb: the largest total size in megabytes.
-
-    Raises:
-        PlanError: the size is larger; the message names the largest files.
+    It raises PlanError if the total size is over the limit in megabytes.
     """
-    found = [file for path in paths if (file := _code_file(root, path))]
-    size = sum(file.size for file in found)
+    code = tuple(file for path in paths if (file := _code_file(root, path)))
+    size = sum(file.size for file in code)
     if size > limit_mb * _MB:
-        largest = sorted(found, key=lambda file: -file.size)[:_MOST_SHOWN]
+        largest = sorted(code, key=lambda file: -file.size)[:_MOST_SHOWN]
         lines = "\n".join(f"  {file.size / _MB:.1f} MB  {file.path}" for file in largest)
         raise PlanError(
-            f"the code in {root} is {size / _MB:.0f} MB in {len(found)} files, over the limit of a snapshot "
+            f"the code in {root} is {size / _MB:.0f} MB in {len(code)} files, over the limit of a snapshot "
             f"({limit_mb} MB); the largest:\n{lines}",
             hint="list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE",
         )
-    return tuple(found)
+    return code
 
 
 def check_count(paths: Sequence[str], root: Path) -> None:
-    """Refuse more files than the code of one project can have.
-
-    Raises:
-        PlanError: too many files.
-    """
+    """Refuse more files than the code of one project can have."""
     if len(paths) > MOST_FILES:
         raise PlanError(
             f"there are more than {MOST_FILES} files in {root}, too many for a snapshot",
@@ -105,23 +92,19 @@ def _code_file(root: Path, path: str) -> CodeFile | None:
         return CodeFile(path, status.st_size)
     if not stat.S_ISLNK(status.st_mode):
         return None
-    said = os.readlink(full)
-    target = os.path.normpath(full.parent / said)
+    link = os.readlink(full)
+    target = os.path.normpath(full.parent / link)
     if target == str(root) or target.startswith(f"{root}/"):
         # an absolute link would lead back to the original
-        return CodeFile(path, 0, os.path.relpath(target, full.parent) if os.path.isabs(said) else said)
+        return CodeFile(path, 0, os.path.relpath(target, full.parent) if os.path.isabs(link) else link)
     return CodeFile(path, 0, target, leaves=True)
 
 
 def copy_code(root: Path, files: Sequence[CodeFile], target: Path, folder: str) -> None:
     """Copy code with modes and times; no other user can read the copy.
 
-    Args:
-        folder: where the job starts; it is made even if it has no files.
-
-    Raises:
-        PlanError: a file cannot be read.
-        OSError: the copy cannot be written.
+    The folder where the job starts is made even if it has no files. It raises PlanError if a file cannot be read, and
+    OSError if the copy cannot be written.
     """
     target.mkdir(mode=0o700)
     made = {target}
@@ -159,9 +142,6 @@ def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None
     """Let a new run's element keep its checkpoints in an earlier run's folder, which is made if it does not exist.
 
     The link leads to the folder itself, so that runs in between may be removed.
-
-    Raises:
-        OSError: it could not be made.
     """
     theirs = RunFolder(earlier).element(element).checkpoints
     theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -171,24 +151,17 @@ def share_checkpoints(run_folder: Path, earlier: Path, element: int = 0) -> None
 
 
 def share_code(run_folder: Path, earlier: Path) -> None:
-    """Let a new run use the snapshot of code of an earlier one.
-
-    Raises:
-        OSError: there is no snapshot, or the link could not be made.
-    """
-    theirs = RunFolder(earlier).code.resolve(strict=True)
-    RunFolder(run_folder).code.symlink_to(theirs)
+    """Let a new run use the snapshot of code of an earlier one; OSError if there is none."""
+    RunFolder(run_folder).code.symlink_to(RunFolder(earlier).code.resolve(strict=True))
 
 
 def put_programs(runs: RunsFolder, files: Mapping[str, bytes]) -> Path:
     """Return the copy of the programs; make it if there is none, or none that may be run as it is.
 
+    It raises UnsafeFolderError if another user could change the copies, and OSError if the copy cannot be written.
+
     Args:
         files: path below the copy, in one folder → content.
-
-    Raises:
-        UnsafeFolderError: another user could change the copies.
-        OSError: the copy cannot be written.
     """
     lengths = (f"{name} {len(content)}\n".encode() + content for name, content in sorted(files.items()))
     version = hashlib.sha256(b"".join(lengths)).hexdigest()[:16]

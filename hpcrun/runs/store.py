@@ -77,11 +77,7 @@ class RunStore:
         return RunsFolder(self.root)
 
     def run_ids(self) -> list[str]:
-        """Return the ids of all runs, oldest first.
-
-        Raises:
-            UnsafeFolderError: another user could have changed them.
-        """
+        """Return the ids of all runs, oldest first; UnsafeFolderError if another user could have changed them."""
         permissions.check_private(self.root)
         return run_names(_names(self.root))
 
@@ -100,16 +96,13 @@ class RunStore:
     ) -> Path:
         """Make the folder of a run, completely or not at all; return it.
 
+        It raises PlanError: RunExistsError, UnsafeFolderError if another user could change it, or it cannot be written.
+
         Args:
             elsewhere: put the folder there; the runs folder then has a link to it.
             files: path below the folder → content, for files that the job needs besides its script.
             fill: puts more into the folder; if it raises, no run is left.
             programs: path → content, for the programs of the job that all such runs share.
-
-        Raises:
-            RunExistsError: a run with this id exists.
-            UnsafeFolderError: another user could change it.
-            PlanError: the runs folder cannot be written to.
         """
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, RunsFolder(parent).incomplete(run.run_id).path
@@ -132,7 +125,11 @@ class RunStore:
                 _note_place(marker, parent)
             aside.mkdir(mode=0o700)
             undo.callback(_remove_quietly, aside)
-            _fill_folder(aside, {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script, **(files or {})})
+            RunFolder(aside).marker.touch(0o600, exist_ok=False)  # first: by it clean recognises an incomplete run
+            texts = {str(WITHIN.record): run_to_json(run), str(WITHIN.script): script, **(files or {})}
+            for name, text in texts.items():
+                (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_file(aside / name, text)
             if fill is not None:
                 fill(aside)
             shared = put_programs(self._runs, programs) if programs else None
@@ -155,10 +152,8 @@ class RunStore:
     def load(self, run_id: str) -> Run:
         """Read a run's record.
 
-        Raises:
-            NotFoundError: there is no such run.
-            DamagedRunError: its record cannot be read.
-            UnsafeRunError: another user could have written it.
+        It raises NotFoundError without such a run, DamagedRunError if its record cannot be read, and UnsafeRunError if
+        another user could have written it.
         """
         path = self._runs.run(run_id).record
         try:
@@ -190,13 +185,11 @@ class RunStore:
 
     def noted_jobs(self) -> Mapping[str, frozenset[str]]:
         """Return run id → job ids of the index. It may lack runs and be wrong: compare a run's record."""
-        found: dict[str, frozenset[str]] = {}
+        jobs: dict[str, frozenset[str]] = {}
         with suppress(OSError):
-            for entry in map(parse_job_entry, os.listdir(self._runs.jobs)):
-                if entry:
-                    job_id, run_id = entry
-                    found[run_id] = found.get(run_id, frozenset()) | {job_id}
-        return found
+            for job_id, run_id in filter(None, map(parse_job_entry, os.listdir(self._runs.jobs))):
+                jobs[run_id] = jobs.get(run_id, frozenset()) | {job_id}
+        return jobs
 
     def is_own_folder(self, run_id: str) -> bool:
         """Whether a run's folder belongs to this user and contains this run and no other: a link may lead anywhere."""
@@ -206,8 +199,7 @@ class RunStore:
     def delete(self, run_id: str) -> None:
         """Remove a run; a missing run is no error. If the process is killed meanwhile, a hidden folder may remain.
 
-        Raises:
-            PlanError: its folder cannot be written to, is not this run's, or a part of it remains.
+        It raises PlanError if its folder cannot be written to, is not this run's, or a part of it remains.
         """
         folder, marker = self.folder(run_id), self._runs.active_marker(run_id)
         real = folder.resolve()
@@ -229,30 +221,24 @@ class RunStore:
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
-        """Refuse to write to, or clean, a runs folder that also has another use.
-
-        Raises:
-            UnsafeFolderError: it is a home, a repository, the top of a file system, or another user's link.
-        """
+        """Refuse to write to, or clean, a runs folder that also has another use."""
         permissions.check_dedicated(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
         """Return the folders of runs that were being made or deleted when a process was killed, before a time.
 
-        Args:
-            before_s: seconds since the epoch; a younger folder may still be in use.
+        A younger folder may still be in use.
         """
         runs = set(self.run_ids())
         paths = {self.root / name for name in _names(self.root)}
         for marker in self._lone_markers(runs):
             paths |= set(_noted_asides(marker))
-        found = []
+        leftovers = []
         for path in sorted(paths):
-            run_id = parse_aside(path.name)
             with suppress(OSError):
-                if run_id and (changed_s := path.lstat().st_mtime) < before_s:
-                    found.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
-        return found
+                if (run_id := parse_aside(path.name)) and (changed_s := path.lstat().st_mtime) < before_s:
+                    leftovers.append(Leftover(path, run_id, changed_s, why_not_ours(path)))
+        return leftovers
 
     def remove_leftovers(self, leftovers: Sequence[Leftover], before_s: float) -> list[HpcrunError]:
         """Remove leftovers, and, before a time, markers, index entries and programs without runs; return failures."""
@@ -306,14 +292,6 @@ class RunStore:
 _LONGEST_PATH = 4096  # PATH_MAX
 
 
-def _fill_folder(aside: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the files of an incomplete run: first the marker, by which clean recognises the folder."""
-    RunFolder(aside).marker.touch(0o600, exist_ok=False)
-    for name, text in files.items():
-        (aside / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(aside / name, text)
-
-
 def _note_place(marker: Path, parent: Path) -> None:
     """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds the rest."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -345,15 +323,15 @@ def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRu
         damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
     elif error.newer:
         damaged = NewerRunError(f"{path} cannot be read: {error}", hint="pip install --upgrade hpcrun-slurm")
-        damaged.legible = error.legible
     else:
         legible = ", ".join(f"{name} {value}" for name, value in error.legible.items())
         damaged = DamagedRunError(
             f"{path} cannot be read: {error}" + (f"; readable fields: {legible}" if legible else ""),
             hint=f"hpcrun logs {run_id} shows its logs",
         )
-        damaged.legible = error.legible
     damaged.run_id = run_id
+    if isinstance(error, RecordError):
+        damaged.legible = error.legible
     return damaged
 
 

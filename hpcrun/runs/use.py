@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from hpcrun import reading as kind
 from hpcrun.job.layout import AttemptFolder, parse_nodes
-from hpcrun.reading import Kind, number, open_regular, optional, parse_object, read_fields, read_object, time_s, whole
+from hpcrun.reading import kinds_of, needs_of, open_regular, parse_object, read_fields, read_object
 from hpcrun.runs.attempt import hosts, joined_files, names_in
 
 IDLE = 0.01  # a GPU that is busy for at most this share of the time is idle
@@ -55,11 +56,11 @@ class NodeUse:
         return [max(0.0, time - earlier) for earlier, time in zip(before, times, strict=False)]
 
 
-_BYTES = whole(0, 1 << 60)
+_BYTES = kind.whole(0, 1 << 60)
 
 
 def _amount(value: Any) -> float:
-    if not 0 <= number(value) < 1e15:
+    if not 0 <= kind.number(value) < 1e15:
         raise ValueError("is not an amount")
     return float(value)
 
@@ -68,8 +69,8 @@ def _gpu(value: Any) -> GpuUse:
     if not isinstance(value, list) or len(value) != 5:
         raise ValueError("is not the use of a GPU")
     index, busy, memory, total, power = value
-    watts = optional(_amount)(power)
-    return GpuUse(whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts)
+    watts = kind.optional(_amount)(power)
+    return GpuUse(kind.whole(0, 10**6)(index), min(1.0, _amount(busy)), _BYTES(memory), _BYTES(total), watts)
 
 
 def _gpus(value: Any) -> tuple[GpuUse, ...]:
@@ -78,10 +79,12 @@ def _gpus(value: Any) -> tuple[GpuUse, ...]:
     return tuple(_gpu(each) for each in value)
 
 
-_HEAD: dict[str, Kind] = {"started": time_s, "cpus": optional(whole(1, 10**6)), "memory_limit": optional(_BYTES)}
-_SAMPLE: dict[str, Kind] = {
-    "time": time_s, "cpus": _amount, "memory": _BYTES, "network": _amount, "rdma": optional(_amount), "gpus": _gpus,
-}  # fmt: skip
+_HEAD: dict[str, kind.Kind] = {
+    "started": kind.time_s,
+    "cpus": kind.optional(kind.whole(1, 10**6)),
+    "memory_limit": kind.optional(_BYTES),
+}
+_SAMPLE = kinds_of(UseSample, integer=_BYTES, real=_amount, time=kind.time_s, gpus=_gpus)
 
 
 def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
@@ -91,11 +94,10 @@ def read_use(folder: AttemptFolder) -> tuple[NodeUse, ...]:
         return ()
     order = {host: place for place, host in enumerate(hosts(folder))}
     ordered = sorted(names, key=lambda name: (order.get(name, len(order)), name))
-    found = (read_node(folder, name) for name in ordered)
-    return tuple(use for use in found if use is not None)
+    return tuple(use for name in ordered if (use := _read_node(folder, name)) is not None)
 
 
-def read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
+def _read_node(folder: AttemptFolder, node: str) -> NodeUse | None:
     """Return the samples of one node; None if it has none."""
     try:
         with open_regular(folder.node_file(node, "use"), links=False) as file:
@@ -127,21 +129,18 @@ def _fields(line: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class IdleWarning:
-    """The warning of a job whose GPUs are all idle."""
+    """The warning of a job whose GPUs are all idle; times in seconds since the epoch."""
 
-    # since, warned, ends: since when they are, when it was warned, when it ends; seconds since the epoch
-    since: float
-    warned: float
-    ends: float
-
-
-_WARNING: dict[str, Kind] = {"since": time_s, "warned": time_s, "ends": time_s}
+    since: float  # since when they are idle
+    warned: float  # when the job was warned
+    ends: float  # when it ends
 
 
 def idle_warning(folder: AttemptFolder) -> IdleWarning | None:
     """Return the warning of an attempt whose GPUs are all idle now (``launch/idle_watch.py``); None without one."""
     try:
-        return IdleWarning(**read_fields(read_object(folder.idle), _WARNING, tuple(_WARNING))[0])
+        kinds = kinds_of(IdleWarning, integer=kind.whole(), real=kind.time_s)
+        return IdleWarning(**read_fields(read_object(folder.idle), kinds, needs_of(IdleWarning))[0])
     except (OSError, ValueError):
         return None
 
