@@ -31,10 +31,8 @@ class NotRemovedError(PlanError):
 def remove_tree(folder: Path) -> None:
     """Delete the folder of a run that is being made or deleted, with its contents. A missing folder is no error.
 
-    The marker and the record are deleted last: if the process is killed meanwhile, the rest can still be deleted.
-
-    Raises:
-        NotRemovedError: hpcrun did not make it, and does not change it; or a part of it cannot be deleted.
+    The marker and the record are deleted last: if the process is killed meanwhile, the rest can still be deleted. It
+    raises NotRemovedError if hpcrun did not make the folder, and so does not change it, or if a part of it remains.
     """
     with ExitStack() as opened:
         try:
@@ -103,10 +101,10 @@ def _stranger(name: str, top: int) -> str | None:
 
 def _has_marker(top: int) -> bool:
     try:
-        found = os.stat(WITHIN.marker, dir_fd=top, follow_symlinks=False)
+        status = os.stat(WITHIN.marker, dir_fd=top, follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _has_record(top: int, run_id: str) -> bool:
@@ -116,8 +114,8 @@ def _has_record(top: int, run_id: str) -> bool:
     except OSError:
         return False
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             return False
         return f'"run_id": {json.dumps(run_id)},'.encode() in file.read(_LONGEST_RECORD)
 
@@ -165,11 +163,11 @@ def _empty(top: int) -> list[str]:
 def _unlink_files(folder: int, keep: set[str], problems: list[str]) -> list[str]:
     """Delete the files, links and FIFOs in an open folder; return the names of its folders."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name not in keep]
-    for name, is_folder in found:
-        if not is_folder:
+        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries if entry.name not in keep}
+    for name in is_folder:
+        if not is_folder[name]:
             _try(os.unlink, name, folder, problems)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name in is_folder if is_folder[name]]
 
 
 def _try(remove: Callable[..., None], name: str, folder: int, problems: list[str]) -> None:
@@ -198,17 +196,13 @@ def _enter(name: str, here: int, problems: list[str]) -> int | None:
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder, never through a link, and restore its owner's rights to empty it.
-
-    Raises:
-        OSError: it does not exist, is not a folder, is a link, or belongs to another user and is closed.
-    """
+    """Open a folder, never through a link, and restore its owner's rights to empty it; OSError if that fails."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
         folder = _open_closed(name, parent)
-    found = os.fstat(folder)
-    if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+    status = os.fstat(folder)
+    if status.st_uid == os.geteuid() and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.fchmod(folder, stat.S_IRWXU)
     return folder
 
@@ -228,8 +222,8 @@ def _open_closed(name: str, parent: int) -> int:
 
 
 def _identity(folder: int) -> tuple[int, int]:
-    found = os.fstat(folder)
-    return found.st_dev, found.st_ino
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
 
 
 def _remove_signs(name: str, top: int, parent: int) -> list[str]:

@@ -63,8 +63,8 @@ def ask_facts(site: SlurmSite) -> ClusterFacts:
         "partitions": _PARTITIONS,
         "nodes": _NODES,
         "assoc": text.assoc_command(user),
-        "account": text.default_account_command(user),
-        "qos": text.qos_command(),
+        "account": text.sacctmgr("user", user, fields=["defaultaccount"]),  # of a job that names none
+        "qos": text.sacctmgr("qos", fields=text.QOS_FIELDS),
         "sacct": _SACCT,
     }
     from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked

@@ -9,15 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock, rows_of
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock, resources, rows_of, whole_number
 
 # sinfo(1): partition, availability, time limit, default time, nodes, CPUs, memory in MB, generic resources
 _SINFO_FIELDS = ("%P", "%a", "%l", "%L", "%D", "%c", "%m", "%G")
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
-_QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
+QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
-_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 
 Gpus = tuple[tuple[str | None, int], ...]
 
@@ -86,18 +85,12 @@ def sinfo_command() -> list[str]:
 
 def assoc_command(user: str) -> list[str]:
     """Ask the accounting database for a user's associations."""
-    return ["sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={user}",
-            f"format={','.join(_ASSOC_FIELDS)}"]  # fmt: skip
+    return sacctmgr("assoc", f"user={user}", fields=_ASSOC_FIELDS)
 
 
-def default_account_command(user: str) -> list[str]:
-    """Ask the accounting database for the account that a job is charged to if it names none."""
-    return ["sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=defaultaccount"]
-
-
-def qos_command() -> list[str]:
-    """Ask the accounting database for the limits of each QOS."""
-    return ["sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format={','.join(_QOS_FIELDS)}"]
+def sacctmgr(*what: str, fields: Sequence[str]) -> list[str]:
+    """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={','.join(fields)}"]
 
 
 def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
@@ -114,7 +107,8 @@ def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
             default_s=_seconds(default),
         )
         partitions[partition.name] = partition
-        kinds.append(NodeKind(partition.name, _number(nodes) or 1, _number(cpus), _number(memory), parse_gres(gres)))
+        count, cpu_count, memory_mb = map(whole_number, (nodes, cpus, memory))
+        kinds.append(NodeKind(partition.name, count or 1, cpu_count, memory_mb, parse_gres(gres)))
     return kinds, list(partitions.values())
 
 
@@ -123,10 +117,10 @@ def parse_nodes(text: str) -> list[NodeKind]:
     counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
     for fields in parse_records(text, "NodeName"):
         # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve for the system
-        cpus = _number(fields.get("CPUEfctv")) or _number(fields.get("CPUTot"))
-        memory = _number(fields.get("RealMemory"))
+        cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot"))
+        memory = whole_number(fields.get("RealMemory"))
         if memory is not None:
-            memory -= min(memory, _number(fields.get("MemSpecLimit")) or 0)
+            memory -= min(memory, whole_number(fields.get("MemSpecLimit")) or 0)
         for partition in _words(fields.get("Partitions")):
             key = (partition, cpus, memory, parse_gres(fields.get("Gres", "")))
             counted[key] = counted.get(key, 0) + 1
@@ -150,11 +144,11 @@ def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
                 default=fields.get("Default") == "YES",
                 up=fields.get("State", "UP") == "UP",
                 max_s=_seconds(fields.get("MaxTime", "")),
-                max_nodes=_number(fields.get("MaxNodes")),
+                max_nodes=whole_number(fields.get("MaxNodes")),
                 default_s=_seconds(fields.get("DefaultTime", "")),
-                priority=_number(fields.get("PriorityTier")) or 0,
+                priority=whole_number(fields.get("PriorityTier")) or 0,
                 preempted=mode if preempts and mode not in ("OFF", "") else None,
-                grace_s=_number(fields.get("GraceTime")) or 0,
+                grace_s=whole_number(fields.get("GraceTime")) or 0,
                 accounts=_allowed(fields.get("AllowAccounts")),
                 denied_accounts=_words(fields.get("DenyAccounts")),
                 groups=_allowed(fields.get("AllowGroups")),
@@ -197,18 +191,12 @@ def parse_assoc(text: str) -> list[Association]:
 
 
 def parse_qos(text: str) -> list[QosLimits]:
-    """Read the answer to :func:`qos_command`."""
-    return [
-        QosLimits(name, _gpu_limit(job), _gpu_limit(user), _gpu_limit(all_), _seconds(wall), "OverPartQOS" in flags)
-        for name, job, user, all_, wall, flags in rows_of(text, len(_QOS_FIELDS), "|")
-        if name
-    ]
-
-
-def _gpu_limit(tres: str) -> int | None:
-    """Return the limit of GPUs of any type: ``cpu=64,gres/gpu=4`` → 4."""
-    limits = dict(item.partition("=")[::2] for item in tres.split(","))
-    return _number(limits.get("gres/gpu"))
+    """Read sacctmgr's ``QOS_FIELDS``; a limit of GPUs is that of any type: ``cpu=64,gres/gpu=4`` → 4."""
+    qos = []
+    for name, *tres, wall, flags in filter(lambda row: row[0], rows_of(text, len(QOS_FIELDS), "|")):
+        per_job, per_user, in_all = (whole_number(resources(limits).get("gres/gpu")) for limits in tres)
+        qos.append(QosLimits(name, per_job, per_user, in_all, _seconds(wall), over_partition="OverPartQOS" in flags))
+    return qos
 
 
 def parse_gres(text: str) -> Gpus:
@@ -217,7 +205,7 @@ def parse_gres(text: str) -> Gpus:
     for item in re.sub(r"\([^()]*\)", "", text).split(","):
         name, *rest = item.strip().split(":")
         rest = [part for part in rest if part != "no_consume"]
-        count = _number(rest[-1]) if rest else 1
+        count = whole_number(rest[-1]) if rest else 1
         if name == "gpu" and count and len(rest) <= 2:
             type_ = rest[0] if len(rest) == 2 else None
             counts[type_ or None] = counts.get(type_ or None, 0) + count
@@ -236,11 +224,6 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 def _seconds(text: str) -> int | None:
     # longer than the text of any limit: Slurm cannot have written it
     return (parse_clock(text) or None) if len(text) <= 16 else None
-
-
-def _number(text: str | None) -> int | None:
-    match = _NUMBER.fullmatch(text or "")
-    return int(match[0]) if match else None
 
 
 def command_name(command: Sequence[str]) -> str:

@@ -98,8 +98,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
 def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | None:
     """Return the job's information from its supervisor, None if no supervisor has started.
 
-    Args:
-        alive: tells whether the supervisor of a record runs; by default it asks this machine.
+    ``alive`` tells whether the supervisor of a record runs; by default it asks this machine.
     """
     alive = alive or _alive
     record, lives = _current(job.folder, alive)
@@ -109,8 +108,8 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
     if not folder.is_element:
         return None
     # an element that has not started: it will, while the supervisor of the sweep runs
-    whole, sweep_lives = _current(folder.run, alive)
-    if whole is None or job.job_id is None:
+    sweep, sweep_lives = _current(folder.run, alive)
+    if sweep is None or job.job_id is None:
         return None
     if not sweep_lives:  # it may have started and ended before the sweep ended
         record, lives = _current(job.folder, alive)
@@ -120,7 +119,7 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
         return JobInfo(job.job_id, state.CANCELLED)
     if sweep_lives:
         return JobInfo(job.job_id, state.PENDING, reason="waits for its turn")
-    info = _info(whole, now_s, lives=False)
+    info = _info(sweep, now_s, lives=False)
     over = state.NODE_FAIL if info.state == state.NODE_FAIL else state.CANCELLED
     return JobInfo(job.job_id, over, reason=info.reason)
 

@@ -60,12 +60,12 @@ def run_command(
                 errors="surrogateescape",
                 check=False,
             )
-        except subprocess.TimeoutExpired:
-            how.append(f"timed out after {timeout_s:g} s")
-            return Completed(command, None, "", how[-1])
-        except OSError as error:
-            how.append(f"{argv[0]}: {error.strerror}")
-            return Completed(command, None, "", how[-1])
+        except (subprocess.TimeoutExpired, OSError) as error:
+            problem = (
+                f"{argv[0]}: {error.strerror}" if isinstance(error, OSError) else f"timed out after {timeout_s:g} s"
+            )
+            how.append(problem)
+            return Completed(command, None, "", problem)
         how.append(f"exit status {done.returncode}")
     return Completed(command, done.returncode, done.stdout, done.stderr)
 

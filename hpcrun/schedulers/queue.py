@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
 from hpcrun.schedulers.process import SlurmSite, user_name
 from hpcrun.schedulers.slurm_text import (
-    SEPARATOR,
     allocated_gpus,
     array_id,
     element_ids,
@@ -19,9 +18,12 @@ from hpcrun.schedulers.slurm_text import (
     known_text,
     parse_clock,
     parse_time,
+    resources,
     rows_of,
     run_id_of_line,
     sacct,
+    squeue,
+    whole_number,
 )
 
 # squeue(1): job id, partition, priority as a number, expected start, reason, QOS
@@ -86,32 +88,31 @@ class SlurmQueue(SlurmSite):
 
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
-        return places(self.run(waiting_command()).stdout, job_ids) if job_ids else {}
+        pending = squeue("--states=PENDING", fields=_FIELDS)
+        return places(self.run(pending).stdout, job_ids) if job_ids else {}
 
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this user."""
-        return parse_limits(self.run(limits_command(user_name())).stdout, os.getuid())
+        # all QOS, and this user's accounts and their parents
+        command = ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user_name()}"]
+        return parse_limits(self.run(command).stdout, os.getuid())
 
     def usage(self, job_ids: Sequence[str]) -> dict[tuple[str, str], Usage]:
         """Return the usage of ended jobs by run id and job id, with one command for any number of jobs."""
-        ids = sorted({array_id(job_id) for job_id in job_ids})
-        return parse_usage("\n".join(self.run(usage_command(part)).stdout for part in in_parts(ids)))
+        parts = in_parts(sorted({array_id(job_id) for job_id in job_ids}))
+        commands = (sacct("--duplicates", f"--jobs={','.join(ids)}", fields=_USAGE) for ids in parts)
+        return parse_usage("\n".join(self.run(command).stdout for command in commands))
 
     def jobs(self) -> list[QueuedJob]:
         """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does not respond."""
-        answer = self.run(jobs_command())
+        answer = self.run(squeue(fields=_JOB_FIELDS))
         if not answer.ok:
             raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
         return parse_jobs(answer.stdout)
 
 
-def waiting_command() -> list[str]:
-    """Ask for all pending jobs, of all users as far as the site shows them."""
-    return ["squeue", "--states=PENDING", "--noheader", f"--format={SEPARATOR.join(_FIELDS)}"]
-
-
 def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
-    """Read the answer to :func:`waiting_command`: the places of these jobs."""
+    """Return the places of these jobs, from all pending jobs of all users, as far as the site shows them."""
     rows = rows_of(text, len(_FIELDS))
     in_line: dict[str, list[tuple[int, int]]] = {}
     for job_id, partitions, priority, _, reason, _ in rows:
@@ -140,13 +141,8 @@ def _order(job_id: str, priority: str) -> tuple[int, int]:
     return (-int(priority) if priority.isdigit() else 0, int(number[0]) if number else 0)
 
 
-def jobs_command() -> list[str]:
-    """Ask for all jobs that are not over, of all users as far as the site shows them."""
-    return ["squeue", "--noheader", f"--format={SEPARATOR.join(_JOB_FIELDS)}"]
-
-
 def parse_jobs(text: str) -> list[QueuedJob]:
-    """Read the answer to :func:`jobs_command`; other lines are left out."""
+    """Read squeue's lines of all jobs that are not over; other lines are left out."""
     return [_queued_job(*fields) for fields in rows_of(text, len(_JOB_FIELDS))]
 
 
@@ -172,16 +168,10 @@ def _queued_job(
     )
 
 
-def usage_command(job_ids: Sequence[str]) -> list[str]:
-    """Ask the accounting database what jobs and their steps have used."""
-    return sacct("--duplicates", f"--jobs={','.join(job_ids)}", fields=_USAGE)
-
-
 def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
-    """Read the answer to :func:`usage_command`: a job has a line, and its steps (``7.batch``, ``7.0``) follow it.
+    """Return run id and job id → usage, from sacct: a job has a line, and its steps (``7.batch``, ``7.0``) follow it.
 
-    Returns:
-        run id and job id → usage; a job that belongs to no run is left out.
+    A job that belongs to no run is left out.
     """
     jobs: dict[tuple[str, str], list[list[str]]] = {}
     most: dict[tuple[str, str], float] = {}
@@ -205,8 +195,7 @@ def parse_usage(text: str) -> dict[tuple[str, str], Usage]:
 def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
     """Return the usage of a job, from one line for each time that it was submitted or requeued."""
     _, _, _, cpus, tres, _, nodes, _, _ = lines[-1]
-    held = dict(part.partition("=")[::2] for part in tres.split(","))
-    memory_mb, count = _megabytes(held.get("mem", "")), max(1, _int(nodes))
+    memory_mb, count = _megabytes(resources(tres).get("mem", "")), max(1, _int(nodes))
     return Usage(
         elapsed_s=sum(_int(fields[1]) for fields in lines),
         nodes=count,
@@ -226,7 +215,7 @@ def _megabytes(text: str) -> float | None:
 
 
 def _int(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 ACCOUNTS = ""  # the key of the limits of the user's accounts; limits of a QOS have its name as key
@@ -246,11 +235,6 @@ class Limit:
     used: str
     allowed: str
     whose: str = "you"  # whose jobs count: ``you``, or ``all its users``
-
-
-def limits_command(user: str) -> list[str]:
-    """Ask the controller for all QOS, and for a user's accounts and their parents."""
-    return ["scontrol", "show", "assoc_mgr", "flags=qos,assoc", f"users={user}"]
 
 
 def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
@@ -273,12 +257,9 @@ def parse_limits(text: str, uid: int) -> dict[str, list[Limit]]:
         elif "=" not in line:  # a user of the QOS, or an account of it
             whose = "you" if in_users and str(uid) in re.findall(r"\d+", line) else ""
         elif whose:
-            limits.setdefault(key, []).extend(_limits(line, holder, whose))
-    return {name: some for name, some in limits.items() if some}
-
-
-def _limits(line: str, holder: str, whose: str) -> Iterator[Limit]:
-    minutes = _MINUTES.get(line.partition("=")[0], "")
-    for name, allowed, used in _LIMIT.findall(line):
-        if name not in _NOT_A_LIMIT_OF_JOBS:
-            yield Limit(holder, _WORDS.get(name, name) + minutes, used, allowed, whose)
+            minutes = _MINUTES.get(line.partition("=")[0], "")
+            for name, allowed, used in _LIMIT.findall(line):
+                if name not in _NOT_A_LIMIT_OF_JOBS:
+                    limit = Limit(holder, _WORDS.get(name, name) + minutes, used, allowed, whose)
+                    limits.setdefault(key, []).append(limit)
+    return limits

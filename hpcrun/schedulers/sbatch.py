@@ -70,9 +70,7 @@ class ScriptExecutor(submitit.SlurmExecutor):
 def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
     """Submit a script that is ready in its folder.
 
-    Raises:
-        SubmissionUncertainError: sbatch got no answer; the job may exist.
-        SchedulerError: sbatch refused; the message contains its stderr.
+    It raises SubmissionUncertainError if sbatch got no answer: the job may exist; SchedulerError if sbatch refused it.
     """
     stderr_file = RunFolder(submission.folder).sbatch_stderr
     executor = ScriptExecutor(submission)
@@ -116,23 +114,12 @@ def _refusal(stderr: str, status: int | None) -> SchedulerError:
 
 def _sbatch(submission: Submission) -> list[str]:
     """Return the command, without the path of the script."""
-    return [
-        "sbatch",
-        f"--output={_output(submission)}",
-        f"--chdir={submission.workdir}",
-        *_wait_for(submission.dependency),
-    ]
-
-
-def _wait_for(dependency: str) -> list[str]:
-    # without the second, a job with an impossible dependency stays pending forever (DependencyNeverSatisfied)
-    return [f"--dependency={dependency}", "--kill-on-invalid-dep=yes"] if dependency else []
-
-
-def _output(submission: Submission) -> str:
     # sbatch(1), filename pattern: %% is a plain %, and %a the number of the array's task
     folder = RunFolder(Path(str(submission.folder).replace("%", "%%")))
-    return str(folder.task_log("%a") if submission.elements else folder.batch_log)
+    log = folder.task_log("%a") if submission.elements else folder.batch_log
+    # without the second, a job with an impossible dependency stays pending forever (DependencyNeverSatisfied)
+    wait = [f"--dependency={submission.dependency}", "--kill-on-invalid-dep=yes"] if submission.dependency else []
+    return ["sbatch", f"--output={log}", f"--chdir={submission.workdir}", *wait]
 
 
 def _read(path: Path) -> str:

@@ -25,52 +25,35 @@ _SQUEUE_FIELDS = ("%i", "%T", "%r", "%M", "%l", "%N", "%o", "%S")
 _SACCT_FIELDS = (
     "JobID", "State", "ExitCode", "ElapsedRaw", "TimelimitRaw", "NodeList", "Reason", "Submit", "SubmitLine",
 )  # fmt: skip
+_LONGEST_NUMBER = 18
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
 )
-# sbatch's messages when it refuses (slurm_errno.c), and advice for the user.
-_REFUSALS = (
-    (r"[Ii]nvalid partition", "choose a partition (`sinfo -s` lists them) with --partition, or in the profile"),
-    (
-        r"Invalid account or account/partition",
-        "`sacctmgr show assoc user=$USER` lists your accounts; choose one with --account",
-    ),
-    (
-        r"unrecognized option '--segment",
-        "segments need Slurm 23.11 and a block topology: leave out --segment, or --no-sbatch segment for the profile's",
-    ),
-    (
-        r"option '--requeue' doesn't allow an argument",
-        "expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile",
-    ),
-    (
-        r"Requested operation not supported on this system",
-        "this Slurm is not set up for it; for expedited requeue: remove requeue.expedite from the profile",
-    ),
-    (r"Invalid qos", "`sacctmgr show assoc user=$USER format=account,qos` lists yours; choose one with --qos"),
-    (
-        r"violates accounting/QOS policy",
-        "request less, or wait for your other jobs; `sacctmgr show qos` shows the limits",
-    ),
-    (
-        r"Requested node configuration is not available",
-        "no node has all requested resources; `sinfo -N -o '%N %c %m %G %f'` lists the nodes",
-    ),
-    (r"Invalid generic resource", "`sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them"),
-    (r"Requested time limit is invalid", "`sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time"),
-    (r"Invalid job array specification", "`scontrol show config | grep MaxArraySize` shows the largest array"),
-    (
-        r"[Jj]ob dependency problem",
-        "Slurm may just have purged the job of --after: submit again, and hpcrun uses its record",
-    ),
-    (
-        r"Unable to contact slurm controller",
-        "the controller does not respond, and nothing was submitted; try again when `sinfo` works",
-    ),
-)
+# sbatch's messages when it refuses (slurm_errno.c) | advice for the user
+_REFUSALS = """
+[Ii]nvalid partition | choose a partition (`sinfo -s` lists them) with --partition, or in the profile
+Invalid account or account/partition | `sacctmgr show assoc user=$USER` lists your accounts; choose one with --account
+unrecognized option '--segment | \
+  segments need Slurm 23.11 and a block topology: leave out --segment, or --no-sbatch segment for the profile's
+option '--requeue' doesn't allow an argument | \
+  expedited requeue needs Slurm 25.11: remove requeue.expedite from the profile
+Requested operation not supported on this system | \
+  this Slurm is not set up for it; for expedited requeue: remove requeue.expedite from the profile
+Invalid qos | `sacctmgr show assoc user=$USER format=account,qos` lists yours; choose one with --qos
+violates accounting/QOS policy | request less, or wait for your other jobs; `sacctmgr show qos` shows the limits
+Requested node configuration is not available | \
+  no node has all requested resources; `sinfo -N -o '%N %c %m %G %f'` lists the nodes
+Invalid generic resource | `sinfo -o '%N %G'` shows the GPU types; the profile's gpu.type must be one of them
+Requested time limit is invalid | `sinfo -o '%P %l'` shows each partition's limit; ask for a shorter --time
+Invalid job array specification | `scontrol show config | grep MaxArraySize` shows the largest array
+[Jj]ob dependency problem | \
+  Slurm may just have purged the job of --after: submit again, and hpcrun uses its record
+Unable to contact slurm controller | \
+  the controller does not respond, and nothing was submitted; try again when `sinfo` works
+"""
 # Arrays: 7_4 is an element, 7_[5-9%2] are pending elements.
 _WAITING = re.compile(r"(\d+)_\[([\d,-]+)(?:%\d+)?\]")
 _ELEMENT = re.compile(r"(\d+)_\d+")
@@ -78,7 +61,7 @@ _ELEMENT = re.compile(r"(\d+)_\d+")
 
 def squeue_command(uid: int) -> list[str]:
     """Ask for all jobs of a user, with ended jobs as long as the controller remembers them."""
-    return ["squeue", f"--user={uid}", "--states=all", "--noheader", f"--format={SEPARATOR.join(_SQUEUE_FIELDS)}"]
+    return squeue(f"--user={uid}", "--states=all", fields=_SQUEUE_FIELDS)
 
 
 def parse_squeue(text: str) -> list[JobInfo]:
@@ -104,6 +87,11 @@ def rows_of(text: str, width: int, separator: str = SEPARATOR) -> list[list[str]
     return [[field.strip() for field in row] for row in rows if len(row) == width]
 
 
+def squeue(*options: str, fields: Sequence[str]) -> list[str]:
+    """Ask the controller for fields, in the form that :func:`rows_of` reads."""
+    return ["squeue", *options, "--noheader", f"--format={SEPARATOR.join(fields)}"]
+
+
 def sacct(*options: str, fields: Sequence[str]) -> list[str]:
     """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
     return ["sacct", *options, "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--format={','.join(fields)}"]
@@ -123,11 +111,7 @@ def sacct_command(job_ids: Sequence[str]) -> list[str]:
 
 
 def sacct_lines_command(since_s: float) -> list[str]:
-    """Ask the accounting database for the user's jobs since a time.
-
-    Args:
-        since_s: seconds since the epoch; one minute is added for clocks that differ.
-    """
+    """Ask the accounting database for the user's jobs since a time, and one minute more for clocks that differ."""
     since = datetime.fromtimestamp(max(0.0, since_s - 60)).isoformat(timespec="seconds")
     return sacct("--allocations", f"--starttime={since}", fields=_SACCT_FIELDS)
 
@@ -147,11 +131,11 @@ def parse_sacct(text: str) -> list[JobInfo]:
                 job_id,
                 base_state(state),
                 reason=known_text(reason),
-                elapsed_s=_number(elapsed),
-                limit_s=None if _number(limit) is None else int(limit) * 60,  # TimelimitRaw is in minutes
+                elapsed_s=whole_number(elapsed),
+                limit_s=None if whole_number(limit) is None else int(limit) * 60,  # TimelimitRaw is in minutes
                 hosts=known_text(hosts),
-                exit_status=_number(status),
-                signal=_number(signal) or None,
+                exit_status=whole_number(status),
+                signal=whole_number(signal) or None,
                 script=known_text(command),
                 archived=True,
             )
@@ -200,7 +184,8 @@ def submission_is_uncertain(stderr: str) -> bool:
 
 def refusal_hint(stderr: str) -> str | None:
     """Return advice for sbatch's refusal, None for an unknown one."""
-    return next((hint for pattern, hint in _REFUSALS if re.search(pattern, stderr)), None)
+    rows = (row.split(" | ", 1) for row in _REFUSALS.strip().splitlines())
+    return next((hint.strip() for pattern, hint in rows if re.search(pattern, stderr)), None)
 
 
 def parse_cluster_name(conf: str) -> str | None:
@@ -223,8 +208,9 @@ def known_text(text: str) -> str | None:
     return None if text in ("", "None", "(null)", "n/a", "None assigned") else text
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+def whole_number(text: str | None) -> int | None:
+    """Return a number of Slurm's; None of another text, or of one that is too long for any number of it."""
+    return int(text) if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit() else None
 
 
 def array_id(job_id: str) -> str:
@@ -275,18 +261,17 @@ def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
 
 def allocated_gpus(tres: str) -> int:
     """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum of all types."""
-    held = dict(part.partition("=")[::2] for part in tres.split(","))
-    numbers = {name: int(value) for name, value in held.items() if value.isascii() and value.isdigit()}
+    numbers = {name: whole_number(value) or 0 for name, value in resources(tres).items()}
     typed = sum(number for name, number in numbers.items() if name.startswith("gres/gpu:"))
     return numbers.get("gres/gpu", typed)
 
 
+def resources(tres: str) -> dict[str, str]:
+    """Read Slurm's list of trackable resources: ``cpu=4,mem=16G``."""
+    return dict(part.partition("=")[::2] for part in tres.split(","))
+
+
 _SCRIPT = re.compile(r"/([^/\s]+)/" + re.escape(SUBMISSION_FILE))
-
-
-def run_id_of_job(info: JobInfo) -> str | None:
-    """Return the id of a job's run, None if it belongs to no run."""
-    return run_id_of_line(info.script or "")
 
 
 def run_id_of_line(command: str) -> str | None:
@@ -295,29 +280,21 @@ def run_id_of_line(command: str) -> str | None:
     return match[1] if match else None
 
 
-def run_id_of_folder(folder: Path) -> str:
-    """Return the id of the run whose folder this is, or the folder of one of its elements."""
-    return JobFolder(folder).run.name
-
-
 def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-    """Choose from the jobs that Slurm lists those asked about.
+    """Choose from the jobs that Slurm lists those asked about: folder → its job; of several with an id the last.
 
-    Args:
-        listed: as squeue or sacct lists them; of several with an id the last is taken.
-
-    Returns:
-        folder → its job; a job that is not listed is left out, and so is one that only has the same id.
+    A job that is not listed is left out, and so is one that only has the same id.
     """
-    wanted = {run_id_of_folder(job.folder) for job in jobs}  # others have arrays of thousands of elements as well
+    run_ids = {job.folder: JobFolder(job.folder).run.name for job in jobs}
+    wanted = set(run_ids.values())  # others have arrays of thousands of elements as well
     by_run: dict[str, list[JobInfo]] = {}
     for info in listed:
-        if (run_id := run_id_of_job(info)) in wanted:
+        if (run_id := run_id_of_line(info.script or "")) in wanted:
             by_run.setdefault(str(run_id), []).append(info)
     by_id = {run_id: by_job_id(infos) for run_id, infos in by_run.items()}
     jobs_by_folder: dict[Path, JobInfo] = {}
     for job in jobs:
-        run_id = run_id_of_folder(job.folder)
+        run_id = run_ids[job.folder]
         if job.job_id is None:
             if mine := by_run.get(run_id):
                 jobs_by_folder[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))

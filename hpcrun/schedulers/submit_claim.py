@@ -17,16 +17,9 @@ from enum import Enum
 from pathlib import Path
 
 from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
-from hpcrun.reading import Kind, optional, read_fields, read_object, text, whole
+from hpcrun.reading import kinds_of, read_fields, read_object, whole
 from hpcrun.schedulers.supervisor import boot_id, lives, start_ticks
 
-_KINDS: dict[str, Kind] = {
-    "host": text,
-    "boot_id": text,
-    "pid_namespace": text,
-    "pid": whole(1),
-    "start_ticks": optional(whole(0, 10**18)),
-}
 # how long a submission may take if its process cannot be checked from here: another host, or another boot
 ELSEWHERE_WITHIN_S = 600.0
 
@@ -59,6 +52,9 @@ class Submitter:
         return lives(self.pid, self.start_ticks)
 
 
+_KINDS = kinds_of(Submitter, integer=whole(0, 10**18), real=whole(), pid=whole(1))
+
+
 def this_submitter() -> Submitter:
     """Return this process."""
     pid = os.getpid()
@@ -71,20 +67,12 @@ def claim_text() -> str:
 
 
 def close_submission(folder: Path) -> None:
-    """Remove the claim after sbatch's answer was recorded.
-
-    Raises:
-        OSError: it cannot be removed, which does no harm.
-    """
+    """Remove the claim after sbatch's answer was recorded; OSError if it cannot be removed, which does no harm."""
     RunFolder(folder).submit_claim("called").unlink(missing_ok=True)
 
 
 def submission_progress(folder: Path, created_s: float, now_s: float) -> Sending:
-    """Return the progress of a run's submission. Call it before the scheduler, to see an end in between.
-
-    Args:
-        created_s, now_s: seconds since the epoch.
-    """
+    """Return the progress of a run's submission. Call it before the scheduler, to see an end in between."""
     run = RunFolder(folder)
     if run.submit_claim("revoked").exists():
         return Sending.NEVER
@@ -145,7 +133,6 @@ def _changed_s(path: Path) -> float | None:
 
 def _read(path: Path) -> Submitter | None:
     try:
-        known, _ = read_fields(read_object(path), _KINDS, tuple(_KINDS))
-        return Submitter(**known)
+        return Submitter(**read_fields(read_object(path), _KINDS, tuple(_KINDS))[0])
     except (OSError, ValueError):
         return None

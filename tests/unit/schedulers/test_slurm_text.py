@@ -18,6 +18,7 @@ from hpcrun.schedulers.slurm_text import (
     parse_sacct,
     parse_squeue,
     parse_submitted,
+    refusal_hint,
     sacct_command,
     sacct_lines_command,
     squeue_command,
@@ -152,3 +153,18 @@ def test_a_node_has_one_state_however_many_partitions_it_has() -> None:
 def test_accounting_is_asked_from_a_minute_before() -> None:
     (start,) = [word for word in sacct_lines_command(120.0) if word.startswith("--starttime=")]
     assert datetime.fromisoformat(start.removeprefix("--starttime=")) == datetime.fromtimestamp(60.0)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "hint"),
+    [
+        ("sbatch: error: Invalid qos specification", "choose one with --qos"),
+        ("sbatch: unrecognized option '--segment=4'", "segments need Slurm 23.11"),
+        ("sbatch: error: Invalid job array specification", "`scontrol show config | grep MaxArraySize`"),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", "nothing was submitted"),
+        ("sbatch: error: something new", None),
+    ],
+)
+def test_advice_for_a_refusal(stderr: str, hint: str | None) -> None:
+    advice = refusal_hint(stderr)
+    assert advice == hint or (advice and hint and hint in advice)
