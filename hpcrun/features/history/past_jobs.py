@@ -18,7 +18,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
 from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.schedulers.process import Completed, SlurmSite
-from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct
+from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct, whole_number
 
 End = Literal["completed", "failed", "cancelled"]
 DEFAULT_ACCOUNT = "(default)"
@@ -260,10 +260,10 @@ def _accounted_start(fields: Mapping[str, str]) -> AccountedJob:
         account=fields["Account"],
         cluster=fields["Cluster"],
         state=base,
-        exit_status=int(status) if status.isascii() and status.isdigit() else None,
+        exit_status=whole_number(status),
         eligible_s=_time_s(fields["Eligible"]) or _time_s(fields["Submit"]),
         gpus=allocated_gpus(fields["AllocTRES"]),
-        cpus=int(cpus) if cpus.isascii() and cpus.isdigit() else 0,
+        cpus=whole_number(cpus) or 0,
         workdir=fields["WorkDir"],
         run_id=run_id_of_line(fields["SubmitLine"]),
         times=() if start_s is None else (AccountedTime(base, start_s, _time_s(fields["End"])),),
