@@ -25,33 +25,22 @@ _NO_PYTHON = PythonEnvironment("python3", "not checked")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked.
-
-    Attributes:
-        level: red where jobs will fail, yellow where they may or where it could not be seen.
-        seen: the finding.
-        fix: one command or sentence; None where there is nothing to do here.
-    """
+    """One thing that was checked."""
 
     group: str
     name: str
-    level: Level
-    seen: str
-    fix: str | None = None
+    level: Level  # red where jobs will fail, yellow where they may or where it could not be seen
+    seen: str  # the finding
+    fix: str | None = None  # one command or sentence; None where there is nothing to do here
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """All checks, those of a group together.
+    """All checks, those of a group together."""
 
-    Attributes:
-        profile: the one that was checked, None where none is chosen.
-        has_torch: whether the job's Python has a torch that can be imported, as far as is known.
-    """
-
-    profile: str | None
+    profile: str | None  # the one that was checked, None where none is chosen
     checks: tuple[Check, ...]
-    has_torch: bool = False
+    has_torch: bool = False  # whether the job's Python has a torch that can be imported, as far as is known
 
     @property
     def ok(self) -> bool:
@@ -66,20 +55,13 @@ def not_checked(group: str, name: str, why: str, fix: str | None = None) -> Chec
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The largest job on one node that a profile makes, for one GPU type.
+    """The largest job on one node that a profile makes, for one GPU type."""
 
-    Attributes:
-        named: the profile as it was typed.
-        type: the entry of ``gpu.types`` that it is for, None for the profile's own values.
-        profile: as it is for that type.
-        smallest: the plan of a job with one GPU.
-    """
-
-    named: str
-    type: str | None
-    profile: Profile
+    named: str  # the profile as it was typed
+    type: str | None  # the entry of ``gpu.types`` that it is for, None for the profile's own values
+    profile: Profile  # as it is for that type
     plan: Plan
-    smallest: Plan
+    smallest: Plan  # the plan of a job with one GPU
 
     def set_(self, key: str, value: object) -> str:
         """Return the command that changes a key of the profile, in the section of this type."""

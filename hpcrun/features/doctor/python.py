@@ -23,21 +23,14 @@ _CUDA_13_OLDEST = (7, 5)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What jobs want of torch.
-
-    Attributes:
-        torch: whether they use torch at all, as far as the profile tells.
-        capability: of the cards, None where it is not known.
-        brought: whether modules or set-up commands may bring what is not here.
-        on_slurm: whether they run elsewhere, with another driver than this machine's.
-    """
+    """What jobs want of torch."""
 
     gpus: bool = False
-    torch: bool = False
-    capability: str | None = None
+    torch: bool = False  # whether they use torch at all, as far as the profile tells
+    capability: str | None = None  # of the cards, None where it is not known
     card: str = "the profile's card"
-    brought: bool = False
-    on_slurm: bool = True
+    brought: bool = False  # whether modules or set-up commands may bring what is not here
+    on_slurm: bool = True  # whether they run elsewhere, with another driver than this machine's
 
 
 def wanted_by(profile: Profile | None, driver: DriverFacts | None) -> Wanted:

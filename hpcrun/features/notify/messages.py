@@ -41,14 +41,12 @@ class Delivery:
     """What became of a message to one destination.
 
     Attributes:
-        event: ``started``, ``attempt-0`` ...
-        to: the destination, without secrets.
         state: ``sent``, ``failed``, ``claimed`` while it is sent, ``unsure`` if nobody knows whether it arrived;
             ``unreachable`` or ``unknown`` if it was not sent, and still may be.
     """
 
-    event: str
-    to: str
+    event: str  # ``started``, ``attempt-0``
+    to: str  # the destination, without secrets
     state: str
     reason: str = ""
     time_s: float = 0.0

@@ -40,17 +40,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A bar of the time line, in seconds since the epoch.
-
-    Attributes:
-        kind: a class of the style sheet: ``ok``, ``bad``, ``run``, ``again``, ``stop`` or ``wait``.
-        title: shown under the pointer.
-    """
+    """A bar of the time line, in seconds since the epoch."""
 
     start_s: float
     end_s: float
-    kind: str
-    title: str
+    kind: str  # a class of the style sheet: ``ok``, ``bad``, ``run``, ``again``, ``stop`` or ``wait``
+    title: str  # shown under the pointer
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,45 +79,35 @@ class SharedRun:
 
     Attributes:
         command: the words of the ``hpcrun submit`` line that does the same, those of each option together.
-        attempts: oldest first, of a sweep those of all its elements.
-        code: the snapshot's source and commit; None without a snapshot.
         diff: what distinguishes the code from its commit; None where there is nothing, or nobody wants it.
         metrics, trackers, use: of a run or an element; none of a sweep.
-        table: of a sweep.
-        trackers: name → page of the experiment trackers' runs, the newest first.
-        use: of the hardware, by the newest attempt that has samples.
-        missing: what could not be read.
     """
 
     item: RunStatus
     now_s: float
     command: tuple[tuple[str, ...], ...]
     explanation: Explanation | None = None
-    attempts: tuple[AttemptSpan, ...] = ()
-    code: Mapping[str, Any] | None = None
+    attempts: tuple[AttemptSpan, ...] = ()  # oldest first, of a sweep those of all its elements
+    code: Mapping[str, Any] | None = None  # the snapshot's source and commit; None without a snapshot
     diff: SharedText | None = None
     script: SharedText | None = None
     metrics: Metrics | None = None
-    table: SweepTable | None = None
-    trackers: tuple[tuple[str, str], ...] = ()
-    use: tuple[NodeUse, ...] = ()
+    table: SweepTable | None = None  # of a sweep
+    trackers: tuple[tuple[str, str], ...] = ()  # name → page of the experiment trackers' runs, the newest first
+    use: tuple[NodeUse, ...] = ()  # of the hardware, by the newest attempt that has samples
     logs: tuple[LogEnd, ...] = ()
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # what could not be read
 
 
 @dataclass(frozen=True, slots=True)
 class ShareChoice:
-    """What to gather: a run or an element of a sweep, with or without the ends of the logs, and the script and code.
-
-    Attributes:
-        patterns: metric → regular expression that finds it in a log.
-    """
+    """What to gather: a run or an element of a sweep, with or without the ends of the logs, and the script and code."""
 
     element: int | None = None
     logs: bool = True
     code: bool = True
     rules: Sequence[Rule] = ()
-    patterns: Mapping[str, str] = field(default_factory=dict)
+    patterns: Mapping[str, str] = field(default_factory=dict)  # metric → regular expression that finds it in a log
 
 
 def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:

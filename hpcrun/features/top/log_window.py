@@ -32,29 +32,20 @@ class WindowLine:
     """One line of a log.
 
     Attributes:
-        log: the log that it is from.
-        at: where it begins, in bytes from the beginning of its file.
-        raw: its text without its end, undecodable bytes as lone surrogates.
-        read_s: when it was written at the latest, in seconds since the epoch.
         stamp_s, stamp_end: the time at its beginning and where that ends; None and 0 without one.
     """
 
-    log: LogFile
-    at: int
-    raw: str
-    read_s: float
+    log: LogFile  # the log that it is from
+    at: int  # where it begins, in bytes from the beginning of its file
+    raw: str  # its text without its end, undecodable bytes as lone surrogates
+    read_s: float  # when it was written at the latest, in seconds since the epoch
     stamp_s: float | None = None
     stamp_end: int = 0
 
 
 @dataclass(slots=True)
 class LogWindow:
-    """The lines of one log from byte ``begin`` to byte ``end``, and the rest of a line that is not complete yet.
-
-    Attributes:
-        changed_s: when the file was last written, by its server's clock.
-        error: why it cannot be read now.
-    """
+    """The lines of one log from byte ``begin`` to byte ``end``, and the rest of a line that is not complete yet."""
 
     log: LogFile
     most: int = MOST_BYTES
@@ -62,8 +53,8 @@ class LogWindow:
     end: int = 0
     lines: list[WindowLine] = field(default_factory=list)
     partial: WindowLine | None = None
-    changed_s: float = 0.0
-    error: str = ""
+    changed_s: float = 0.0  # when the file was last written, by its server's clock
+    error: str = ""  # why it cannot be read now
     _mark: tuple[int, int, int] | None = None  # device, inode, size at the last look
 
     @property

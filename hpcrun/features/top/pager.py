@@ -30,28 +30,21 @@ class Pages(Generic[Line]):
     """What part of some lines is on the screen. Pure.
 
     Attributes:
-        draw: a line → its text.
         top, part: the first line on the screen, and which of its rows where lines are wrapped.
-        left: the first column on the screen.
-        cursor: the chosen line; None where none can be chosen.
-        mark: the line that a search has found.
-        wraps: a long line takes several rows; else it goes on beyond the screen.
-        indent: columns before the other rows of a wrapped line.
-        overlap: rows that stay on the screen when it moves by a screen.
     """
 
-    draw: Callable[[Line], Row]
+    draw: Callable[[Line], Row]  # a line → its text
     lines: Sequence[Line] = ()
     width: int = 80
     height: int = 24
     top: int = 0
     part: int = 0
-    left: int = 0
-    cursor: int | None = None
-    mark: int | None = None
-    wraps: bool = False
-    indent: int = 0
-    overlap: int = 1
+    left: int = 0  # the first column on the screen
+    cursor: int | None = None  # the chosen line; None where none can be chosen
+    mark: int | None = None  # the line that a search has found
+    wraps: bool = False  # a long line takes several rows; else it goes on beyond the screen
+    indent: int = 0  # columns before the other rows of a wrapped line
+    overlap: int = 1  # rows that stay on the screen when it moves by a screen
 
     def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
         """Take other lines; the line at the top stays there if it is among them.

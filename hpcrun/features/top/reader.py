@@ -49,21 +49,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known of all runs, the oldest first, at one time.
-
-    Attributes:
-        damaged: run id → what is wrong, of the runs that cannot be read.
-        away: why the scheduler did not respond; empty if it did, or was not asked yet.
-        answered_s: when it last responded, in seconds since the epoch; None before its first answer.
-        studies: run id → the study that it belongs to.
-    """
+    """What is known of all runs, the oldest first, at one time."""
 
     runs: tuple[RunStatus, ...] = ()
-    damaged: Mapping[str, str] = field(default_factory=dict)
-    away: str = ""
-    answered_s: float | None = None
+    damaged: Mapping[str, str] = field(default_factory=dict)  # run id → what is wrong, of the runs that cannot be read
+    away: str = ""  # why the scheduler did not respond; empty if it did, or was not asked yet
+    answered_s: float | None = None  # when it last responded, in seconds since the epoch; None before its first answer
     rows: tuple[TopRow, ...] = ()
-    studies: Mapping[str, str] = field(default_factory=dict)
+    studies: Mapping[str, str] = field(default_factory=dict)  # run id → the study that it belongs to
 
 
 @dataclass(slots=True)
@@ -71,18 +64,15 @@ class Reader:
     """Learns the state of all runs, again and again, in a thread of its own.
 
     Attributes:
-        rules: returns the rules of ``explain``.
         metric_patterns: profile → metric → the regular expression that finds it in a log.
-        reading: what was learned last.
-        done: what a person has done to runs since the start.
     """
 
     ports: Ports
     env: Mapping[str, str]
-    rules: Rules
+    rules: Rules  # returns the rules of ``explain``
     metric_patterns: Callable[[str], Mapping[str, str]]
-    reading: Reading = field(default_factory=Reading)
-    done: list[Done] = field(default_factory=list)
+    reading: Reading = field(default_factory=Reading)  # what was learned last
+    done: list[Done] = field(default_factory=list)  # what a person has done to runs since the start
     _post: Post | None = None
     _publish: Callable[[], object] = lambda: None
     _over: dict[str, RunStatus] = field(default_factory=dict)

@@ -34,20 +34,16 @@ class TopRow:
     """One row: a run, an element of a sweep, or a group of runs. A key stays the same in a later reading.
 
     Attributes:
-        key: run id, ``run id/3`` of an element, or the group's name behind a colon.
-        run: what is known of the run; None of a group, and of a run that cannot be read.
-        children: elements of a sweep, runs of a group.
-        about: the INFO of a row without a run.
         text, more: what a filter searches: names, ids, state, nodes; and, for ``info:memory``, reason and cause.
     """
 
-    key: str
+    key: str  # run id, ``run id/3`` of an element, or the group's name behind a colon
     name: str
     state: str
-    run: RunStatus | None = None
+    run: RunStatus | None = None  # what is known of the run; None of a group, and of a run that cannot be read
     element: ElementStatus | None = None
-    children: Sequence[TopRow] = ()
-    about: str = ""
+    children: Sequence[TopRow] = ()  # elements of a sweep, runs of a group
+    about: str = ""  # the INFO of a row without a run
     text: str = ""
     more: str = ""
 
@@ -76,18 +72,13 @@ ShownRow = tuple[TopRow, int]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How a person wants the rows.
+    """How a person wants the rows."""
 
-    Attributes:
-        words: the filter: each row has all of these words, and none of those that begin with ``!``.
-        opened: keys of the rows whose children are shown.
-    """
-
-    words: str = ""
+    words: str = ""  # the filter: each row has all of these words, and none of those that begin with ``!``
     sort: str = "age"
     reverse: bool = False
     group: str = GROUPINGS[0]
-    opened: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()  # keys of the rows whose children are shown
 
 
 def run_rows(

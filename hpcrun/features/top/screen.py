@@ -98,16 +98,11 @@ def bindings_of(cls: type[DOMNode]) -> list[Binding]:
 
 @dataclass(slots=True)
 class TypedLine:
-    """A line that a person types at the bottom of a screen, such as a filter.
-
-    Attributes:
-        changed: is called with the text after each key.
-        done: is called with the text at Enter, with None at Esc.
-    """
+    """A line that a person types at the bottom of a screen, such as a filter."""
 
     text: str
-    changed: Callable[[str], object]
-    done: Callable[[str | None], object]
+    changed: Callable[[str], object]  # is called with the text after each key
+    done: Callable[[str | None], object]  # is called with the text at Enter, with None at Esc
 
     def take(self, key: str, character: str | None) -> bool:
         """Take a key, as readline knows them; returns whether the line is still typed."""

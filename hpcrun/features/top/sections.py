@@ -53,17 +53,15 @@ class Section(ABC):
     Attributes:
         title: on the line of the sections.
         noun: what one of its lines is.
-        filter: only lines with these words are shown; None where lines are searched.
         pages: its lines, and which of them are on the screen.
-        frame: what it is drawn for; set before anything is drawn.
         data: what was read last; None before the first reading.
         error: why the last reading failed; empty if it did not.
     """
 
     title = ""
     noun = "line"
-    filter: str | None = None
-    frame: Surface
+    filter: str | None = None  # only lines with these words are shown; None where lines are searched
+    frame: Surface  # what it is drawn for; set before anything is drawn
     every_s = 10.0
     """Seconds between two readings of a run that has not ended."""
 

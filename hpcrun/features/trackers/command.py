@@ -78,17 +78,12 @@ def open_(
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What the trackers of a run or an element have: their runs, and the event files for TensorBoard.
-
-    Attributes:
-        server: the MLflow server of the job, where no page of a run of it is known.
-        page: the page to open: of the newest attempt and the lowest rank, else the server's.
-    """
+    """What the trackers of a run or an element have: their runs, and the event files for TensorBoard."""
 
     runs: Sequence[TrackerRun]
     event_files: Sequence[Path]
-    server: str | None
-    page: str | None
+    server: str | None  # the MLflow server of the job, where no page of a run of it is known
+    page: str | None  # the page to open: of the newest attempt and the lowest rank, else the server's
 
 
 def tracked(named: FoundRun, context: Context) -> Tracked:

@@ -59,16 +59,11 @@ class EventFile:
 
 @dataclass(slots=True)
 class EventFiles:
-    """The event files of some elements, by path, and the folders that were searched for them.
+    """The event files of some elements, by path, and the folders that were searched for them."""
 
-    Attributes:
-        others: folders to search in place of the runs' working folders.
-        cut_short: the folders that are too large to search all of them.
-    """
-
-    others: Sequence[Path] = ()
+    others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
     searched: set[Path] = field(default_factory=set)
-    cut_short: set[Path] = field(default_factory=set)
+    cut_short: set[Path] = field(default_factory=set)  # the folders that are too large to search all of them
     _known: dict[Path, list[EventFile]] = field(default_factory=dict)
 
     def of(self, run: Run, folder: Path, element: int) -> list[EventFile]:
@@ -148,19 +143,15 @@ class LinkedRuns:
     """A folder with a link to each event file of the chosen runs: one folder for each run and each of its log folders.
 
     Attributes:
-        links: the folder.
-        others: folders to search in place of the runs' working folders.
-        counts: name of a run → the number of its event files.
-        known: the event files that have a link.
         searched, cut_short: the folders that were searched, and those too large to search all of them.
     """
 
-    links: Path
+    links: Path  # the folder
     runs: Sequence[ChosenRun]
     store: RunStore
-    others: Sequence[Path] = ()
-    counts: dict[str, int] = field(default_factory=dict)
-    known: set[Path] = field(default_factory=set)
+    others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
+    counts: dict[str, int] = field(default_factory=dict)  # name of a run → the number of its event files
+    known: set[Path] = field(default_factory=set)  # the event files that have a link
     searched: set[Path] = field(default_factory=set)
     cut_short: set[Path] = field(default_factory=set)
 
@@ -226,15 +217,11 @@ def free_port(wanted: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TensorBoard:
-    """TensorBoard's command and its address, which only this user knows.
-
-    Attributes:
-        secret: part of the address: any user of this machine can connect to its ports.
-    """
+    """TensorBoard's command and its address, which only this user knows."""
 
     python: str
     port: int
-    secret: str
+    secret: str  # part of the address: any user of this machine can connect to its ports
 
     @property
     def url(self) -> str:

@@ -40,22 +40,16 @@ _WANDB_FOLDER = re.compile(r"(?P<offline>offline-)?run-\d{8}_\d{6}-(?P<id>[\w.-]
 
 @dataclass(frozen=True, slots=True)
 class TrackerRun:
-    """A run of a tracker.
-
-    Attributes:
-        folder: what the tracker wrote on disk: a folder, or a database.
-        offline: wandb wrote it to disk only.
-        synced: it was offline, and has been uploaded.
-    """
+    """A run of a tracker."""
 
     tracker: str
     attempt: int
     rank: int
     id: str | None = None
     url: str | None = None
-    folder: Path | None = None
-    offline: bool = False
-    synced: bool = False
+    folder: Path | None = None  # what the tracker wrote on disk: a folder, or a database
+    offline: bool = False  # wandb wrote it to disk only
+    synced: bool = False  # it was offline, and has been uploaded
 
     @property
     def place(self) -> str:

@@ -46,16 +46,14 @@ class SyncResult:
 
     Attributes:
         uploaded, before: folders of those that were uploaded now, and before.
-        running: elements that were left out because they have not ended.
-        failure: what ``wandb sync`` printed where it failed.
     """
 
     run: Run
     uploaded: tuple[Path, ...] = ()
     before: tuple[Path, ...] = ()
-    running: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()  # elements that were left out because they have not ended
     pages: tuple[str, ...] = ()
-    failure: str | None = None
+    failure: str | None = None  # what ``wandb sync`` printed where it failed
 
 
 def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str, str]) -> SyncResult:
