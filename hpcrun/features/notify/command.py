@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.runs.record import Run
 
-_AGAIN_S, _RECORDED_WITHIN_S = 0.3, 5.0
-"""A job may start before submit has recorded its id."""
+_AGAIN_S, _RECORDED_WITHIN_S = 0.3, 5.0  # a job may start before submit has recorded its id
 
 
 def notify(

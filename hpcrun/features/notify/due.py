@@ -40,15 +40,11 @@ from hpcrun.schedulers.process import leave_running
 END_IS_NEWS_S, IS_NEWS_S = 86400.0, 3600.0
 """How long after its time a message about an end is still sent, and any other one."""
 _LAST_ATTEMPTS = 3
-TRIED_FOR_S = 120.0
-"""After an attempt to send the messages of a run, no other one begins for so long."""
-CHECK_AGAIN_S = 30.0
-"""How often a process reads the records of a run."""
-JOB_FIRST_S = 30.0
-"""The job itself has so long to send the message about its start or its end."""
+TRIED_FOR_S = 120.0  # after an attempt to send the messages of a run, no other one begins for so long
+CHECK_AGAIN_S = 30.0  # how often a process reads the records of a run
+JOB_FIRST_S = 30.0  # the job itself has so long to send the message about its start or its end
 MOST_AT_ONCE = 50
-_CHECKED: dict[str, float] = {}
-"""Run id → when this process last read its records."""
+_CHECKED: dict[str, float] = {}  # run id → when this process last read its records
 
 
 def notify_of(run: Run) -> Notify | None:

@@ -27,8 +27,7 @@ from hpcrun.writing import replace_file
 SENT, FAILED, UNSURE, CLAIMED = "sent", "failed", "unsure", "claimed"
 UNREACHABLE, UNKNOWN = "unreachable", "unknown"
 """The message has not left its host, and the next command sends it: no connection, or no such destination there."""
-UNSURE_AFTER_S = 600.0
-"""A message that has been claimed for so long has lost its sender."""
+UNSURE_AFTER_S = 600.0  # a message that has been claimed for so long has lost its sender
 
 _UNSENT = ".unsent"
 _NAME = re.compile(rf"(?P<event>[a-z]+(?:-[a-z0-9]+)*)\.[0-9a-f]{{8}}(?:{re.escape(_UNSENT)})?", re.ASCII)

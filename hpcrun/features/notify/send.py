@@ -31,10 +31,8 @@ from hpcrun.ownership import read_open
 if TYPE_CHECKING:
     from apprise import AppriseAsset
 
-CONNECT_S, READ_S = 3.0, 4.0
-"""A destination has so long to accept a connection, and to answer."""
-ALL_S = 20.0
-"""All destinations together; a thread that takes longer is left behind."""
+CONNECT_S, READ_S = 3.0, 4.0  # a destination has so long to accept a connection, and to answer
+ALL_S = 20.0  # all destinations together; a thread that takes longer is left behind
 _MOST_FILE = 1 << 20
 Kind = Literal["info", "success", "warning", "failure"]
 

@@ -19,26 +19,19 @@ from hpcrun.preflight.judge import judge, read_reports
 from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, last_attempt
 
-_MOST_VERDICT = 32 << 20
-"""Bytes of the verdict: each pair of a thousand nodes has a line."""
+_MOST_VERDICT = 32 << 20  # bytes of the verdict: each pair of a thousand nodes has a line
 NAME = "preflight"
-WALLTIME_S = 300
-"""Half a minute of checks, and what modules and set-up commands take."""
+WALLTIME_S = 300  # half a minute of checks, and what modules and set-up commands take
 LOOK_EVERY_S = 0.3
-ASK_EVERY_S = 3.0
-"""How often the scheduler is asked; there is one such job, and somebody waits for it."""
-SILENT_AFTER_S = 10.0
-"""How long the script may take to start before Slurm is asked whether the job's nodes answer."""
-START_WITHIN_S = 120.0
-"""How long it may take on nodes that answer: a site's prolog may do much."""
+ASK_EVERY_S = 3.0  # how often the scheduler is asked; there is one such job, and somebody waits for it
+SILENT_AFTER_S = 10.0  # how long the script may take to start before Slurm is asked whether the job's nodes answer
+START_WITHIN_S = 120.0  # how long it may take on nodes that answer: a site's prolog may do much
 JUDGED_WITHIN_S = 60.0
 """How long a script that has started may take before Slurm is asked whether its nodes still answer."""
-SETTLES_S = 2.0
-"""How long the records of a job that has ended may be behind one another."""
+SETTLES_S = 2.0  # how long the records of a job that has ended may be behind one another
 SHOWN_WITHIN_S = 60.0
 """How long NFS may hide a verdict that has been written: it remembers for a while that there was none (acdirmax)."""
-AWAY_TIMES = 3
-"""How often the scheduler may not answer."""
+AWAY_TIMES = 3  # how often the scheduler may not answer
 
 
 @dataclass(frozen=True, slots=True)

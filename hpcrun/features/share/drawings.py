@@ -18,15 +18,13 @@ from markupsafe import Markup, escape
 from hpcrun.job.units import format_rate, format_size
 from hpcrun.runs.use import NodeUse, UseSample, mean_over_time
 
-COLOURS = 8
-"""How many curves have colours of their own in the style sheet: ``.c0`` to ``.c7``."""
+COLOURS = 8  # how many curves have colours of their own in the style sheet: ``.c0`` to ``.c7``
 Point = tuple[float, float]
 WIDE = 960
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 26
 _MOST_POINTS, _MOST_TITLES = 400, 60
-_LOG_FROM = 300
-"""Positive values that differ by more than this factor are drawn on a logarithmic axis."""
+_LOG_FROM = 300  # positive values that differ by more than this factor are drawn on a logarithmic axis
 _LANE, _LANE_LABEL, _LEAST_BAR = 26, 120, 4
 
 

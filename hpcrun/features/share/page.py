@@ -39,8 +39,7 @@ from hpcrun.views.details import recorded_plan
 from hpcrun.views.metrics import curves_of, value_text
 from hpcrun.views.text import count, harmless, without_colours
 
-MOST_BYTES = 5_000_000
-"""Bytes of the page: mail servers take ten million."""
+MOST_BYTES = 5_000_000  # bytes of the page: mail servers take ten million
 _ROOMS = (1.0, 0.2, 0.04, 0.0)
 """The share of the long texts that is shown: the first with which the page is small enough."""
 _LOG_BYTES, _SCRIPT_BYTES, _DIFF_BYTES, _DIFF_LINES = 60_000, 200_000, 400_000, 5_000

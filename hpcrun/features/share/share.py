@@ -35,8 +35,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.runs.use import NodeUse, read_use
 from hpcrun.writing import replace_file
 
-MOST_ELEMENTS = 500
-"""Elements of a sweep whose metrics are read; the others are shown with their states alone."""
+MOST_ELEMENTS = 500  # elements of a sweep whose metrics are read; the others are shown with their states alone
 _MOST_RANKS = 4
 _MOST_FAILED_ELEMENTS = 3
 _MOST_ATTEMPTS = 50

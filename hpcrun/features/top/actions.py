@@ -20,8 +20,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.schedulers.process import run_command
 from hpcrun.views.text import count, harmless, without_colours
 
-WITHIN_S = 300.0
-"""After this time a command is killed. It is long, since resubmit copies the code first."""
+WITHIN_S = 300.0  # after this time a command is killed. It is long, since resubmit copies the code first
 # Nothing is imported from the folder in which top was called: a project may have a typer.py.
 _PROGRAM = (
     "import sys; root = sys.argv.pop(1); sys.path[:] = [*filter(None, sys.path), root]; "

@@ -40,14 +40,11 @@ from hpcrun.job import state
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import COLOURS
 
-_CHECKS_EVERY_S = 1.0
-"""How often to check for a late answer."""
+_CHECKS_EVERY_S = 1.0  # how often to check for a late answer
 _COLOURS = {name: Style(color=colour) for name, colour in COLOURS.items()}
-WORDS_EVERY_S = 10.0
-"""How often the last lines of the runs on the screen are read."""
+WORDS_EVERY_S = 10.0  # how often the last lines of the runs on the screen are read
 _ASKING = "asking ..."
-_CAUSES_AT_ONCE = 8
-"""How many elements one thread explains, for which it reads their logs."""
+_CAUSES_AT_ONCE = 8  # how many elements one thread explains, for which it reads their logs
 _RED = Style(color="red")
 
 

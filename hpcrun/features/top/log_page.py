@@ -26,16 +26,13 @@ from hpcrun.runs.logs import LogFile, rank_log
 from hpcrun.views.clean import bytes_text
 from hpcrun.views.text import one_line, visible
 
-STREAMS = ("out and err", "out", "err")
-"""What is shown of a rank, in the order in which ``o`` chooses."""
-SLOWEST_S = 5.0
-"""The longest time between two readings; a log that grows is read as often as ``logs -f`` does."""
+STREAMS = ("out and err", "out", "err")  # what is shown of a rank, in the order in which ``o`` chooses
+SLOWEST_S = 5.0  # the longest time between two readings; a log that grows is read as often as ``logs -f`` does
 NEW_ATTEMPT_EVERY_S = 10.0
 _LATE_S = 3.0
 _ERR, _OUT = "err│", "   │"
 _TIME_WIDTH = len("12:00:00 ")
-_READING = "log"
-"""The name of the calls in the background: one at a time."""
+_READING = "log"  # the name of the calls in the background: one at a time
 
 
 class LogPage(TextScreen):

@@ -18,13 +18,10 @@ from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold
 
 BLOCK = 256 * 1024
-SKIMMED = 4 * 1024 * 1024
-"""A search reads so many bytes at a time, and makes lines only of what may hold a match."""
-MOST_BYTES = 2 * 1024 * 1024
-"""The bytes of one log that are kept in memory."""
+SKIMMED = 4 * 1024 * 1024  # a search reads so many bytes at a time, and makes lines only of what may hold a match
+MOST_BYTES = 2 * 1024 * 1024  # the bytes of one log that are kept in memory
 _HALF_A_DAY_S = 12 * 3600
-_CHECKED_LINES = 200
-"""Lines without a time after which a log counts as one without times."""
+_CHECKED_LINES = 200  # lines without a time after which a log counts as one without times
 
 
 @dataclass(slots=True, eq=False)

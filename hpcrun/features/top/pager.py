@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 _CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
-_SIDE_STEP = 16
-"""Columns that one key moves sideways."""
+_SIDE_STEP = 16  # columns that one key moves sideways
 
 
 @dataclass(slots=True)

@@ -13,10 +13,8 @@ from hpcrun.runs.attempt import Attempt, RankExit, attempts, node_ranks, rank_ex
 from hpcrun.runs.logs import fold, rank_log, tail
 from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
-MOST_LINES = 64
-"""The most logs whose last line is read at a time: 512 ranks get theirs in eight rounds."""
-MOST_PACES = 32
-"""The most silent ranks of which the usual pause is looked up: the end of a log each, once."""
+MOST_LINES = 64  # the most logs whose last line is read at a time: 512 ranks get theirs in eight rounds
+MOST_PACES = 32  # the most silent ranks of which the usual pause is looked up: the end of a log each, once
 
 
 class RankState(IntEnum):

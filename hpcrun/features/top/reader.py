@@ -27,14 +27,10 @@ from hpcrun.job.layout import RunsFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 
-INTERVAL_S = 15
-"""Seconds between two questions, as with ``status --watch``; after a minute, half a minute."""
-LATE_S = 3.0
-"""After this time the title names what does not respond."""
-_FIRST = 40
-"""How many runs are on the first frame: as many as a terminal is high."""
-Post = Callable[..., object]
-"""Calls a function with arguments in the thread of the screens, later."""
+INTERVAL_S = 15  # seconds between two questions, as with ``status --watch``; after a minute, half a minute
+LATE_S = 3.0  # after this time the title names what does not respond
+_FIRST = 40  # how many runs are on the first frame: as many as a terminal is high
+Post = Callable[..., object]  # calls a function with arguments in the thread of the screens, later
 Answer = TypeVar("Answer")
 
 

@@ -15,15 +15,13 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import why_text
 from hpcrun.views.text import GAP, clock_text, count, fitting, short_size, visible
 
-DAMAGED = "DAMAGED"
-"""The state of a run whose record cannot be read."""
+DAMAGED = "DAMAGED"  # the state of a run whose record cannot be read
 GROUPINGS = ("study", "name", "state", "none")
 _STATE_ORDER = (state.RUNNING, "COMPLETING", state.PENDING, state.SUBMITTING, state.UNKNOWN, DAMAGED, state.FAILED)
 # A narrow terminal drops these columns in this order.
 _DROPPED = ("profile", "limit", "size", "job", "elapsed")
 _NAME_MOST, _INFO_LEAST = 28, 40
-_NAME_SHORT, _INFO_SHORT = 14, 30
-"""The two are shortened to these widths before the job ids are left out."""
+_NAME_SHORT, _INFO_SHORT = 14, 30  # the two are shortened to these widths before the job ids are left out
 _COUNTED_FIRST = ("RUNNING", "PENDING", "FAILED")
 _COUNTED_AS = {"TIMEOUT": "timed out"}
 _INFO = "info:"
@@ -66,8 +64,7 @@ class TopRow:
         return list(self.children) if self.is_group else [self]
 
 
-ShownRow = tuple[TopRow, int]
-"""A row and its depth: 1 inside a sweep or a group."""
+ShownRow = tuple[TopRow, int]  # a row and its depth: 1 inside a sweep or a group
 
 
 @dataclass(frozen=True, slots=True)

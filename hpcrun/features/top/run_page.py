@@ -24,10 +24,8 @@ from hpcrun.views.status import why_text
 from hpcrun.views.text import count, one_line
 
 TICK_S = 1.0
-LATE_S = 3.0
-"""After this time the page says that the file system does not respond."""
-_AROUND = 5
-"""Lines above and below those of a section."""
+LATE_S = 3.0  # after this time the page says that the file system does not respond
+_AROUND = 5  # lines above and below those of a section
 
 
 class RunPage(TextScreen):

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from hpcrun.runs.use import NodeUse
 
 _BARS = "▁▂▃▄▅▆▇█"
-_TEXT_LEAST = 24
-"""The least columns for the words beside a bar."""
+_TEXT_LEAST = 24  # the least columns for the words beside a bar
 _RANK_STYLES = {
     RankState.FAILED: "bold red",
     RankState.NO_END: "bold red",

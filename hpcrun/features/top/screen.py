@@ -29,8 +29,7 @@ from hpcrun.views.text import visible
 if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
 
-Piece = tuple[str, Style]
-"""A part of a line, and how it looks."""
+Piece = tuple[str, Style]  # a part of a line, and how it looks
 Row = list[Piece]
 PLAIN, BOLD, DIM, REVERSED = Style(), Style(bold=True), Style(dim=True), Style(reverse=True)
 _LAST_KEYS = ("q", "?")

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 FEW_RANKS = 32
 """Up to so many ranks are read every 3 s; more are read every 10 s, since each is a request to the file server."""
-SHARE_OF_TIME = 20
-"""After a reading that took 2 s, the next one begins 40 s later at the earliest."""
+SHARE_OF_TIME = 20  # after a reading that took 2 s, the next one begins 40 s later at the earliest
 _MOST_SCRIPT = 4 << 20
 
 
@@ -62,8 +61,7 @@ class Section(ABC):
     noun = "line"
     filter: str | None = None  # only lines with these words are shown; None where lines are searched
     frame: Surface  # what it is drawn for; set before anything is drawn
-    every_s = 10.0
-    """Seconds between two readings of a run that has not ended."""
+    every_s = 10.0  # seconds between two readings of a run that has not ended
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader

@@ -17,8 +17,7 @@ from hpcrun.views.text import GAP, visible
 if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
 
-_RIGHT = ("elapsed", "limit", "nodes", "running", "pending")
-"""The columns of numbers, whose texts stand at the right."""
+_RIGHT = ("elapsed", "limit", "nodes", "running", "pending")  # the columns of numbers, whose texts stand at the right
 
 
 class TableScreen(PagerScreen, Generic[Line]):

@@ -28,8 +28,7 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.schedulers.process import open_in_browser, user_name
 from hpcrun.views.text import count, visible
 
-SEARCH_EVERY_S = 60.0
-"""How often new event files are looked for: of attempts and elements that start later."""
+SEARCH_EVERY_S = 60.0  # how often new event files are looked for: of attempts and elements that start later
 _LAST_PORT = 65535
 _SHOWN = 20
 

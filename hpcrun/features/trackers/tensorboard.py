@@ -32,10 +32,8 @@ MOST_ENTRIES, DEEPEST, LONGEST_S = 50_000, 8, 10.0
 _NOT_SEARCHED = {".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", ".aim", "conda-meta"}
 _EVENTS = re.compile(r"events\.out\.tfevents\.(?P<began>\d{10})\.(?P<host>[^/]{1,255})", re.ASCII)
 _SLACK_S = 2.0
-PORT = 6006
-"""TensorBoard's own default, taken if it is free: a tunnel of yesterday then still fits."""
-SEVERAL = "several-runs"
-"""The name for files that may be of more than one of the chosen runs."""
+PORT = 6006  # tensorBoard's own default, taken if it is free: a tunnel of yesterday then still fits
+SEVERAL = "several-runs"  # the name for files that may be of more than one of the chosen runs
 _LONGEST_NAME = 120
 _ARGUMENTS = "HPCRUN_TENSORBOARD"
 # The arguments go through the environment, which other users cannot read as they can a command line: they have the

@@ -21,10 +21,8 @@ from hpcrun.reading import open_regular, read_text
 from hpcrun.runs.attempt import Attempt, attempts, ranks
 from hpcrun.runs.record import Run
 
-MOST_RANKS, MOST_ATTEMPTS = 16, 64
-"""How many ranks, the first, and how many attempts, the newest, are read."""
-_EACH_END = 256 << 10
-"""Bytes of the beginning of a log and of its end: there trackers write."""
+MOST_RANKS, MOST_ATTEMPTS = 16, 64  # how many ranks, the first, and how many attempts, the newest, are read
+_EACH_END = 256 << 10  # bytes of the beginning of a log and of its end: there trackers write
 _MOST_NAMES = 5000
 _LONGEST_URL = 2000
 _WANDB, _MLFLOW, _AIM = "wandb", "MLflow", "Aim"

@@ -23,8 +23,7 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import Completed, leave_running, run_command
 from hpcrun.writing import flocked, for_oneself
 
-SYNC_S = 6 * 3600.0
-"""The longest time for one upload: of the media of a long training there may be many gigabytes."""
+SYNC_S = 6 * 3600.0  # the longest time for one upload: of the media of a long training there may be many gigabytes
 _ASKS_S = 30.0
 _MOST_AT_ONCE = 200
 _LONGEST_ERROR = 300
