@@ -49,11 +49,6 @@ def torchrun_options(request: JobRequest, profile: Profile, shape: Shape) -> Opt
     return ()
 
 
-def step_words(options: Options) -> tuple[str, ...]:
-    """Return the options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
-    return option_words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(options)}.items())
-
-
 def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     """Return torchrun's options besides its sizes.
 
@@ -62,12 +57,9 @@ def torchrun_words(options: Options, nodes: int) -> tuple[str, ...]:
     second; only it lets nodes join again, which torchrun's own restarts need.
     """
     chosen = {"max-restarts": "0", **dict(options)}
-    rendezvous: dict[str, str | None]
-    if (chosen["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in chosen):
-        rendezvous = {"rdzv-backend": "c10d"}
-    else:
-        rendezvous = {"standalone": None} if nodes == 1 else {"rdzv-backend": "static"}
-    return option_words({**rendezvous, **chosen}.items())
+    joins_again = (chosen["max-restarts"] != "0" and nodes > 1) or any(name.startswith("rdzv-") for name in chosen)
+    several: dict[str, str | None] = {"rdzv-backend": "c10d" if joins_again else "static"}
+    return option_words({**({"standalone": None} if nodes == 1 and not joins_again else several), **chosen}.items())
 
 
 def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def check_destination(text: str) -> str:
     """
     if text == NONE or _VARIABLE.fullmatch(text) or (text.startswith(_FILE) and text.isprintable() and text != _FILE):
         return text
-    if text.startswith(_MAIL) and not text.startswith(f"{_MAIL}//"):
+    if is_slurms_mail(text):
         if not _ADDRESS.fullmatch(text.removeprefix(_MAIL)):
             raise ValueError("mailto: takes one address, such as mailto:ada@example.org")
         return text
@@ -127,9 +127,9 @@ def decide_notify(
         known: those of the configuration and the profile.
         events: of these there are messages; all where it is empty.
     """
-    everything = (*known, *typed)
-    first = max((place + 1 for place, text in enumerate(everything) if text == NONE), default=0)
-    named = list(dict.fromkeys(everything[first:]))
+    named: list[str] = []
+    for text in (*known, *typed):
+        named = [] if text == NONE else list(dict.fromkeys((*named, text)))
     to = tuple(text for text in named if not is_slurms_mail(text))
     mail = next((text.removeprefix(_MAIL) for text in reversed(named) if is_slurms_mail(text)), None)
     return (Notify(to, tuple(events) or EVENTS, waiting_s or WAITING_S) if to else None), mail

@@ -13,8 +13,8 @@ from hpcrun.job.launch_options import Options
 from hpcrun.job.launch_plan import (
     Container,
     decide_container,
+    option_words,
     srun_options,
-    step_words,
     torchrun_options,
     torchrun_words,
 )
@@ -136,8 +136,8 @@ class Plan:
 
     @property
     def step_words(self) -> tuple[str, ...]:
-        """Options of the ranks' srun besides its sizes."""
-        return step_words(self.srun)
+        """Options of the ranks' srun besides its sizes: hpcrun's own, overridden by others."""
+        return option_words({"wait": "0", "export": "ALL", "kill-on-bad-exit": "1", **dict(self.srun)}.items())
 
     @property
     def torchrun_words(self) -> tuple[str, ...]:

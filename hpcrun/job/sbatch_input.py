@@ -83,21 +83,16 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
             kept[name] = f"{kept[name]},{value}"
         else:
             kept[name] = value
-    array = _array(set_by_hpcrun["array"]) if "array" in set_by_hpcrun else None
-    if "array" in set_by_hpcrun and array is None:
-        problems.append(f"--array={set_by_hpcrun['array']} is no list of task ids")
-    if "job-name" in set_by_hpcrun and set_by_hpcrun["job-name"] != job_name_from(set_by_hpcrun["job-name"]):
-        remarks.append(f"the job's name is {job_name_from(set_by_hpcrun['job-name'])}: it becomes a part of file names")
+    given_name, ids = set_by_hpcrun.get("job-name"), set_by_hpcrun.get("array")
+    name = None if given_name is None else job_name_from(given_name)
+    if name != given_name:
+        remarks.append(f"the job's name is {name}: it becomes a part of file names")
+    array = None if ids is None else _array(ids)
+    if ids is not None and array is None:
+        problems.append(f"--array={ids} is no list of task ids")
     env = [item.partition("=")[::2] for item in set_by_hpcrun.get("export", "").split(",") if "=" in item]
-    return BatchOptions(
-        tuple(kept.items()),
-        job_name_from(set_by_hpcrun["job-name"]) if "job-name" in set_by_hpcrun else None,
-        set_by_hpcrun.get("chdir"),
-        array,
-        tuple(env),
-        tuple(dict.fromkeys(remarks)),
-        tuple(problems),
-    )
+    return BatchOptions(tuple(kept.items()), name, set_by_hpcrun.get("chdir"), array, tuple(env),
+                        tuple(dict.fromkeys(remarks)), tuple(problems))  # fmt: skip
 
 
 def _why_not(option: ScriptOption) -> str | None:
@@ -337,10 +332,8 @@ def _count(text: str) -> int:
 
 
 def _read(name: str, field: str, value: str) -> Any:
-    read = {"walltime_s": parse_slurm_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}.get(
-        field, str
-    )
+    readers = {"walltime_s": parse_slurm_time, "memory_mb": parse_memory, "name": check_job_name, "segment": _count}
     try:
-        return read(value)
+        return readers.get(field, str)(value)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None

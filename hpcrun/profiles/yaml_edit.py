@@ -72,7 +72,7 @@ def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path
 
 def flow(value: Any) -> str:
     """Return a value on one line, quoted if YAML would read it as something else."""
-    if value is None or value is True or value is False:
+    if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
@@ -82,18 +82,14 @@ def flow(value: Any) -> str:
     plain = _PLAIN.fullmatch(text) and not _WORDS.fullmatch(text) and not text.endswith(":")
     if plain and not re.match(r"[-=%@](?: |$)|@|%|---|<<|\.\.\.", text) and ": " not in text:
         return text
-    return '"' + "".join(_escaped(char) for char in text) + '"'
+    return '"' + "".join(map(_escaped, text)) + '"'
 
 
 def _escaped(char: str) -> str:
-    if char in '\\"':
-        return "\\" + char
-    if char.isprintable():
-        return char
+    if char in '\\"\n\t':
+        return {"\n": "\\n", "\t": "\\t"}.get(char, f"\\{char}")
     code = ord(char)
-    if code > 0xFFFF:
-        return f"\\U{code:08x}"
-    return {"\n": "\\n", "\t": "\\t"}.get(char) or f"\\u{code:04x}"
+    return char if char.isprintable() else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
 
 
 # --- positions ------------------------------------------------------------------------------------------------
@@ -246,8 +242,7 @@ def unsaid(given: Sequence[Key]) -> str:
     if not left:
         return ""
     width = max(len(".".join(key)) for key in left)
-    lines = [f"#   {'.'.join(key):<{width}}  {USUAL[key]}" for key in left]
-    return "\n".join(["# Inherited:", *lines, ""])
+    return "# Inherited:\n" + "".join(f"#   {'.'.join(key):<{width}}  {USUAL[key]}\n" for key in left)
 
 
 def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:

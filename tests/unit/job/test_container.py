@@ -21,10 +21,6 @@ def container(**said: Any) -> Profile:
     return cluster(container=said)
 
 
-def test_a_job_has_none_by_default() -> None:
-    assert plan(cluster()).container is None
-
-
 def test_a_request_names_an_image_and_the_profile_the_rest() -> None:
     decided = plan(container(runtime="podman", mounts=["/data"]), gpus="4", container=SIF, mounts=["/x:/y:ro"])
     assert decided.container == Container(
@@ -52,9 +48,8 @@ def test_gpus_are_seen_where_there_are_some(said: dict[str, Any], gpus: str, see
 
 
 def test_none_undoes_the_container_of_a_profile() -> None:
-    decided = plan(container(image=SIF), gpus="4", container="none")
-    assert decided.container is None
-    assert decided.python == PYTHON
+    for decided in (plan(cluster()), plan(container(image=SIF), gpus="4", container="none")):
+        assert (decided.container, decided.python) == (None, PYTHON)
 
 
 def test_mounts_without_a_container_say_nothing() -> None:

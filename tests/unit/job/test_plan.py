@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 
-from hpcrun.job.plan import name_of
-from hpcrun.job.request import read_request
 from tests.unit.given import cluster, plan
 
 
@@ -32,20 +31,6 @@ def test_gpus_are_asked_for_in_the_form_the_site_wants(
 
 
 @pytest.mark.parametrize(
-    "field", "partition account qos constraint reservation exclude nodelist mail_user mail_type".split()
-)
-def test_what_is_asked_for_is_passed_on(field: str) -> None:
-    assert plan(**dict[str, Any]({field: "value"})).directive(field.replace("_", "-")) == "value"
-
-
-@pytest.mark.parametrize("field", ["partition", "account", "qos", "constraint"])
-def test_a_flag_comes_before_the_profile_and_the_profile_before_nothing(field: str) -> None:
-    profile, asked = cluster(**{field: "theirs"}), {field: "mine"}
-    assert plan(profile).directive(field) == "theirs"
-    assert plan(profile, **dict[str, Any](asked)).directive(field) == "mine"
-
-
-@pytest.mark.parametrize(
     ("item", "key", "value"),
     [
         ("exclusive", "exclusive", None),
@@ -67,11 +52,8 @@ def test_an_unknown_directive_is_noted_in_the_plan() -> None:
     assert plan(sbatch=["licenses=matlab"]).notes == ()
 
 
-def test_a_profile_s_own_directives_stand_in_the_script_and_a_flag_changes_them() -> None:
-    profile = cluster(sbatch={"comment": "theirs", "exclusive": True, "nice": "5"})
-    directives = dict(plan(profile).directives)
-    assert (directives["comment"], directives["exclusive"], directives["nice"]) == ("theirs", None, "5")
-    assert plan(profile, sbatch=["comment=mine"]).directive("comment") == "mine"
+def test_a_profile_s_flag_is_a_directive() -> None:
+    assert ("exclusive", None) in plan(cluster(sbatch={"exclusive": True})).directives
 
 
 def test_a_directive_that_the_profile_sets_can_be_removed() -> None:
@@ -80,23 +62,28 @@ def test_a_directive_that_the_profile_sets_can_be_removed() -> None:
     assert not {"mem", "comment", "partition"} & {name for name, _ in decided.directives}
 
 
+OURS = "partition account qos constraint reservation exclude nodelist mail_user mail_type".split()
+
+
 @pytest.mark.parametrize(
-    ("set_by_profile", "asked", "directive", "value"),
+    ("profile", "asked", "directives"),
     [
-        ({"mem-per-cpu": "4G"}, {"memory_mb": "8G"}, "mem", "8G"),
-        ({"mem": "4G"}, {"memory_mb": "8G"}, "mem", "8G"),
-        ({"time": "1:00:00"}, {"walltime_s": "2h"}, "time", "02:00:00"),
-        ({"partition": "theirs"}, {"partition": "mine"}, "partition", "mine"),
-        ({"qos": "theirs"}, {"qos": "mine"}, "qos", "mine"),
+        *(({}, {field: "mine"}, {field.replace("_", "-"): "mine"}) for field in OURS),
+        *(({field: "theirs"}, {}, {field: "theirs"}) for field in OURS[:4]),
+        *(({field: "theirs"}, {field: "mine"}, {field: "mine"}) for field in OURS[:4]),
+        *(({"sbatch": {field: "theirs"}}, {field: "mine"}, {field: "mine"}) for field in ("partition", "qos")),
+        ({"sbatch": {"mem-per-cpu": "4G"}}, {"memory_mb": "8G"}, {"mem": "8G", "mem-per-cpu": None}),
+        ({"sbatch": {"mem": "4G"}}, {"memory_mb": "8G"}, {"mem": "8G", "mem-per-cpu": None}),
+        ({"sbatch": {"time": "1:00:00"}}, {"walltime_s": "2h"}, {"time": "02:00:00"}),
+        ({"sbatch": {"comment": "theirs", "exclusive": True, "nice": "5"}}, {"sbatch": ["comment=mine"]},
+         {"comment": "mine", "nice": "5"}),
     ],
-)
-def test_a_flag_comes_before_the_same_directive_of_the_profile(
-    set_by_profile: dict[str, str], asked: dict[str, Any], directive: str, value: str
+)  # fmt: skip
+def test_an_option_comes_before_the_profile(
+    profile: dict[str, Any], asked: dict[str, Any], directives: dict[str, str | None]
 ) -> None:
-    decided = plan(cluster(sbatch=set_by_profile), gpus="4", **asked)
-    assert decided.directive(directive) == value
-    if directive == "mem":
-        assert decided.directive("mem-per-cpu") is None
+    decided = plan(cluster(**profile), gpus="4", **asked)
+    assert {name: decided.directive(name) for name in directives} == directives
 
 
 @pytest.mark.parametrize(
@@ -115,19 +102,24 @@ def test_a_rank_runs_the_script_with_the_job_s_python_or_the_program_itself(
 
 
 @pytest.mark.parametrize(
-    ("script", "asked", "name"),
+    ("line", "name"),
     [
-        ("/a/b/train.py", {}, "train"),
-        ("pkg.sub.train", {"module": True}, "train"),
-        ("my script.py", {}, "my-script"),
-        ("hetjob.py", {}, "het-job"),
-        ("./run.sh", {}, "run"),
-        ("train.py", {"name": "other"}, "other"),
+        ("/a/b/train.py", "train"), ("-m pkg.sub.train", "train"), ("'my script.py'", "my-script"),
+        ("hetjob.py", "het-job"), ("./run.sh", "run"),
+        ("python train.py --x.py", "train"), ("python3.11 -u sub/train.py", "train"), ("bash run.sh a", "run"),
+        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "fit"),
+        ("python -W ignore -Xdev train.py", "train"),
+        ("bash -c train.py", "bash"),
+        ("python", "python"), ("python config.yaml", "python"), ("./prog train.py", "prog"), ("/bin/sh x.sh", "x"),
+        ("uv run train.py", "train"), ("uv run --with x python -u train.py", "train"), ("uv run -m pkg.fit", "fit"),
+        ("env A=1 nohup ./prog a", "prog"), ("uv run", "uv"), ("uv sync", "uv"), ("conda run -n e bash -c x", "bash"),
     ],
-)
-def test_a_job_is_called_after_its_script_unless_it_has_a_name(script: str, asked: dict[str, Any], name: str) -> None:
-    decided = plan(script=script, **asked)
+)  # fmt: skip
+def test_a_job_has_the_name_of_its_script_unless_it_is_given_one(line: str, name: str) -> None:
+    module, script, *args = ["", *shlex.split(line)] if not line.startswith("-m ") else shlex.split(line)
+    decided = plan(script=script, args=args, module=bool(module))
     assert (decided.name, decided.directive("job-name")) == (name, name)
+    assert plan(script=script, args=args, module=bool(module), name="other").directive("job-name") == "other"
 
 
 def test_modules_setup_and_variables_of_the_profile_come_before_those_asked_for() -> None:
@@ -162,20 +154,3 @@ def test_a_preflight_is_compared_with_what_the_profile_says() -> None:
     }  # fmt: skip
     assert (plan(profile).preflight, plan(profile, preflight=False).rates) == (None, ())
     assert plan(cluster(), preflight="only").rates == ()
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("python train.py --x.py", "train"), ("python3.11 -u sub/train.py", "train"), ("bash run.sh a", "run"),
-        ("python -m pkg.fit --lr 1", "fit"), ("python -um pkg.fit", "fit"),
-        ("python -W ignore -Xdev train.py", "train"),
-        ("bash -c train.py", "bash"),
-        ("python", "python"), ("python config.yaml", "python"), ("./prog train.py", "prog"), ("/bin/sh x.sh", "x"),
-        ("uv run train.py", "train"), ("uv run --with x python -u train.py", "train"), ("uv run -m pkg.fit", "fit"),
-        ("env A=1 nohup ./prog a", "prog"), ("uv run", "uv"), ("uv sync", "uv"), ("conda run -n e bash -c x", "bash"),
-    ],
-)  # fmt: skip
-def test_a_job_of_an_interpreter_has_the_name_of_the_script(line: str, name: str) -> None:
-    script, *args = line.split()
-    assert name_of(read_request({"script": script, "args": args})) == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -12,24 +13,19 @@ from tests.unit.given import cluster
 
 
 @pytest.mark.parametrize(
-    ("said", "default_s"), [("1:00:00", 3600), ("90", 5400), ("36h", 129600), ("1-00:00:00", 86400)]
-)
-def test_a_time_may_be_written_in_any_form(said: str, default_s: int) -> None:
-    assert cluster(time={"default": said}).time.default == default_s
-
-
-@pytest.mark.parametrize(("said", "megabytes"), [("64G", 65536), (500, 500), ("1.5T", 1572864), (0, 0)])
-def test_a_memory_size_may_be_written_in_any_form(said: str | int, megabytes: int) -> None:
-    assert cluster(memory={"per_node": said}).memory.per_node == megabytes
-
-
-def test_numbers_are_read_from_text() -> None:
-    profile = cluster(gpu={"per_node": "4"}, cpu={"per_gpu": "16"})
-    assert (profile.gpu.per_node, profile.cpu.per_gpu) == (4, 16)
-
-
-def test_a_bare_directive_is_written_true() -> None:
-    assert cluster(sbatch={"exclusive": True}).sbatch == {"exclusive": True}
+    ("profile", "key", "value"),
+    [
+        *(({"time": {"default": text}}, "time.default", seconds) for text, seconds in (
+            ("1:00:00", 3600), ("90", 5400), ("36h", 129600), ("1-00:00:00", 86400))),
+        *(({"memory": {"per_node": text}}, "memory.per_node", megabytes) for text, megabytes in (
+            ("64G", 65536), (500, 500), ("1.5T", 1572864), (0, 0))),
+        ({"gpu": {"per_node": "4"}}, "gpu.per_node", 4),
+        ({"cpu": {"per_gpu": "16"}}, "cpu.per_gpu", 16),
+        ({"sbatch": {"exclusive": True}}, "sbatch", {"exclusive": True}),
+    ],
+)  # fmt: skip
+def test_a_value_may_be_written_in_any_form(profile: dict[str, Any], key: str, value: object) -> None:
+    assert attrgetter(key)(cluster(**profile)) == value
 
 
 @pytest.mark.parametrize(

@@ -116,11 +116,6 @@ def test_a_directive_that_sbatch_cannot_read_is_refused(value: str, why: str) ->
         quote_directive(value)
 
 
-@pytest.mark.parametrize("name", ["train", "a", "0", "_x", "resnet50-lr0.1", "a+b", "x" * 100])
-def test_a_plain_name_can_be_a_job_s(name: str) -> None:
-    assert check_job_name(name) == name
-
-
 @pytest.mark.parametrize(
     ("name", "proposed"),
     [
@@ -147,6 +142,15 @@ def test_a_hostile_name_is_refused_and_a_usable_one_proposed(name: str, proposed
     assert check_job_name(proposed) == proposed
 
 
+@example("resnet50-lr0.1")
+@example("a+b")
+@example("_x")
+@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", fullmatch=True))
+def test_a_plain_name_can_be_a_job_s(name: str) -> None:
+    if "hetjob" not in name and "packjob" not in name:
+        assert check_job_name(name) == name
+
+
 @given(st.text(max_size=150) | st.text("hetjobpack-. ", max_size=150))
 @example("x" * 94 + "hetjob")
 @example("hetjob" * 20)
@@ -158,12 +162,9 @@ def test_a_name_made_from_any_text_can_be_a_job_s(text: str) -> None:
     assert check_job_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["A", "_x", "NCCL_DEBUG", "a1"])
-def test_a_plain_variable_name_is_taken(name: str) -> None:
-    assert check_env_name(name) == name
-
-
-@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A\n", "É", "A;id", "A[0]"])
-def test_what_no_shell_variable_can_be_called_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot be a variable's name"):
-        check_env_name(name)
+def test_a_variable_has_the_name_of_a_shell_s() -> None:
+    for name in ("A", "_x", "NCCL_DEBUG", "a1"):
+        assert check_env_name(name) == name
+    for name in ("", "1A", "A-B", "A B", "A\n", "É", "A;id", "A[0]"):
+        with pytest.raises(ValueError, match="cannot be a variable's name"):
+            check_env_name(name)

@@ -73,16 +73,7 @@ def test_the_command_in_the_script_is_what_was_typed(tmp_path: Path, args: list[
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "echo hi",
-        "source a.sh && b",
-        "cat <<X\na\nX",
-        "echo hi # a remark",
-        "a; b;",
-        "echo é",
-        "a\r\n",
-        "if a\nthen b\nfi",
-    ],
+    ["echo hi", "source a.sh && b", "cat <<X\na\nX", "echo hi # a remark", "a; b;", "a\r\n", "if a\nthen b\nfi"],
 )
 def test_a_setup_command_is_part_of_a_script_that_bash_reads(command: str, tmp_path: Path) -> None:
     check_syntax(script(plan(setup=[command])).text, tmp_path)
@@ -118,14 +109,11 @@ def test_a_mistake_in_a_template_is_shown_with_file_and_line(source: str, line: 
     assert words in refused.value.message
 
 
-def test_a_template_that_includes_one_that_is_nowhere_names_it() -> None:
+def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
     with pytest.raises(ProfileError, match=r"site\.sh\.j2"):
         render_script(plan(), custom('#!/bin/bash\n{% include "site.sh.j2" %}\n'))
     with pytest.raises(ProfileError, match=r"job\.sh\.j2"):
         render_script(plan(), {})
-
-
-def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
     sources = {**templates(), "launch/torchrun.sh.j2": ("\n{{ oops }}\n", "/home/me/torchrun.sh.j2")}
     with pytest.raises(ProfileError, match=r"/home/me/torchrun\.sh\.j2, line 2.*'oops' is undefined"):
         render_script(plan(gpus="2"), sources)
@@ -134,9 +122,6 @@ def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
 def test_a_template_may_not_hold_what_sbatch_refuses() -> None:
     with pytest.raises(ProfileError, match="non-ASCII"):
         render_script(plan(), custom("#!/bin/bash\n# café\n"))
-
-
-def test_line_ends_of_a_template_made_on_windows_are_made_right() -> None:
     assert "\r" not in render_script(plan(), custom("#!/bin/bash\r\necho hi\r\n")).text
 
 
