@@ -89,11 +89,7 @@ class Target:
         return sum(count for name, count in kind.gpus if type_ in (None, name))
 
     def set_partition(self, facts: ClusterFacts, close: str | None = None) -> str | None:
-        """Return the command that names a partition with its GPUs that is open, None where there is none.
-
-        Args:
-            close: the one to name if it has them: what was meant by a misspelt name.
-        """
+        """Return the command that names an open partition with its GPUs, at best the one ``close`` to what was typed."""
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
         holding = {kind.partition for kind in facts.kinds if self.has(kind)}

@@ -47,11 +47,7 @@ _ONE_ANSWER_S = 11.0  # a little more than a command gets
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
-    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the job's Python.
-
-    Raises:
-        ProfileError: the profile is missing or wrong.
-    """
+    """Check Slurm, a profile (None for the one that submit would choose), the runs folder and the job's Python."""
     env, site = surroundings.env, SlurmSite(surroundings.env)
     missing = missing_commands(env)
     name = choose_profile(profile_name, surroundings, lambda: "no sbatch" if "sbatch" in missing else None)
@@ -138,12 +134,7 @@ def _check_python(
 
 
 def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:
-    """Ask whether the controller answers and, only if it does, everything else: nobody waits for one that is away.
-
-    Args:
-        missing: commands that are not on PATH.
-        targets: the first one's job is shown to sbatch.
-    """
+    """Ask whether the controller answers and, only if it does, everything else: nobody waits for one that is away."""
     if "scontrol" in missing:
         return SlurmAnswers(missing)
     version = BackgroundCall(lambda: ask_version(site))

@@ -66,11 +66,7 @@ class DoctorHooks(Hooks):
 
 
 def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
-    """Return the checks by group, at most ``width`` characters wide if this leaves room for words.
-
-    Args:
-        brief: only the warnings and errors, and how many checks there were.
-    """
+    """Return the checks by group, or in brief the warnings and errors, as wide as this if it leaves room for words."""
     from rich.text import Text
 
     text = Text()

@@ -123,11 +123,7 @@ def _enforces(facts: ClusterFacts, *what: str) -> bool:
 
 
 def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Check]) -> Check:
-    """Judge what sbatch says of the profile's largest job on one node.
-
-    Args:
-        others: what is red already, and may be why.
-    """
+    """Judge what sbatch says of the profile's largest job on one node; ``others`` are red already, and may be why."""
     first, last = trials[0], trials[-1]
     name = "sbatch"
     if first.accepted:
@@ -205,11 +201,7 @@ def judge_variables(loaded: LoadedProfile) -> list[Check]:
 
 
 def judge_modules(names: Sequence[str], facts: ModuleFacts | None) -> Check:
-    """Judge whether this machine can load a profile's modules, one after the other as a job does.
-
-    Args:
-        facts: None where there was no answer.
-    """
+    """Judge whether this machine can load a profile's modules, one after the other as a job does."""
     every = " ".join(names)
     if facts is None or facts.problem:
         return not_checked(PROFILE, "modules", facts.problem if facts and facts.problem else "no response")
@@ -309,11 +301,7 @@ def _judge_amount(
     limit: int | None,
     text: Callable[[int], str],
 ) -> list[Check]:
-    """Judge what the job requests on a node, and the profile's limit, against the most that a node has.
-
-    Args:
-        names: of the check, and of the profile's section.
-    """
+    """Judge what the job requests on a node, and the limit in the profile's section, against the most of a node."""
     name, section, gpus = f"{target.label}{names[0]}", names[1], target.plan.shape.gpus_per_node
     if most and requested and requested > most:
         seen = f"{text(requested)} for {gpus} GPUs, but such nodes have {text(most)}"

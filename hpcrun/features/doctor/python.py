@@ -69,11 +69,7 @@ def judge_python(python: PythonEnvironment, facts: PythonFacts) -> Check:
 
 
 def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
-    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing where they can.
-
-    Args:
-        mount: what it lies on; None where that is not known, or is said already.
-    """
+    """Judge whether compute nodes can plausibly see the environment of a job's Python; nothing where they can."""
     if python.prefix is None or mount is None or is_shared(mount):
         return []
     seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"

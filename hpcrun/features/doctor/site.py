@@ -116,12 +116,7 @@ def judge_accounting(facts: ClusterFacts) -> Check:
 
 
 def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, uid: int, on_slurm: bool) -> list[Check]:
-    """Return how the runs folder is.
-
-    Args:
-        uid: of the person who asks.
-        on_slurm: whether other machines must see it.
-    """
+    """Return how the runs folder is for this user; on Slurm, other machines must see it."""
     checks = [judge_write(root, place)]
     if place.other_use is not None:
         fix = f"use a folder only for runs: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"

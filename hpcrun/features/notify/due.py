@@ -69,11 +69,7 @@ def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
 
 
 def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | None = None) -> list[str]:
-    """Return the events of which there should be a message by now, whether it was sent or not.
-
-    Args:
-        reported: an event of which the job itself reports that it has just come.
-    """
+    """Return the events of which there should be a message by now, sent or not; the job reports one that just came."""
     events = [*([reported] if reported in (STARTED, FIRST_STEP) else []), *_events(item, notify, now_s)]
     return [event for event in dict.fromkeys(events) if _is_wanted(event, item, notify)]
 
@@ -119,11 +115,7 @@ def _is_wanted(event: str, item: RunStatus, notify: Notify) -> bool:
 
 
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
-    """Start a process that sends the messages of these runs that are due and that nobody has sent.
-
-    Args:
-        runs: the runs folder.
-    """
+    """Start a process that sends the messages of these runs that are due and that nobody has sent."""
     late_ones = (
         item for item in items if _is_checked_now(item, now_s) and _is_late(item, now_s) and _is_untried(item.folder)
     )

@@ -51,8 +51,7 @@ def send_message(
 ) -> list[Delivery]:
     """Send a message to each destination that has not got it, to all of them at the same time.
 
-    Args:
-        run_folder: the run's folder, where each message is claimed first; None for a test, which is always sent.
+    It is first claimed in the run's folder; None is for a test, which is always sent.
     """
     _count_connections()
     results: dict[str, Delivery | None] = {}
@@ -143,11 +142,7 @@ def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:
 
 
 def _private_text(to: str, path: str, env: Mapping[str, str]) -> str:
-    """Return the text of a file that only this user can read.
-
-    Raises:
-        UsageError: it is not such a file.
-    """
+    """Return the text of a file that only this user can read; UsageError for another file."""
     home = env.get("HOME", "")
     place = Path(os.path.join(home, path[2:]) if path.startswith("~/") and home else path)
     try:

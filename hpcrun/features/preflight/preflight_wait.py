@@ -80,12 +80,7 @@ class PreflightWatch:
             time.sleep(LOOK_EVERY_S)
 
     def cancel(self) -> None:
-        """End the job.
-
-        Raises:
-            SchedulerError: the scheduler refused, or is away.
-            NotFoundError: the scheduler does not list the job.
-        """
+        """End the job; SchedulerError if the scheduler refuses or is away, NotFoundError if it lists no such job."""
         check_listed(cancel_runs([self._get()], self._ports).unlisted)
 
     def _get(self) -> RunStatus:
@@ -126,11 +121,7 @@ class PreflightWatch:
                 yield "cancelled: the preflight cannot finish"
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
-        """Judge a job that could not: what its nodes have written, and what Slurm says of them.
-
-        Raises:
-            JobFailedError: neither says anything of a node.
-        """
+        """Judge a job that could not: what its nodes have written, and what Slurm says of them."""
         states = self._states(item)
         silent = {
             node: f"Slurm state {words.rstrip('*')}, not responding"

@@ -252,11 +252,7 @@ _CHARTS = (
 
 
 def use_section(uses: Sequence[NodeUse], short: Short) -> dict[str, Any] | None:
-    """Return the table and the charts; None if nothing was sampled.
-
-    Args:
-        short: makes the names of nodes fit for the page.
-    """
+    """Return the table and the charts; None if nothing was sampled. ``short`` makes names of nodes fit for the page."""
     nodes = [use for use in uses if use.samples]
     if not nodes:
         return None

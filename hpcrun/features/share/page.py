@@ -95,12 +95,7 @@ def _cut(line: str) -> str:
 
 
 def share_page(shared: SharedRun, hider: SecretHider, home: str) -> SharedPage:
-    """Return the page of a run.
-
-    Args:
-        hider: hides the secrets in all texts.
-        home: the caller's home folder, which the page writes as ``~``.
-    """
+    """Return the page of a run, without secrets, and with ``~`` for the caller's home folder."""
     write = _Writer(hider, home)
     for room in _ROOMS:
         content = _render(shared, write, hider, room).encode("utf-8", "replace")

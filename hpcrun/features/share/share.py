@@ -110,11 +110,7 @@ class ShareChoice:
 
 
 def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
-    """Return what a page shows of a run.
-
-    Raises:
-        NotFoundError: its folder is gone.
-    """
+    """Return what a page shows of a run; NotFoundError where its folder is gone."""
     result = one_status(run.run_id, ports)
     item, now_s = result.runs[0], ports.now_s()
     if choice.element is not None:
@@ -272,11 +268,7 @@ def _end(path: Path) -> SharedText | None:
 
 
 def check_page_file(path: Path, *, force: bool) -> None:
-    """Refuse to replace a file, before any work is done.
-
-    Raises:
-        PlanError: it exists and ``force`` was not given, or it is no regular file.
-    """
+    """Refuse to replace a file that exists, if this is not wanted, and what is no file, before any work is done."""
     if not os.path.lexists(path):
         return
     if path.is_dir() or not path.is_file():
@@ -286,11 +278,7 @@ def check_page_file(path: Path, *, force: bool) -> None:
 
 
 def save_page(path: Path, content: bytes) -> None:
-    """Write the page: whole, or not at all.
-
-    Raises:
-        PlanError: it cannot be written.
-    """
+    """Write the page: whole, or not at all."""
     try:
         replace_file(path, content, mode=0o644, keep_mode=True)
     except OSError as error:

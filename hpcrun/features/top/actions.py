@@ -73,11 +73,7 @@ def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
 
 
 def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
-    """Return a title that says what and how many, and the lines below it.
-
-    Args:
-        others: how many more were chosen, to which it cannot be done.
-    """
+    """Return a title that says what and how many, and the lines below it; to ``others`` more it cannot be done."""
     about, one, many = VERBS[verb]
     elements = sum(row.element is not None for row in rows)
     lines = []
@@ -118,12 +114,7 @@ def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
 
 
 def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[], object]) -> None:
-    """Ask once, do it in the background, and show what the command printed.
-
-    Args:
-        verb: one of ``VERBS``.
-        then: is called when it has been done.
-    """
+    """Ask once, do it in the background, show what the command printed, and call ``then``."""
     reader, chosen = screen.reader, possible(verb, rows)
     if not chosen:
         screen.say(nothing_to_do(verb, rows))

@@ -39,11 +39,7 @@ def top(
 
 
 def _check_terminal(env: Mapping[str, str]) -> None:
-    """Refuse what cannot be drawn on.
-
-    Raises:
-        UsageError: there is no terminal, or one that cannot move its cursor.
-    """
+    """Refuse what cannot be drawn on: there is no terminal, or one that cannot move its cursor."""
     hint = "hpcrun status --watch shows the runs on any terminal"
     if not (sys.stdin.isatty() and sys.stderr.isatty() and sys.stdout.isatty()):
         raise UsageError("hpcrun top needs a terminal: its input or output is a file or a pipe", hint=hint)

@@ -138,11 +138,7 @@ class LogPage(TextScreen):
     # --- reading
 
     def _logs(self, step: int = 0) -> tuple[int | None, bool, list[LogFile]]:
-        """Return the attempt, whether it is the newest, and the logs to show.
-
-        Args:
-            step: 1 for the attempt after the one that is shown, -1 for the one before.
-        """
+        """Return the attempt so many after the one that is shown, whether it is the newest, and the logs to show."""
         item, element = self._item, self._item.element or 0
         if self._rank is None:
             return None, True, [LogFile(all_elements(item.run).batch_log(item.folder, element), "batch")]

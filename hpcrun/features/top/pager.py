@@ -46,11 +46,7 @@ class Pages(Generic[Line]):
     overlap: int = 1  # rows that stay on the screen when it moves by a screen
 
     def show(self, lines: Sequence[Line], *, follow: bool = False) -> None:
-        """Take other lines; the line at the top stays there if it is among them.
-
-        Args:
-            follow: keep the end on the screen.
-        """
+        """Take other lines; the end stays on the screen, or else the line at the top, if it is among them."""
         anchor = self.lines[self.top] if self.top < len(self.lines) else None
         self.lines = lines
         if follow:

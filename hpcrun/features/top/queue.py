@@ -87,13 +87,7 @@ def _place(line: Sequence[QueuedJob], mine: Sequence[QueuedJob], now_s: float) -
 
 
 class QueueScreen(TableScreen[Cells]):
-    """A table of what squeue lists.
-
-    Args:
-        columns: each with its least width; the last one takes the rest of the screen.
-        dropped: columns that a narrow screen leaves out.
-        rows_of: the jobs → the rows.
-    """
+    """A table of what squeue lists: columns with their least widths, the last takes the rest of the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,escape", "app.view('runs')", "runs"),

@@ -126,11 +126,7 @@ class Reader:
         then: Callable[[Answer], object],
         failed: Callable[[HpcrunError | OSError], object],
     ) -> None:
-        """Call something that reads files or asks Slurm in a thread of its own.
-
-        Args:
-            then, failed: one of them is called in the thread of the screens, with the answer or what went wrong.
-        """
+        """Call something in a thread of its own; then, in the thread of the screens, take the answer or what failed."""
 
         def run() -> None:
             try:

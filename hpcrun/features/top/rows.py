@@ -81,11 +81,7 @@ class Arrangement:
 def run_rows(
     runs: Iterable[RunStatus], damaged: Mapping[str, str], before: Iterable[TopRow] = ()
 ) -> tuple[TopRow, ...]:
-    """Return a row for each run; the rows of runs that have not changed are those of before.
-
-    Args:
-        damaged: run id → what is wrong with it.
-    """
+    """Return a row for each run, and for what is wrong with damaged ones; those of runs that have not changed stay."""
     known = {row.key: row for row in before}
     rows = []
     for item in runs:
@@ -155,11 +151,7 @@ SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
 
 
 def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None) -> list[ShownRow]:
-    """Return the rows as they are shown.
-
-    Args:
-        studies: run id → the study that it belongs to.
-    """
+    """Return the rows as they are shown; ``studies`` has the study of each run in one."""
     rows = list(rows)
     words = _placed(how.words.lower().split(), rows)
     kept: list[TopRow] = []
@@ -277,12 +269,7 @@ def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
 
 
 def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = "") -> dict[str, str]:
-    """Return the cells of a row.
-
-    Args:
-        is_open: its children are shown.
-        words: what the run wrote last.
-    """
+    """Return the cells of a row, whose children are shown if it is open; ``words`` are what the run wrote last."""
     sign = ("- " if is_open else "+ ") if row.children else "  "
     name = f"{'  ' * depth}{sign}{row.name}"
     item = row.item()

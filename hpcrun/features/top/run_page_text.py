@@ -281,8 +281,7 @@ def _use_rows(node: NodeUse) -> Iterator[tuple[str, list[float], float | None, s
 def sparkline(values: Sequence[float], width: int, low: float | None = None, high: float | None = None) -> str:
     """Return values as a row of bars, at most ``width`` columns: each is the mean of the values at its place.
 
-    Args:
-        low, high: the values of the lowest and the highest bar; those of the values where None.
+    ``low`` and ``high`` are the values of the lowest and the highest bar; those of the values where None.
     """
     finite = [value for value in values if math.isfinite(value)]
     if not finite or width < 1:
@@ -309,11 +308,7 @@ def script_lines(text: str) -> list[Text]:
 
 
 def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:
-    """Return the command that submits the same run, its resources, and its folder, code and relations.
-
-    Args:
-        submit_line: one line for each option.
-    """
+    """Return the command that submits the same run, its resources, and its folder, code and relations."""
     run = item.run
     lines = [Text(visible(line)) for line in submit_line.splitlines()]
     lines += [Text(), Text("resources", "bold")]

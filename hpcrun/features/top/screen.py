@@ -57,11 +57,7 @@ def error_text(error: Exception) -> str:
 
 
 class TextLines(Widget):
-    """Lines of text, of which only those that change are drawn again.
-
-    Args:
-        line: number of a line and its width → what is on it.
-    """
+    """Lines of text, each made of its number and the width; only those that change are drawn again."""
 
     DEFAULT_CSS = "TextLines { height: 1; background: ansi_default; color: ansi_default; }"
 
@@ -147,10 +143,9 @@ class TopScreen(Screen[None]):
     def call(
         self, name: str, call: Callable[[], Any], then: Callable[[Any], object], failed: Callable[[Any], object]
     ) -> bool:
-        """Make a call in a thread, unless one of this name is made already; a screen that was left hears no answer.
+        """Make a call in a thread, unless one of this name is made already; returns whether it is made.
 
-        Args:
-            then, failed: take the answer, or the HpcrunError or OSError.
+        ``then`` takes the answer, ``failed`` the HpcrunError or OSError; a screen that was left hears of neither.
         """
         if name in self.calls:
             return False

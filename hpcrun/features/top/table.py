@@ -56,11 +56,7 @@ class TableScreen(PagerScreen, Generic[Line]):
         return self._keys[self.rows.cursor or 0] if self._keys else None
 
     def show_rows(self, rows: Sequence[Line], keys: Sequence[str]) -> None:
-        """Take other rows; the cursor stays at its row, or else at its place: at the top before it was moved.
-
-        Args:
-            keys: one for each row, none twice.
-        """
+        """Take other rows and their keys; the cursor stays at its row or its place, at the top before it was moved."""
         if self._was_moved and self.key in keys:
             moved = keys.index(self.key) - (self.rows.cursor or 0)
             self.rows.cursor = (self.rows.cursor or 0) + moved

@@ -86,11 +86,7 @@ class Tracked:
 
 
 def tracked(named: FoundRun, context: Context) -> Tracked:
-    """Return what the trackers of a run or an element have.
-
-    Raises:
-        NotFoundError: the run is a sweep and no element was named, or it has not started.
-    """
+    """Return what the trackers of a run that has started, or of a named element of a sweep, have."""
     run, folder, each = named.run, context.store.folder(named.run.run_id), all_elements(named.run).parameters
     if named.element is None and len(each) > 1:
         raise NotFoundError(

@@ -238,11 +238,7 @@ class TensorBoard:
         ]
 
     def run(self, links: Path, env: Mapping[str, str]) -> int:
-        """Run TensorBoard until Ctrl-C; return its exit status.
-
-        Raises:
-            OSError: it cannot be started.
-        """
+        """Run TensorBoard until Ctrl-C; return its exit status. OSError: it cannot be started."""
         # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users can read
         more = {_ARGUMENTS: json.dumps(self.arguments(links)), "TMPDIR": str(links.parent)}
         return run_on_terminal([self.python, "-c", _START], {**env, **more})

@@ -127,11 +127,7 @@ def _why(done: Completed, log: Path) -> str:
 
 
 def python_with(module: str, run: Run, env: Mapping[str, str]) -> str:
-    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH.
-
-    Raises:
-        PlanError: none of them has it.
-    """
+    """Return a Python that has a module: the run's own, the active environment's, hpcrun's own, the first of PATH."""
     tried = list(dict.fromkeys(_pythons(run.plan, env)))
     for python in tried:
         if run_command([python, "-c", _HAS_MODULE, module], timeout_s=_ASKS_S, env=env).ok:
