@@ -89,7 +89,7 @@ class Target:
         return sum(count for name, count in kind.gpus if type_ in (None, name))
 
     def set_partition(self, facts: ClusterFacts, close: str | None = None) -> str | None:
-        """Return the command that names an open partition with its GPUs, at best the one ``close`` to what was typed."""
+        """Return the command that names an open partition with its GPUs, at best the one ``close`` to the name."""
         if (self.plan.directive("partition") or "") != (self.profile.partition or ""):
             return "SBATCH_PARTITION, or `sbatch:` in the profile, sets it"
         holding = {kind.partition for kind in facts.kinds if self.has(kind)}
