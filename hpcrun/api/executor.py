@@ -112,8 +112,7 @@ class Executor(core.Executor):
         with zipfile.ZipFile(calls, "w") as archive:
             for index, delayed in enumerate(delayed_submissions):
                 archive.writestr(str(index), _pickled(delayed))
-        # to Slurm the script's directive says that it is an array
-        elements = range(number) if plan.scheduler == "local" and number > 1 else ()
+        elements = range(number) if number > 1 else ()
         at_once = _array_parallelism(self.parameters) or (1 if plan.local_gpus else number)  # a call takes all GPUs
         files = {str(WITHIN.calls): calls.getvalue()}
         result = submit(prepared, context.ports, context.surroundings, files=files, elements=elements, at_once=at_once)

@@ -23,7 +23,7 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import UNKNOWN, is_live, is_terminal
 from hpcrun.runs.attempt import first_failure, last_attempt
-from hpcrun.runs.elements import Elements, records_of
+from hpcrun.runs.elements import all_elements, records_of
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -283,11 +283,9 @@ class FunctionJob(Job[R]):
     def _statuses(self) -> JobStatuses:
         statuses, folder = _statuses(self._scheduler), self.run_folder.path
         if folder not in statuses.runs:
-            store, (job_id, is_task, _) = RunStore(folder.parent), self.job_id.partition("_")
+            store, job_id = RunStore(folder.parent), self.job_id.partition("_")[0]
             run = store.load(self._run_id)
-            # the record does not say that calls are an array
-            elements = Elements({}) if is_task else None
-            statuses.runs[folder] = known_run(replace(run, job_id=run.job_id or job_id), store, elements)
+            statuses.runs[folder] = known_run(replace(run, job_id=run.job_id or job_id), store)
         return statuses
 
     def _status(self) -> LastStatus:
@@ -315,11 +313,11 @@ class FunctionJob(Job[R]):
         why = "; ".join(reasons)
         message = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
         message += f" ({why})" if why else ""
-        if attempt is None and "_" in self.job_id:  # the batch log is that of the other elements
-            return f"{message}\nthe job has not started"
-        logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": self.run_folder.batch_log}
+        folder = self.run_folder.path
+        batch_log = all_elements(RunStore(folder.parent).load(self._run_id)).batch_log(folder, self._index)
+        logs = {"stderr": self.paths.stderr, "stdout": self.paths.stdout, "batch log": batch_log}
         for name, path in logs.items():
             with suppress(OSError):
                 if text := tail(path, LOG_LINES, links=True).strip():
                     return f"{message}\nthe end of its {name}, {path}:\n{text}"
-        return f"{message}\nthe job has written no log"
+        return f"{message}\nthe job has {'written no log' if attempt else 'not started'}"

@@ -12,7 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status
 from hpcrun.cli.context import make_context
-from hpcrun.runs.elements import elements_with_calls
+from hpcrun.runs.elements import elements_of
 from hpcrun.views.status import FIELDS, only_elements, status_json, with_element_rows
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
         HpcrunError: there is no such run.
     """
     context = make_context(announce=None)
-    named = find_element(run, context.store, elements_with_calls)
+    named = find_element(run, context.store)
     patterns, _ = context.metric_patterns(named.run.profile)
     folder = context.store.folder(named.run.run_id)
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
-    elements = elements_with_calls(named.run, folder)
+    elements = elements_of(named.run)
     if elements is None or named.element is not None:
         one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=named.element or 0)
         return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])

@@ -16,7 +16,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, std
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
 from hpcrun.profiles.config import FILE_NAME
-from hpcrun.runs.elements import elements_with_calls
+from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import Run
 from hpcrun.views.metrics import (
     elements_csv,
@@ -62,12 +62,12 @@ def metrics(
     if rank is not None and all_ranks:
         raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
     context = make_context()
-    named = find_element(run, context.store, elements_with_calls)
+    named = find_element(run, context.store)
     wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([named.note, remark])
     folder = context.store.folder(named.run.run_id)
-    elements = elements_with_calls(named.run, folder)
+    elements = elements_of(named.run)
     if elements and named.element is None:
         if plot or png is not None:
             what, several = ("--plot", "--plot") if plot else ("--png", "--png FILE")

@@ -81,6 +81,7 @@ def resubmit(
     context = make_context()
     named = find_run(run, context.store)
     yield note([named.note])
+    action.check_no_calls(named.run, context.store)
     new_snapshot = bool(options["snapshot"])
     if failed:
         options["elements"] = action.failed_of(named.run, context.ports)

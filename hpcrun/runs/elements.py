@@ -50,25 +50,13 @@ def all_elements(run: Run) -> Elements:
 
 
 def elements_of(run: Run) -> Elements | None:
-    """Return the elements of a sweep, None of a run that is none."""
+    """Return the elements of an array, None of a single job; calls of Python functions have no parameters."""
     sweep = run.plan.get("sweep")
     if not sweep:
         return None
-    rows = run.request["sweep"]
-    chosen = parse_indices(sweep["indices"])
+    chosen, rows = parse_indices(sweep["indices"]), run.request.get("sweep")
+    rows = rows or dict.fromkeys(chosen, ())
     return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
-
-
-def elements_with_calls(run: Run, folder: Path) -> Elements | None:
-    """Return the elements of a sweep, or of an array of Python functions, which have no parameters; None of others."""
-    if (elements := elements_of(run)) or not RunFolder(folder).calls.exists():
-        return elements
-    from zipfile import BadZipFile, ZipFile  # few runs call functions
-
-    with suppress(OSError, BadZipFile), ZipFile(RunFolder(folder).calls) as calls:
-        indices = sorted(int(name) for name in calls.namelist() if _INDEX.fullmatch(name))
-        elements = Elements(dict.fromkeys(indices, ())) if len(indices) > 1 else None
-    return elements
 
 
 @dataclass(frozen=True, slots=True)

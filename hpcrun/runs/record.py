@@ -228,12 +228,12 @@ def check_schema(schema: Any, mine: int) -> str | None:
 
 
 def _check_sweep(known: Mapping[str, Any]) -> None:
-    """Refuse a sweep whose elements have no parameters."""
+    """Refuse a sweep some of whose elements have no parameters; none of the calls of Python functions has any."""
     sweep = known.get("plan", {}).get("sweep")
     if not sweep:
         return
     chosen, rows = parse_indices(sweep["indices"]), known.get("request", {}).get("sweep", ())
-    if chosen[-1] >= len(rows):
+    if rows and chosen[-1] >= len(rows):
         raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
 
 

@@ -185,4 +185,10 @@ show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs]
     assert "ValueError: two has had enough" in found["failure"]
     assert "left no result: CANCELLED" in found["cancelled"]
     assert found["states"] == ["COMPLETED", "COMPLETED", "FAILED", "CANCELLED"]
+    # an array is one to every command, as a sweep is
     assert states(hpcrun) == {"begun_and_ended": "FAILED"}
+    explained = json.loads(hpcrun("explain", "--json", "last", check=True).stdout)
+    assert "ValueError: two has had enough" in explained["summary"]
+    assert "ValueError: two has had enough" in hpcrun("logs", "last/2", check=True).stdout
+    again = hpcrun("resubmit", "last")
+    assert (again.returncode, "hint: submit them again from Python" in again.stderr) == (4, True)

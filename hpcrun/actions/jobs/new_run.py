@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -89,6 +88,7 @@ def new_run(
     output_dir: Path | None,
     files: Mapping[str, str | bytes],
     lineage: Lineage,
+    elements: Sequence[int] = (),
 ) -> tuple[Run, Path, tuple[str, ...]]:
     """Make a run, whole or not at all; return its record, its folder, and what a person should know of it.
 
@@ -102,13 +102,13 @@ def new_run(
         code = code_to_copy(prepared.listing, plan.snapshot, prepared.request.snapshot_limit_mb, output_dir)
     needed = {str(WITHIN.submit_claim()): claim_text(), **files}
     if plan.notify:
-        needed[str(WITHIN.messages("sender"))] = _message_sender(plan, plan.notify.events)
+        needed[str(WITHIN.messages("sender"))] = _message_sender(len(elements), plan.notify.events)
     programs = job_programs()
-    record = run_record(prepared, ports, surroundings)
+    record = run_record(prepared, ports, surroundings, elements)
 
     def fill(folder: Path) -> None:
-        lineage.fill(folder, plan.sweep.chosen if plan.sweep else (0,))
-        if plan.sweep:
+        lineage.fill(folder, elements or (0,))
+        if elements:
             RunFolder(folder).batch_logs.mkdir(mode=0o700)  # Slurm makes no folder for logs
         if code:
             code.copy_to(folder)
@@ -125,8 +125,12 @@ def new_run(
             run_id = f"{run_id[:-4]}{number:04x}"
 
 
-def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings) -> Run:
-    """Return the record of a run without its id, its code, and what it has to do with earlier runs."""
+def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings, elements: Sequence[int] = ()) -> Run:
+    """Return the record of a run without its id, its code, and what it has to do with earlier runs.
+
+    Args:
+        elements: the numbers of the array's elements; empty for a single job.
+    """
     plan = prepared.plan
     return Run(
         run_id="",
@@ -142,7 +146,7 @@ def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings) -> 
         world_size=plan.shape.world_size,
         walltime_s=plan.walltime_s,
         request=request_record(prepared.request, prepared.profile.profile.secrets),
-        plan=_plan_record(plan),
+        plan=_plan_record(plan, elements),
         cwd=str(surroundings.cwd),
         profile_file=profile_file(prepared.profile, surroundings),
     )
@@ -162,10 +166,8 @@ def job_programs() -> dict[str, bytes]:
     return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
 
 
-def _message_sender(plan: Plan, events: Sequence[str]) -> str:
+def _message_sender(elements: int, events: Sequence[str]) -> str:
     """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
-    array = re.match(r"0-(\d+)", plan.directive("array") or "")  # of Python functions: see hpcrun.api
-    elements = len(plan.sweep.chosen) if plan.sweep else int(array[1]) + 1 if array else 0
     package = str(Path(LAUNCH).resolve().parents[1])
     return json.dumps({"python": sys.executable, "package": package, "elements": elements, "events": events}) + "\n"
 
@@ -186,12 +188,12 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
     return record
 
 
-def _plan_record(plan: Plan) -> dict[str, Any]:
+def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
     """Return the plan as JSON; the parameters of a sweep stand in the request already."""
     record = asdict(replace(plan, sweep=None, batch=None))
     if plan.batch:
         record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
-    if sweep := plan.sweep:
-        indices = index_ranges(sweep.chosen)
-        record["sweep"] = {"indices": indices, "first": sweep.first, "max_parallel": sweep.max_parallel}
+    if elements:
+        first, most = (plan.sweep.first, plan.sweep.max_parallel) if plan.sweep else (0, None)
+        record["sweep"] = {"indices": index_ranges(elements), "first": first, "max_parallel": most}
     return record

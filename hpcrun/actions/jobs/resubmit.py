@@ -40,6 +40,12 @@ def check_over(run: Run, ports: Ports, *, force: bool) -> None:
     )
 
 
+def check_no_calls(run: Run, store: RunStore) -> None:
+    """Raise PlanError for a run of Python functions: their calls belong to the program that made them."""
+    if RunFolder(store.folder(run.run_id)).calls.exists():
+        raise PlanError(f"{run.run_id} called Python functions", hint="submit them again from Python")
+
+
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
     """Return the elements of a sweep that are over and did not complete; others may still run."""
     item = one_status(run.run_id, ports).runs[0]

@@ -67,7 +67,7 @@ def submit(
         run_id: a new one where it is None.
         output_dir: where the run's folder goes, instead of the runs folder.
         files: path below the run's folder → content, for what the job needs besides its script.
-        elements: those of a run that is no sweep, for a scheduler that reads no directives.
+        elements: those of an array that is no sweep.
         at_once: how many of them may run at a time, None for any number.
 
     Raises:
@@ -85,8 +85,16 @@ def submit(
                 hint=f"read -rs {name} && export {name}",
             )
     run_id = run_id or new_run_id(plan.name)
+    elements = plan.sweep.chosen if plan.sweep else tuple(elements)
     run, folder, notes = new_run(
-        prepared, ports, surroundings, run_id, output_dir=output_dir, files=files or {}, lineage=lineage
+        prepared,
+        ports,
+        surroundings,
+        run_id,
+        output_dir=output_dir,
+        files=files or {},
+        lineage=lineage,
+        elements=elements,
     )
     submission = Submission(
         name=plan.name,
@@ -97,7 +105,7 @@ def submit(
         walltime_s=plan.walltime_s,
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after),
-        elements=plan.sweep.chosen if plan.sweep else tuple(elements),
+        elements=elements,
         max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
     )
     submitted: SubmittedJob | None = None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
 from hpcrun.job.layout import JOB_ID, RUN_ID, run_name
@@ -48,34 +47,24 @@ def find_run(label: str, store: RunStore) -> FoundRun:
         raise
 
 
-def find_element(
-    label: str, store: RunStore, elements_in: Callable[[Run, Path], Elements | None] | None = None
-) -> FoundRun:
-    """Find a run as :func:`find_run` does, or an element of a sweep: ``RUN/3``, or ``_3`` behind a job id.
-
-    Args:
-        elements_in: a run and its folder → its elements, for a command that knows arrays that are no sweeps too.
-    """
-
-    def elements(run: Run) -> Elements | None:
-        return elements_in(run, store.folder(run.run_id)) if elements_in else elements_of(run)
-
+def find_element(label: str, store: RunStore) -> FoundRun:
+    """Find a run as :func:`find_run` does, or an element of an array: ``RUN/3``, or ``_3`` behind a job id."""
     if match := _ELEMENT.fullmatch(label):
         named = find_run(match["run"], store)
-        return replace(named, element=_checked_index(named.run, elements(named.run), int(match["index"])))
+        return replace(named, element=_checked_index(named.run, elements_of(named.run), int(match["index"])))
     if match := _TASK.fullmatch(label):
         try:
             run = find_run(match["run"], store).run
         except NotFoundError:
             run = None
-        if run and run.job_id == match["run"] and (there := elements(run)):
+        if run and run.job_id == match["run"] and (there := elements_of(run)):
             return FoundRun(run, _checked_index(run, there, int(match["task"]) + there.first))
     return find_run(label, store)
 
 
 def _checked_index(run: Run, elements: Elements | None, index: int) -> int:
     if elements is None:
-        raise NotFoundError(f"{run.run_id} is no sweep: it has no element {index}", hint=f"name it as {run.job_id}")
+        raise NotFoundError(f"{run.run_id} is no array: it has no element {index}", hint=f"name it as {run.job_id}")
     if index not in elements.parameters:
         raise NotFoundError(
             f"{run.run_id} has no element {index}", hint=f"its elements are {index_ranges(elements.parameters)}"

@@ -59,13 +59,9 @@ class KnownRun:
         return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
 
 
-def known_run(run: Run, store: RunStore, elements: Elements | None = None) -> KnownRun:
-    """Return a run with what was last known of it.
-
-    Args:
-        elements: its elements where its record does not name them.
-    """
-    folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), elements or all_elements(run)
+def known_run(run: Run, store: RunStore) -> KnownRun:
+    """Return a run with what was last known of it."""
+    folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), all_elements(run)
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
         return KnownRun(run, folder, elements, None, {})  # an sbatch that hung has submitted it after all
     known = load_statuses(folder) if elements.are_array else {0: last} if last else {}

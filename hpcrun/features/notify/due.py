@@ -33,7 +33,7 @@ from hpcrun.job.notify import (
     event_kind,
 )
 from hpcrun.runs.attempt import Attempt, attempts, has_started, last_attempts
-from hpcrun.runs.elements import all_elements, elements_with_calls
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.process import leave_running
 
@@ -60,7 +60,7 @@ def notify_of(run: Run) -> Notify | None:
 
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
     """Return the status of a run by its records alone, as its job sees it: Slurm still takes the job for running."""
-    one = KnownRun(run, folder, elements_with_calls(run, folder) or all_elements(run), None, {})
+    one = KnownRun(run, folder, all_elements(run), None, {})
     records = one.records()
     judged = [judge_element(one, index, records.get(index), {}, now_s) for index in one.elements.parameters]
     statuses = [each.status for each in judged]

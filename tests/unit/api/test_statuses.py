@@ -13,7 +13,6 @@ from hpcrun.actions.status.poll import known_run
 from hpcrun.api.job import JobKey, JobStatuses
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
-from hpcrun.runs.elements import Elements
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
@@ -64,9 +63,10 @@ class Site:
     def job(self, job_id: str, index: int = 0, cluster: str = "alpha", run_id: str = "") -> JobKey:
         array_id, is_task, _ = job_id.partition("_")
         store = RunStore(self.folder / "runs")
-        of = run(run_id or array_id, job_id=array_id, cluster=cluster)
+        plan = {"sweep": {"indices": "0-3", "first": 0, "max_parallel": None}} if is_task else {}
+        of = run(run_id or array_id, job_id=array_id, cluster=cluster, plan=plan)
         folder = store.folder(of.run_id)
-        self.statuses.runs.setdefault(folder, known_run(of, store, Elements({}) if is_task else None))
+        self.statuses.runs.setdefault(folder, known_run(of, store))
         return folder, index
 
     def leaves_word(self, job: JobKey, *, again: bool = False, signal: str = "") -> None:

@@ -70,7 +70,9 @@ def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
     elements = tuple(ElementStatus(index, f"7_{index}", (), end) for index, end in enumerate(ends))
     status = replace(combine(ends, 60), cause="rank 0 on a100-1 failed: KeyError: 'x'")
     text = why_text(RunStatus(run(), Path("/runs/it"), status, elements=elements), 1000.0)
-    assert text.startswith("2 of 4 failed: rank 0 on a100-1 failed: KeyError: 'x', 4 elements: ")
+    assert text == "2 of 4 failed: rank 0 on a100-1 failed: KeyError: 'x'"
+    runs = replace(status, state="RUNNING", final=False, reason="4 elements: 2 running, 2 failed")
+    assert why_text(RunStatus(run(), Path("/runs/it"), runs, elements=elements), 1000.0).endswith(f"'x', {runs.reason}")
 
 
 def test_the_attempt_before_is_named_while_the_job_runs() -> None:

@@ -96,7 +96,7 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
 def test_an_ordinary_run_has_no_elements(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(given.run(), "")
-    with pytest.raises(NotFoundError, match="is no sweep"):
+    with pytest.raises(NotFoundError, match="is no array"):
         find_element("train/0", store)
     assert elements_of(given.run()) is None
 
