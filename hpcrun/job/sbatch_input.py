@@ -84,14 +84,14 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
         else:
             kept[name] = value
     given_name, ids = set_by_hpcrun.get("job-name"), set_by_hpcrun.get("array")
-    name = None if given_name is None else job_name_from(given_name)
-    if name != given_name:
-        remarks.append(f"the job's name is {name}: it becomes a part of file names")
+    job_name = None if given_name is None else job_name_from(given_name)
+    if job_name != given_name:
+        remarks.append(f"the job's name is {job_name}: it becomes a part of file names")
     array = None if ids is None else _array(ids)
     if ids is not None and array is None:
         problems.append(f"--array={ids} is no list of task ids")
     env = [item.partition("=")[::2] for item in set_by_hpcrun.get("export", "").split(",") if "=" in item]
-    return BatchOptions(tuple(kept.items()), name, set_by_hpcrun.get("chdir"), array, tuple(env),
+    return BatchOptions(tuple(kept.items()), job_name, set_by_hpcrun.get("chdir"), array, tuple(env),
                         tuple(dict.fromkeys(remarks)), tuple(problems))  # fmt: skip
 
 
