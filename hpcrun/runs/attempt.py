@@ -192,8 +192,7 @@ def first_failure(folder: AttemptFolder) -> RankExit | None:
 def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankExit]:
     """Return the exit records of the ranks of an attempt.
 
-    Args:
-        before_restart: those that torchrun's restart of this number has renamed (launch/rank.py); 0 for the last ones.
+    With ``before_restart``, they are those that torchrun's restart of this number has renamed (launch/rank.py).
     """
     names, joined = names_in(folder.path), joined_files(folder)
     paths = [folder.rank_exit(rank) for rank in parse_ranks({*names, *joined}, "exit")]

@@ -134,11 +134,7 @@ _BEGINNING_S = 120.0  # the beginning of a job: ranks whose last line is from it
 
 
 def silence_limit_s(usual_s: float | None) -> float:
-    """Return after how many seconds a job is silent.
-
-    Args:
-        usual_s: its usual pause between two lines, None if unknown.
-    """
+    """Return after how many seconds a job is silent, by its usual pause between two lines; None if unknown."""
     return max(WROTE_LATELY_S, MUCH_LONGER * (usual_s or 0.0))
 
 
@@ -150,8 +146,6 @@ def silence_sentence(
     Args:
         silent_s: rank → seconds since it last wrote; None if it has written nothing.
         where: returns the name of a rank: ``rank 11 on node-3``.
-        running_s: seconds since the start of the job.
-        usual_s: the usual pause between two lines.
     """
     ages = {rank: age for rank, age in silent_s.items() if age is not None}
     if not ages:

@@ -21,7 +21,7 @@ from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.job.layout import JOB_ID, RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
 from hpcrun.ownership import danger_in
 from hpcrun.reading import read_bytes
-from hpcrun.runs import folder_checks as permissions
+from hpcrun.runs import folder_checks
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_code import put_programs, remove_unused_programs
 from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
@@ -78,7 +78,7 @@ class RunStore:
 
     def run_ids(self) -> list[str]:
         """Return the ids of all runs, oldest first; UnsafeFolderError if another user could have changed them."""
-        permissions.check_private(self.root)
+        folder_checks.check_private(self.root)
         return run_names(_names(self.root))
 
     def active_ids(self) -> list[str]:
@@ -107,13 +107,13 @@ class RunStore:
         parent = elsewhere or self.root
         folder, aside = parent / run.run_id, RunsFolder(parent).incomplete(run.run_id).path
         link, marker = self.folder(run.run_id), self._runs.active_marker(run.run_id)
-        permissions.check_dedicated(self.root)
-        with permissions.writing(parent), ExitStack() as undo:
+        folder_checks.check_dedicated(self.root)
+        with folder_checks.writing(parent), ExitStack() as undo:
             for needed in (parent, marker.parent):
-                permissions.make_folder(needed)
-            permissions.check_private(self.root)
-            permissions.check_path(self.root)
-            permissions.check_path(parent, "--output-dir /path uses another folder")
+                folder_checks.make_folder(needed)
+            folder_checks.check_private(self.root)
+            folder_checks.check_path(self.root)
+            folder_checks.check_path(parent, "--output-dir /path uses another folder")
             try:
                 marker.touch(0o600, exist_ok=False)  # first: only one of several processes with the same id succeeds
             except FileExistsError:
@@ -158,7 +158,7 @@ class RunStore:
         path = self._runs.run(run_id).record
         try:
             if danger := danger_in(path.parent, path.parent.stat()):
-                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=permissions.private_hint(path.parent))
+                raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=folder_checks.private_hint(path.parent))
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: actions on it would affect the original
                 raise RecordError(f"it is the record of {run.run_id}", {})
@@ -170,7 +170,7 @@ class RunStore:
 
     def save(self, run: Run) -> None:
         """Replace a run's record, and add its job id to the index."""
-        with permissions.writing(self.root):
+        with folder_checks.writing(self.root):
             replace_file(self._runs.run(run.run_id).record, run_to_json(run))
         self.note_job(run)
 
@@ -206,7 +206,7 @@ class RunStore:
         aside = RunsFolder(real.parent).removed(run_id).path
         if real.exists() and not self.is_own_folder(run_id):
             raise NotRemovedError(f"{folder} was not removed: it holds more than run {run_id}")
-        with permissions.writing(real.parent):
+        with folder_checks.writing(real.parent):
             if folder.is_symlink():
                 with suppress(OSError):  # delete it also on a full disk
                     _note_place(marker, real.parent)  # the place of the rest, if this process is killed
@@ -217,12 +217,12 @@ class RunStore:
             with suppress(OSError):
                 self._runs.job_entry(job_id, run_id).unlink(missing_ok=True)
         remove_tree(aside)
-        with permissions.writing(self.root):
+        with folder_checks.writing(self.root):
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
         """Refuse to write to, or clean, a runs folder that also has another use."""
-        permissions.check_dedicated(self.root)
+        folder_checks.check_dedicated(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
         """Return the folders of runs that were being made or deleted when a process was killed, before a time.
@@ -341,4 +341,6 @@ def _names(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PlanError(f"cannot read the runs folder {folder}: {error.strerror}", hint=permissions.ELSEWHERE) from None
+        raise PlanError(
+            f"cannot read the runs folder {folder}: {error.strerror}", hint=folder_checks.ELSEWHERE
+        ) from None

@@ -132,8 +132,7 @@ def parse_nodes(text: str) -> list[NodeKind]:
 def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
     """Read ``scontrol --oneliner show partition``.
 
-    Args:
-        preempts: whether partitions preempt each other's jobs (PreemptType=preempt/partition_prio).
+    With ``preempts``, partitions preempt each other's jobs (PreemptType=preempt/partition_prio).
     """
     partitions = []
     for fields in parse_records(text, "PartitionName"):

@@ -8,11 +8,15 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.schedulers.process import clean_env, run_command
+
+if TYPE_CHECKING:
+    from hpcrun.job.plan import PythonEnvironment
 
 _MODULE_SYSTEMS = {
     "Lmod": ("/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh", "/usr/share/lmod/lmod/init/bash"),
@@ -33,11 +37,7 @@ class HostFacts:
 
 
 def host_facts(name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")) -> HostFacts:
-    """Return the facts about this host.
-
-    Args:
-        root: the folder that contains /sys and /etc.
-    """
+    """Return the facts about this host; ``root`` is the folder that contains /sys and /etc."""
     gpus: dict[str, int] = {}
     problem = None
     if shutil.which("nvidia-smi", path=env.get("PATH")):
@@ -171,12 +171,10 @@ class Quota:
 
 
 def ask_quota(folder: Path, names: Sequence[str], kind: str, env: Mapping[str, str]) -> Quota | None:
-    """Return the user's quota on a file system, None if no command shows one.
+    """Return the user's quota on the file system of a folder, None if no command shows one.
 
-    Args:
-        folder: a folder on the file system.
-        names: its device and its mount point; the commands use one or the other.
-        kind: the file system's type: ``lustre`` has its own command.
+    Its device and its mount point are ``names``: the commands use one or the other. Its type ``kind`` may be
+    ``lustre``, which has its own command.
     """
     argv = quota_command(folder, kind)
     if shutil.which(argv[0], path=env.get("PATH")) is None:
@@ -273,52 +271,36 @@ class DriverFacts:
     capabilities: tuple[str, ...] = ()  # compute capability of each GPU here, such as ``9.0``
 
 
-def ask_python(
-    executable: str, env: Mapping[str, str], *, prefix: str | None, variable: str, kernels: bool
-) -> PythonFacts:
-    """Ask an interpreter for its properties, as a job runs it.
-
-    Args:
-        prefix: its environment's folder, put on PATH as the script does.
-        variable: the one that names an environment of this kind.
-        kernels: whether to ask for the architectures of torch's kernels, which takes seconds.
-    """
-    env = _env_of(env, prefix, variable)
-    argv = [executable, "-c", _PROBE, "kernels" if kernels else "files", str(_IMPORT_WITHIN_S)]
-    answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=env)
+def ask_python(python: PythonEnvironment, env: Mapping[str, str], *, kernels: bool) -> PythonFacts:
+    """Ask an interpreter for its properties, as a job runs it; for the architectures of kernels it takes seconds."""
+    argv = [python.executable, "-c", _PROBE, "kernels" if kernels else "files", str(_IMPORT_WITHIN_S)]
+    answer = run_command(argv, timeout_s=_ANSWER_WITHIN_S, env=_env_of(python, env))
     words = answer.stderr.strip().splitlines()
     return parse_probe(answer.stdout, words[-1] if words and not answer.ok else None)
 
 
-def _env_of(env: Mapping[str, str], prefix: str | None, variable: str) -> dict[str, str]:
+def _env_of(python: PythonEnvironment, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a job's Python, with its folder on PATH as the script puts it there."""
     env = clean_env(env)
-    return env | {variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"} if prefix else env
+    prefix = python.prefix
+    return env | {python.variable: prefix, "PATH": f"{prefix}/bin:{env.get('PATH', '')}"} if prefix else env
 
 
 def parse_probe(text: str, failure: str | None) -> PythonFacts:
     """Read the probe's answer: JSON objects, one per line, and ignore other output of a site's start-up files.
 
-    Args:
-        failure: why the interpreter failed, if it did.
+    ``failure`` is why the interpreter failed, if it did.
     """
     facts: dict[str, Any] = {}
     for line in text.splitlines():
-        try:
+        with suppress(ValueError):
             record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            facts.update(record)
+            facts |= record if isinstance(record, dict) else {}
     version = facts.get("version")
-    return PythonFacts(
-        tuple(version) if version else None,
-        facts.get("torch"),
-        facts.get("cuda"),
-        facts.get("hip"),
-        facts.get("requires_python"),
-        tuple(facts.get("kernels", ())),
-        facts.get("problem") or failure or (None if version else "it printed nothing"),
-    )
+    problem = facts.get("problem") or failure or (None if version else "it printed nothing")
+    facts |= {"version": tuple(version) if version else None, "kernels": tuple(facts.get("kernels", ()))}
+    known = {each.name: facts[each.name] for each in fields(PythonFacts) if each.name in facts}
+    return PythonFacts(**known | {"problem": problem})
 
 
 def ask_driver(env: Mapping[str, str]) -> DriverFacts:
@@ -365,16 +347,9 @@ def uv_refusal(project: str, env: Mapping[str, str]) -> str | None:
     return words[max(0, words.find("error: ")) :]
 
 
-def torchrun_refusal(
-    executable: str, words: Sequence[str], env: Mapping[str, str], *, prefix: str | None, variable: str
-) -> str | None:
-    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be asked.
-
-    Args:
-        prefix: its environment's folder, put on PATH as the script does.
-        variable: the one that names an environment of this kind.
-    """
-    env = _env_of(env, prefix, variable)
-    answer = run_command([executable, "-c", _TORCHRUN_PROBE, *words], timeout_s=_TORCH_WITHIN_S, env=env)
+def torchrun_refusal(python: PythonEnvironment, words: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return the message of an interpreter's torchrun on unknown options, None if it cannot be asked."""
+    argv = [python.executable, "-c", _TORCHRUN_PROBE, *words]
+    answer = run_command(argv, timeout_s=_TORCH_WITHIN_S, env=_env_of(python, env))
     errors = re.findall(r"^torchrun: error: (.*)", answer.stderr, re.MULTILINE) if answer.status == 2 else []
     return str(errors[-1]) if errors else None

@@ -26,19 +26,12 @@ class Allocation:
         step = step_command(self.job_id, nodes=self.nodes, cpus=None)
         # timeout sends SIGTERM, so that srun ends the step; after SIGKILL the step would stay
         argv = ["timeout", "--kill-after=2", str(within_s), *step, *command]
-        return run_command(argv, timeout_s=within_s + 5, env=self._env())
+        return run_command(argv, timeout_s=within_s + 5, env=clean_env(self.env))
 
     def shell(self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
-        """Open a shell on a node, by default the first; return its exit status.
-
-        Raises:
-            OSError: there is no srun.
-        """
+        """Open a shell on a node, by default the first; return its exit status, or raise OSError without srun."""
         argv = shell_command(self.job_id, node=node, cpus=self.cpus_per_node, workdir=workdir, is_terminal=is_terminal)
-        return run_on_terminal([*argv, *shell], self._env())
-
-    def _env(self) -> dict[str, str]:
-        return clean_env(self.env)
+        return run_on_terminal([*argv, *shell], clean_env(self.env))
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:

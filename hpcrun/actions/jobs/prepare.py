@@ -257,7 +257,7 @@ def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroun
     # a cloned project may hold any program as .venv/bin/python, and nothing of it is run before a job is submitted
     if request.torchrun and not (python.of_project or python.uv_project):
         words = option_words(plan.torchrun)
-        reason = torchrun_refusal(python.executable, words, env, prefix=python.prefix, variable=python.variable)
+        reason = torchrun_refusal(python, words, env)
         if reason:
             raise _refusal("torchrun", reason, plan.torchrun, plan.profile, is_typed=True)
 

@@ -124,7 +124,7 @@ def _check_python(
             why = f"only jobs run {python.executable} ({python.kind}); activate it, and doctor checks it"
         return [not_checked(PYTHON, "python, torch", why), judge_driver(driver, None, wanted)], None, False
     kernels = wanted.gpus and wanted.capability is not None
-    facts = ask_python(python.executable, env, prefix=python.prefix, variable=python.variable, kernels=kernels)
+    facts = ask_python(python, env, kernels=kernels)
     mount = mount_of(Path(python.prefix)) if python.prefix else None
     checks = [judge_python(python, facts)]
     if facts.version is not None:

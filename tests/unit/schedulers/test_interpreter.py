@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.job.plan import PythonEnvironment
 from hpcrun.schedulers.host import DriverFacts, PythonFacts, ask_driver, ask_python, parse_driver, parse_probe
 from tests.unit.given import write
 
@@ -34,9 +35,8 @@ def torch_in(venv: Path, init: str, *, cuda: str | None = "12.8") -> None:
 
 
 def asked(venv: Path, *, kernels: bool = True) -> PythonFacts:
-    return ask_python(
-        f"{venv}/bin/python", {"PATH": "/usr/bin:/bin"}, prefix=str(venv), variable="VIRTUAL_ENV", kernels=kernels
-    )
+    python = PythonEnvironment(f"{venv}/bin/python", "PATH", str(venv))
+    return ask_python(python, {"PATH": "/usr/bin:/bin"}, kernels=kernels)
 
 
 def test_a_python_without_torch(venv: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_folder_called_torch_here_is_not_the_job_s(
     [("/nowhere/python", "/nowhere/python: No such file or directory"), ("/bin/false", "it printed nothing")],
 )
 def test_what_is_no_python(program: str, says: str) -> None:
-    found = ask_python(program, {"PATH": "/bin"}, prefix=None, variable="VIRTUAL_ENV", kernels=False)
+    found = ask_python(PythonEnvironment(program, "PATH"), {"PATH": "/bin"}, kernels=False)
     assert (found.version, found.problem) == (None, says)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.job.plan import PythonEnvironment
 from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
 from hpcrun.schedulers.job_steps import mpi_types, parse_mpi_list, srun_refusal
 
@@ -74,7 +75,7 @@ def test_a_job_needs_an_mpi_type_unless_the_cluster_has_a_default(
 
 def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:
     def refusal(*words: str, python: str = sys.executable) -> str | None:
-        return torchrun_refusal(python, words, {"PATH": "/usr/bin:/bin"}, prefix=None, variable="VIRTUAL_ENV")
+        return torchrun_refusal(PythonEnvironment(python, "PATH"), words, {"PATH": "/usr/bin:/bin"})
 
     # one that it takes: tests/local/test_torchrun_options.py; each call imports torch
     said = refusal("--max-restarts=one")
