@@ -17,7 +17,6 @@ from hpcrun.job.layout import AttemptFolder, parse_nodes, parse_ranks
 from hpcrun.job.units import count, format_span, joined
 from hpcrun.reading import parse_object, time_s
 from hpcrun.runs.attempt import Attempt, names_in
-from hpcrun.runs.log_times import Stamps
 from hpcrun.runs.logs import fold, rank_log, tail
 
 STREAMS = ("out", "err")
@@ -85,6 +84,8 @@ def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
 
 
 def _line_times(attempt: Attempt, rank: int) -> list[float]:
+    from hpcrun.runs.log_times import Stamps  # its patterns take 3 ms, and only silent ranks need it
+
     for stream in STREAMS:
         stamps = Stamps(attempt.started_s)
         with suppress(OSError):
