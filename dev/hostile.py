@@ -13,7 +13,8 @@ from typing import Any
 
 import typer
 
-from hpcrun.cli.main import build_app, command_names
+from hpcrun.cli.commands import COMMANDS
+from hpcrun.cli.main import build_app
 
 MARK = b"PWNED"
 _CONTROL = (
@@ -127,7 +128,7 @@ def all_commands() -> list[Command]:
             arguments = tuple(one for one in command.params if one.param_type_name == "argument")
             yield Command((*words, name), options, arguments)
 
-    return list(walk(typer.main.get_command(build_app(command_names())), ()))
+    return list(walk(typer.main.get_command(build_app(COMMANDS)), ()))
 
 
 def command_line(commands: list[Command], seed: int, number: int) -> tuple[bytes, ...]:

@@ -80,13 +80,14 @@ import functools, importlib, pkgutil
 import hpcrun.job.patterns as patterns  # before those that take compile_pattern by its name
 patterns.compile_pattern = functools.cache(patterns.compile_pattern)
 import hpcrun, jinja2, platformdirs, re2, rich.console, rich.table, ruamel.yaml, submitit, typer.main
-from hpcrun.cli.main import build_app, command_names
+from hpcrun.cli.commands import COMMANDS
+from hpcrun.cli.main import build_app
 elsewhere = ("api", "hpcrun_", "launch", "probe", "preflight", "runtime", "shipped", "__main__")
 for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
     if not module.name.startswith(tuple("hpcrun." + name for name in elsewhere)):
         importlib.import_module(module.name)
 typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
-typer.main.get_command(build_app(command_names()))
+typer.main.get_command(build_app(COMMANDS))
 
 def render_every_kind_of_script():
     from itertools import product

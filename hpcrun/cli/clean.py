@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, CleanPlan, plan_clean, remove_runs
-from hpcrun.actions.runs.find import FoundRun, find_run
-from hpcrun.actions.status.run_status import StatusResult
+from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.errors import UsageError
@@ -47,16 +46,20 @@ def clean(
             f"--all and {'RUN' if runs else '--older-than'} cannot be combined", hint="leave one of them out"
         )
     wanted = frozenset(parse_states(states or []))
-    age_s = _age_s(older_than)
-    by_default = age_s is None and not (everything or runs or wanted or keep is not None)
-    age_s = DEFAULT_AGE_S if by_default else age_s
+    by_default = older_than is None and not (everything or runs or wanted or keep is not None)
+    age_s = DEFAULT_AGE_S if by_default else None
+    if older_than is not None:
+        age_s = 0 if _ANY_AGE.fullmatch(older_than.strip()) else read_duration("--older-than", older_than)
     context = make_context()
     context.store.check_dedicated()
     choice = CleanChoice(age_s, wanted, keep or 0, named=bool(runs), checkpoints=checkpoints)
     named = [find_run(name, context.store) for name in runs or []]
     yield note(item.note for item in named)
-    result, now_s = _statuses(context, named), context.now_s()
-    yield note(_remarks(result))
+    ids = list(dict.fromkeys(item.run.run_id for item in named)) or context.store.run_ids()
+    result, now_s = get_status(ids, context.ports), context.now_s()
+    yield note(one_line(f"hpcrun: {message}") for message in result.damaged)
+    if result.away:
+        yield note(["hpcrun: the scheduler does not respond; runs that may still be running are kept"])
     plan = plan_clean(result.runs, choice, store=context.store, now_s=now_s)
     younger = sum(item.status.final for item in result.runs) - len(plan.going) if by_default else 0
     yield Outcome(lambda: _text(plan, context.store, now_s, younger))
@@ -87,20 +90,3 @@ def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
     if not agreed:
         return stderr([f"nothing was removed: {clean_summary(plan)}; to remove them: --yes"])
     return stdout([f"removed    {gone} of {clean_summary(plan)}" if failed else f"removed    {clean_summary(plan)}"])
-
-
-def _age_s(text: str | None) -> int | None:
-    if text is None:
-        return None
-    return 0 if _ANY_AGE.fullmatch(text.strip()) else read_duration("--older-than", text)
-
-
-def _statuses(context: Context, named: Sequence[FoundRun]) -> StatusResult:
-    ids = list(dict.fromkeys(item.run.run_id for item in named)) or context.store.run_ids()
-    return get_status(ids, context.ports)
-
-
-def _remarks(result: StatusResult) -> Iterator[str]:
-    yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
-    if result.away:
-        yield "hpcrun: the scheduler does not respond; runs that may still be running are kept"

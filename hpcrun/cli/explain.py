@@ -42,19 +42,12 @@ def explain(
     For an unknown failure it shows the exception and the last lines of the
     rank that failed first.
     """
-
     context = make_context()
     words = runs or []
     if stacks and (log or words == ["-"]):
         raise UsageError("--stacks and logs cannot be combined: it needs a running job", hint="hpcrun explain --stacks")
     if log or words == ["-"]:
-        from hpcrun.explain.outside import explain_logs
-
-        _check_files(words, log)
-        names = [*(log or []), *words]  # --log a.out b.err: the shell's pattern gives several
-        if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
-            raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
-        yield _shown(explain_logs(names, context.rules()))
+        yield _logs(words, log or [], context)
         return
     if len(words) > 1:
         raise UsageError(
@@ -70,31 +63,30 @@ def explain(
                 f"--stacks needs a run of hpcrun's, and hpcrun did not submit {words[0]}",
                 hint=f"hpcrun explain {words[0]}",
             ) from None
+        if explanation is None and words and os.path.isfile(words[0]):
+            raise NotFoundError(
+                f"there is no run {words[0]!r}, but a file of this name",
+                hint=f"hpcrun explain --log {quote_bash(words[0])} explains it as a log",
+            ) from None
         if explanation is None:
-            _refuse_file(words)
             raise
         yield note([f"{words[0]} is a job that hpcrun did not submit: explained from its state and its output"])
         yield _shown(explanation)
 
 
-def _check_files(words: list[str], log: list[str] | None) -> None:
-    """Refuse a run beside --log."""
-    first = quote_bash((log or ["FILE"])[0])
+def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
+    from hpcrun.explain.outside import explain_logs
+
+    names = [*log, *words]  # --log a.out b.err: the shell's pattern gives several
     for name in words:
         if name != "-" and not os.path.lexists(name):
             raise UsageError(
                 f"a run and --log cannot be combined: {name!r} is no file",
-                hint=f"hpcrun explain {quote_bash(name)}, or hpcrun explain --log {first}",
+                hint=f"hpcrun explain {quote_bash(name)}, or hpcrun explain --log {quote_bash(names[0])}",
             )
-
-
-def _refuse_file(words: list[str]) -> None:
-    """Refuse a file that was given as a run."""
-    if words and os.path.isfile(words[0]):
-        raise NotFoundError(
-            f"there is no run {words[0]!r}, but a file of this name",
-            hint=f"hpcrun explain --log {quote_bash(words[0])} explains it as a log",
-        ) from None
+    if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
+    return _shown(explain_logs(names, context.rules()))
 
 
 def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) -> Outcomes:

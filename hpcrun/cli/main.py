@@ -26,11 +26,6 @@ from hpcrun.version import __version__
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def command_names() -> tuple[str, ...]:
-    """Return the names of all commands; one in a group has two words."""
-    return tuple(COMMANDS)
-
-
 def build_app(names: Collection[str], others: Mapping[str, Command] = MappingProxyType({})) -> typer.Typer:
     """Return the program with these commands; the options of submit alone take as long to build as all of status."""
     app = _empty_app(CliGroup)
@@ -131,7 +126,7 @@ def main() -> NoReturn:
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
         from hpcrun.cli.command_line import usage_error
 
-        _fail(usage_error(error, sys.argv[1:], command_names()))
+        _fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
     except HpcrunError as error:
         if isinstance(error, NotFoundError) and error.job_id:
             from hpcrun.explain.any_job import is_own_live_job

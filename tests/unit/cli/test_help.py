@@ -12,11 +12,11 @@ from typer.main import get_command
 from hpcrun.cli.commands import COMMANDS as TABLE
 from hpcrun.cli.commands import first_words
 from hpcrun.cli.examples import EXAMPLES, epilog
-from hpcrun.cli.main import build_app, command_names, list_app
+from hpcrun.cli.main import build_app, list_app
 
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
 OWN_PANELS = {"scale run": {"Study"}, "scale plan": {"Measurement", "Forecast", "Training"}}
-_APP: Any = get_command(build_app(command_names()))
+_APP: Any = get_command(build_app(TABLE))
 
 
 def _commands() -> dict[str, Any]:
