@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 import typer
 
-from hpcrun.cli.main import build_app, command_names
+from hpcrun.cli.commands import COMMANDS
+from hpcrun.cli.main import build_app
 from tests.docs.page import Command, File, is_shown, steps
 from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
@@ -79,7 +80,7 @@ def test_every_file_of_a_page_is_used_by_a_command(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
-    app = typer.main.get_command(build_app(command_names()))
+    app = typer.main.get_command(build_app(COMMANDS))
     for typed in re.findall(r"`hpcrun ([^`]+)`", PAGES[name]):
         words, command = shlex.split(typed), cast(Any, app)
         while hasattr(command, "commands"):
