@@ -17,6 +17,7 @@ from hpcrun.actions.profiles import init as action
 from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of
 from hpcrun.actions.profiles.detect_yaml import Choices
+from hpcrun.actions.profiles.edit import plan_config
 from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -101,7 +102,7 @@ def _refuse_cluster_options(given: Mapping[str, str | None]) -> None:
 
 def _without_slurm(runs: str | None, context: Context, *, asks: bool) -> action.Setup:
     folder = _runs(runs, context, asks=asks)
-    return action.Setup("local", None, *action.plan_config("local", context.user_folder / FILE_NAME, folder), folder)
+    return action.Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
 
 
 def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:

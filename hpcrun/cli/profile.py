@@ -116,18 +116,14 @@ def detect(
     Without --write, the profile is printed to stdout.
     """
     from hpcrun.actions.profiles.detect import detect as detect_profile
-    from hpcrun.actions.profiles.detect import detect_and_write
+    from hpcrun.actions.profiles.detect import new_profile_path
 
     if force and write is None:
         raise UsageError("--force has no effect without --write", hint="add --write NAME")
     context = make_context()
-    site = SlurmSite(context.env)
-    if write is None:
-        detected = detect_profile(site, context.surroundings)
-    else:
-        detected = detect_and_write(
-            site, context.surroundings, name=write, folder=context.user_folder / "profiles", force=force
-        )
+    # a name that cannot be is refused before a cluster is asked
+    path = new_profile_path(write, context.user_folder / "profiles", force=force) if write is not None else None
+    detected = detect_profile(SlurmSite(context.env), context.surroundings, path)
     if detected.path is None:
         lines = [detected.text.rstrip("\n")]
     else:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
-from hpcrun.actions.profiles.init import FileChange, Setup
+from hpcrun.actions.profiles.edit import FileChange
+from hpcrun.actions.profiles.init import Setup
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.views.text import one_line
 

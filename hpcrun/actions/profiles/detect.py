@@ -34,21 +34,16 @@ class Detected:
     path: Path | None = None  # where it was written, None where it was not
 
 
-def detect(site: SlurmSite, surroundings: Surroundings) -> Detected:
-    """Ask the cluster, and return the profile's text, which loads.
-
-    Raises:
-        SchedulerError: nothing answered.
-    """
-    return detected_profile(ask_cluster(site), site, surroundings)
+def detect(site: SlurmSite, surroundings: Surroundings, path: Path | None = None) -> Detected:
+    """Ask the cluster, and return the text of its profile, which loads; it is written to a path that is given."""
+    detected = replace(detected_profile(ask_cluster(site), site, surroundings), path=path)
+    if path:
+        replace_text(path, detected.text)
+    return detected
 
 
 def ask_cluster(site: SlurmSite) -> ClusterFacts:
-    """Ask the cluster what it is.
-
-    Raises:
-        SchedulerError: nothing answered.
-    """
+    """Ask the cluster what it is."""
     facts = ask_facts(site)
     check_answered(facts)
     return facts
@@ -78,19 +73,6 @@ def detected_profile(
     if trials and not any(trial.accepted for trial in trials):
         warnings.append(f"sbatch --test-only: {trials[0].message or 'no response'}")
     return Detected(text, profile, tuple(offers), tuple(warnings))
-
-
-def detect_and_write(site: SlurmSite, surroundings: Surroundings, *, name: str, folder: Path, force: bool) -> Detected:
-    """Ask the cluster and write the profile of that name to a folder.
-
-    Raises:
-        UsageError, ProfileError: the name cannot be, is taken, or the file cannot be written.
-        SchedulerError: nothing answered.
-    """
-    path = new_profile_path(name, folder, force=force)  # before a cluster is asked for nothing
-    cluster = detect(site, surroundings)
-    replace_text(path, cluster.text)
-    return replace(cluster, path=path)
 
 
 def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:

@@ -50,20 +50,35 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    """The file to be changed; ``before`` is None where it is yet to be made, from ``text``."""
+class FileChange:
+    """A file as it is and as it should be; ``before`` is None where it is yet to be made."""
 
     path: Path
-    text: str
     before: str | None
+    after: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file has to be written."""
+        return self.before != self.after
+
+    def write(self, host: str, *, during: str = "", hint: str | None = None, kept: Path | None = None) -> None:
+        """Write the file, whole or not at all, if it is still as it was; its old text goes to ``kept``."""
+        with locked(self.path, host):
+            if text_at(self.path) != self.before:
+                raise ProfileError(f"{self.path} was changed by another program{during}", hint=hint)
+            if kept and self.before is not None:
+                replace_text(kept, self.before)
+            replace_text(self.path, self.after)
+
+
+def text_at(path: Path) -> str | None:
+    """Return the text of a file, None where there is none."""
+    return read_text(path) if os.path.lexists(path) else None
 
 
 def new_profile(name: str, base: str | None, values: Sequence[str], place: Place) -> Changed:
-    """Write a small profile that extends another.
-
-    Args:
-        values: ``KEY=VALUE``, as ``set_values`` takes them.
-    """
+    """Write a small profile that extends another, with values as ``set_values`` takes them."""
     path = place.user / f"{check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
     with locked(path, place.host):
@@ -79,15 +94,10 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
 
 
 def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
-    """Set values in the user's copy of a profile, made where there is none.
+    """Set values in the user's copy of a profile, made where there is none; a profile that would be wrong is refused.
 
     Args:
-        name: a profile's name, or the path of a file.
         words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` takes away what is inherited.
-
-    Raises:
-        UsageError: a word has no ``=``.
-        ProfileError: the profile would be wrong; the file is unchanged.
     """
     assignments = [_parse_assignment(each) for each in words]
     replaced: dict[str, list[str]] = {}
@@ -122,24 +132,28 @@ def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
 
 
 def use_profile(name: str, place: Place, config: Path) -> Changed:
-    """Make a profile the user's default: set ``profile`` in the user's config.yaml; every other line stays.
+    """Make a profile, named or given by its path, the default in the user's config.yaml; every other line stays."""
+    load_profile(name, place.folders)
+    change, _ = plan_config(os.path.abspath(name) if is_path(name) else name, config)
+    if change.changed:
+        change.write(place.host, hint=f"run hpcrun profile use {name} again")
+    return Changed(config, made=change.before is None, changed=change.changed)
+
+
+def plan_config(name: str, config: Path, runs: str | None = None) -> tuple[FileChange, str | None]:
+    """Return the change of the user's config.yaml that makes a profile the default, and the default until now.
 
     Args:
-        name: a profile's name, or the path of a file.
-        config: the user's config.yaml.
-
-    Raises:
-        ProfileError: there is no such profile, it is wrong, or config.yaml is; the file is unchanged.
+        runs: the runs folder to set; None leaves it as it is.
     """
-    load_profile(name, place.folders)
-    value = os.path.abspath(name) if is_path(name) else name
-    with locked(config, place.host):
-        before = read_text(config) if os.path.lexists(config) else None
-        text = set_value(before or "", ("profile",), value, config)
-        if text != before:
-            check_config(text, config)
-            replace_text(config, text)
-    return Changed(config, made=before is None, changed=text != before)
+    before = text_at(config)
+    text = before or ""
+    was = parse_yaml(text, config).data.get("profile")
+    for key, value in {"profile": name, **({"runs": runs} if runs else {})}.items():
+        if parse_yaml(text, config).data.get(key) != value:
+            text = set_value(text, (key,), value, config)
+    check_config(text, config)
+    return FileChange(config, before, text), was if was != name else None
 
 
 def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain) -> Changed:
@@ -153,19 +167,19 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
         draft = Path(folder) / copy.path.name
         with saving(draft):
-            draft.write_bytes(copy.text.encode())
+            draft.write_bytes(copy.after.encode())
         text = _edited(draft, copy, place, run_editor, again)
-        changed = text != copy.text
+        changed = text != copy.after
         if changed:
             try:
-                _save_edited(text, copy, place)
+                replace(copy, after=text).write(place.host, during=" while you edited it")
             except ProfileError as error:  # it is right, and work that should not be lost
                 kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
                 raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
     return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
 
 
-def _edited(draft: Path, copy: _Copy, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
+def _edited(draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
     """Return what the editor made of the draft, once it is right or nothing was changed."""
     as_it_was = f"{copy.path} is unchanged" if copy.before is not None else "nothing was saved"
     while True:
@@ -175,7 +189,7 @@ def _edited(draft: Path, copy: _Copy, place: Place, run_editor: RunEditor, again
         if not os.path.isfile(draft):
             raise ProfileError(f"the editor removed the file; {as_it_was}")
         text = without_remarks(read_text(draft))
-        if text == copy.text:
+        if text == copy.after:
             return text
         mistakes, hint = _mistakes(text, copy.path, place)
         if not mistakes:
@@ -184,14 +198,6 @@ def _edited(draft: Path, copy: _Copy, place: Place, run_editor: RunEditor, again
             raise MistakesError(mistakes, hint=f"{as_it_was}" + (f"; {hint}" if hint else ""))
         with saving(draft):
             draft.write_bytes(with_remarks(text, mistakes, copy.path).encode())
-
-
-def _save_edited(text: str, copy: _Copy, place: Place) -> None:
-    with locked(copy.path, place.host):
-        now = read_text(copy.path) if os.path.lexists(copy.path) else None
-        if now != copy.before:
-            raise ProfileError(f"{copy.path} was changed by another program while you edited it")
-        replace_text(copy.path, text)
 
 
 def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...], str | None]:
@@ -214,16 +220,12 @@ def check_name(name: str) -> str:
     )
 
 
-def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
+def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:
     """Return the user's copy of a profile, or what it would begin with."""
-    if is_path(name):
-        path = find_profile(name, place.folders).absolute()
+    path = find_profile(name, place.folders).absolute() if is_path(name) else place.user / f"{name}{SUFFIX}"
+    if is_path(name) or os.path.lexists(path):
         text = read_text(path)
-        return _Copy(path, text, text)
-    path = place.user / f"{name}{SUFFIX}"
-    if os.path.lexists(path):
-        text = read_text(path)
-        return _Copy(path, text, text)
+        return FileChange(path, text, text)
     used = find_profile(name, place.folders)
     folders = folders_of(place.folders)
     paths = [folder.path for folder in folders]
@@ -236,14 +238,14 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> _Copy:
     text = f"# Your own {name!r}, over the one in {used.parent}.\nextends: {name}\n"
     if commented:
         text = copy_text(name, used, load_profile(name, below).data)
-    return _Copy(path, text, None)
+    return FileChange(path, None, text)
 
 
 def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
     path = _open_copy(name, place).path
     with locked(path, place.host):
         copy = _open_copy(name, place)  # as it is now that nobody else changes it
-        text = change(copy.text, path)
+        text = change(copy.after, path)
         if text == copy.before:
             return _changed(name, path, place, made=False, changed=False)
         _check(text, path, place, keys)

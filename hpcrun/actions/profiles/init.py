@@ -14,17 +14,16 @@ from hpcrun.actions.ports import Choice, Option, Surroundings
 from hpcrun.actions.profiles.detect import Detected, new_profile_path
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices
-from hpcrun.actions.profiles.edit import Place
+from hpcrun.actions.profiles.edit import FileChange, Place, plan_config, text_at
 from hpcrun.actions.profiles.profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
-from hpcrun.profiles.config import DETECTED, check_config
+from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import SUFFIX, load_text
-from hpcrun.profiles.save import locked, replace_text
 from hpcrun.profiles.yaml_edit import set_value, unset_value
-from hpcrun.profiles.yaml_file import Key, parse_yaml, read_text
+from hpcrun.profiles.yaml_file import Key, parse_yaml
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 
 NONE = "none"
@@ -117,20 +116,6 @@ def without_none(choices: Choices) -> Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
-    """A file as it is and as it should be; ``before`` is None where it is yet to be made."""
-
-    path: Path
-    before: str | None
-    after: str
-
-    @property
-    def changed(self) -> bool:
-        """Whether the file has to be written."""
-        return self.before != self.after
-
-
-@dataclass(frozen=True, slots=True)
 class Setup:
     """What init writes."""
 
@@ -150,16 +135,12 @@ class Setup:
 
 
 def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
-    """Return the user's own profile of that name, None where there is none.
-
-    Args:
-        anew: it will be replaced, and may be wrong.
-    """
+    """Return the user's own profile of that name; None where there is none, or a wrong one that is made ``anew``."""
     path = new_profile_path(name, place.user, force=True)
-    if not os.path.lexists(path):
+    if (text := text_at(path)) is None:
         return None
     try:
-        return load_text(read_text(path), path, place.folders).profile
+        return load_text(text, path, place.folders).profile
     except ProfileError:
         if anew:
             return None
@@ -177,13 +158,9 @@ def plan_setup(
         config: the user's config.yaml.
         runs: the runs folder to set; None leaves it as it is.
         anew: replace an existing profile by the detected one.
-
-    Raises:
-        UsageError, ProfileError: the name cannot be, or a file is wrong.
     """
     path = new_profile_path(name, place.user, force=True)
-    before = read_text(path) if os.path.lexists(path) else None
-    after = detected.text
+    before, after = text_at(path), detected.text
     outdated: tuple[str, ...] = ()
     if before is not None and not anew:
         after = _with_choices(before, choices, path, place)
@@ -200,36 +177,13 @@ def plan_setup(
     )
 
 
-def plan_config(name: str, config: Path, runs: str | None) -> tuple[FileChange, str | None]:
-    """Return the change of the user's config.yaml that makes a profile the default, and the default until now.
-
-    Raises:
-        ProfileError: the file is wrong.
-    """
-    before = read_text(config) if os.path.lexists(config) else None
-    text = before or ""
-    was = parse_yaml(text, config).data.get("profile")
-    for key, value in {"profile": name, **({"runs": runs} if runs else {})}.items():
-        if parse_yaml(text, config).data.get(key) != value:
-            text = set_value(text, (key,), value, config)
-    check_config(text, config)
-    return FileChange(config, before, text), was if was != name else None
-
-
 def write_setup(setup: Setup, place: Place) -> Path | None:
     """Write the files, each whole or not at all; return where the old profile is kept, if it was replaced."""
-    kept = None
-    for change in setup.files:
-        if not change.changed:
-            continue
-        with locked(change.path, place.host):
-            now = read_text(change.path) if os.path.lexists(change.path) else None
-            if now != change.before:
-                raise ProfileError(f"{change.path} was changed by another program", hint="run hpcrun init again")
-            if change is setup.profile and setup.anew and change.before is not None:
-                kept = _free_name(change.path)
-                replace_text(kept, change.before)
-            replace_text(change.path, change.after)
+    profile = setup.profile
+    kept = _free_name(profile.path) if profile and profile.changed and setup.anew and profile.before else None
+    for change in filter(None, (profile, setup.config)):  # the profile first: a default profile must exist
+        if change.changed:
+            change.write(place.host, hint="run hpcrun init again", kept=kept if change is profile else None)
     return kept
 
 

@@ -12,8 +12,8 @@ from hpcrun.actions.ports import Choice
 from hpcrun.actions.profiles import init
 from hpcrun.actions.profiles.detect import Detected
 from hpcrun.actions.profiles.detect_types import gpu_offers
-from hpcrun.actions.profiles.edit import Place
-from hpcrun.actions.profiles.init import FileChange, Setup, TrialJob, trial_size
+from hpcrun.actions.profiles.edit import FileChange, Place
+from hpcrun.actions.profiles.init import Setup, TrialJob, trial_size
 from hpcrun.errors import ProfileError
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
