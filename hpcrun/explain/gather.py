@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.diagnosis.culprit import first_leaver
 from hpcrun.explain.diagnosis.diagnose import first_to_fail
-from hpcrun.explain.diagnosis.facts import Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, Facts, RankEnd, Speech
 from hpcrun.explain.diagnosis.flight_calls import Dump
 from hpcrun.explain.diagnosis.flight_dump import MOST_BYTES, DumpError, DumpReader
 from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
-from hpcrun.explain.diagnosis.order import SAME_MOMENT_S, first_leaver
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import LogScan, Scanner
 from hpcrun.explain.diagnosis.speech import speech_of

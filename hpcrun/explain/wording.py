@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.diagnose import root_of
+from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.launcher import agents_exitcode, first_task

@@ -1,8 +1,8 @@
 """Times that programs print at the beginning of their lines; and lines of many logs, selected or merged by them.
 
 The known forms are ISO dates with a time (Python's logging, Slurm, NCCL_DEBUG_TIMESTAMP_LEVELS), glog's
-``E1121 04:50:01.12`` (torch's own messages, also after ``[rank0]:``), a time of day, and seconds since the epoch; each
-may be in brackets. A time without a zone is in this machine's zone.
+``E1121 04:50:01.12`` (torch's own messages, in C++ ``E707`` for July 7; also after ``[rank0]:``), a time of day, and
+seconds since the epoch; each may be in brackets. A time without a zone is in this machine's zone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,19 @@ _CLOCK = r"(?P<h>\d\d):(?P<min>\d\d):(?P<s>\d\d)(?P<fraction>[.,]\d{1,9})?"
 _STAMP = re.compile(
     r"\s*(?:\x1b\[[0-9;]*m)*(?:\[rank\d+\]:\s?)?[\[(<]?(?:"
     rf"(?P<y>\d{{4}})[-/](?P<mon>\d\d)[-/](?P<d>\d\d)[T ]{_CLOCK}\s?(?P<zone>Z|[+-]\d\d:?\d\d)?"
-    rf"|[DIWEFC](?P<glog>\d{{4}}) {_CLOCK.replace('P<', 'P<g')}"
+    rf"|[DIWEFC](?P<gmon>\d{{1,2}})(?P<gd>\d\d) {_CLOCK.replace('P<', 'P<g')}"
     rf"|{_CLOCK.replace('P<', 'P<c')}"
     r"|(?P<epoch>1\d{9}(?:\.\d+)?)(?=[\s\])>:,]|$)"
     r")"
 )
-_LOOKED_AT = 80
+# with a date, wherever it stands (Slurm's "CANCELLED AT", torchrun's summary), and transformers' 11/22/2026
+_DATED = re.compile(
+    rf"\b\d{{4}}[-/](?P<mon>\d\d)[-/](?P<d>\d\d)[T ,_]{_CLOCK}"
+    rf"|(?:^|\[)[DIWEFC](?P<gmon>\d{{1,2}})(?P<gd>\d\d) {_CLOCK.replace('P<', 'P<g')}"
+    rf"|^\[?(?P<cmon>\d\d)/(?P<cd>\d\d)/(?:\d{{4}}|\d\d) {_CLOCK.replace('P<', 'P<c')}"
+)
+_LOOKED_AT, _DATED_WITHIN = 80, 160
+_YEAR_S = 366 * 86400.0
 _HALF_A_DAY_S = 12 * 3600
 
 
@@ -65,14 +72,34 @@ class Stamps:
             zone = zone and f"{zone[:3]}:{zone[-2:]}"  # Python 3.10 reads no +0100
             day = f"{part['y']}-{part['mon']}-{part['d']}T{part['h']}:{part['min']}:{part['s']}"
             return _exact(datetime.fromisoformat(day + zone), part["fraction"])
-        if part["glog"]:
-            month, day_of_month = int(part["glog"][:2]), int(part["glog"][2:])
-            time = _at(near.replace(month=month, day=day_of_month), part, "g")
+        if part["gmon"]:
+            time = _at(near.replace(month=int(part["gmon"]), day=int(part["gd"] or 0)), part, "g")
             if time < near - timedelta(days=183):  # a job over New Year's Eve
                 time = time.replace(year=time.year + 1)
             return _exact(time, part["gfraction"])
         seconds = _exact(_at(near, part, "c"), part["cfraction"])
         return seconds + 86400 if seconds < self.last_s - _HALF_A_DAY_S else seconds
+
+
+def second_of_year(line: str) -> float | None:
+    """Return when a line was written, in seconds since its year began; None if it has no date.
+
+    Torch's own lines have no year, so that of others does not count either.
+    """
+    match = _DATED.search(line[:_DATED_WITHIN])
+    if match is None:
+        return None
+    part = {name.lstrip("gc"): value for name, value in match.groupdict().items() if value is not None}
+    try:
+        when = datetime.fromisoformat(f"2000-{part['mon']:0>2}-{part['d']}T{part['h']}:{part['min']}:{part['s']}")
+    except ValueError:
+        return None
+    return (when - datetime(2000, 1, 1)).total_seconds() + float("0" + part.get("fraction", "").replace(",", "."))
+
+
+def seconds_between(one_s: float, other_s: float) -> float:
+    """Return how much later the second of two times of a year is; negative if it is earlier, also over New Year."""
+    return (other_s - one_s + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2
 
 
 def _at(day: datetime, part: dict[str, str | None], kind: str) -> datetime:

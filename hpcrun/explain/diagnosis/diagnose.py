@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
+from hpcrun.explain.diagnosis.culprit import (
+    OF_THE_JOB,
+    Culprit,
+    First,
+    counted_ends,
+    find_culprit,
+    first_leaver,
+    places_of_failures,
+    rank_without_records,
+    seen_by_launcher,
+)
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, RankEnd, Speech
-from hpcrun.explain.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
 from hpcrun.explain.diagnosis.log import Log, went_beyond
 from hpcrun.explain.diagnosis.order import (
-    Culprit,
     LogLine,
-    before_signal,
     came_of_a_timeout,
     caught_before_waits,
     ended_by_a_timeout,
-    failure_order,
-    find_culprit,
-    first_leaver,
     first_waits,
     line_of,
     was_cleared_away,
 )
-from hpcrun.explain.diagnosis.ranks import inferred_rank, missing_rank, named_rank, rank_of_hit
-from hpcrun.explain.diagnosis.root_exception import without_values
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.speech import (
@@ -41,14 +44,12 @@ from hpcrun.explain.diagnosis.speech import (
 )
 from hpcrun.explain.diagnosis.traceback import is_exception_line
 
-_OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
-"""States in which a job ends because of its own program; in the others it was signalled to end."""
 _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})
 """States in which a job ends if one rank has failed and the others wait for it."""
 
-
 # The kinds of causes, the most likely first. A rank that was terminated, or has no record, failed because of others.
 _CAUSE, _STATE, _CAUSE_OF_OTHERS, _SYMPTOM, _SYMPTOM_OF_OTHERS, _TERMINATED = range(6)
+Key = tuple[int, ...]
 
 
 def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
@@ -57,238 +58,188 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     If a rank failed because of itself, the messages of other ranks and launchers are evidence. A cause in a rank has
     priority over the state of the job, and the state over a symptom.
     """
-    waits = first_waits(facts.logs)
-    speech = _speeches(facts, waits)
-    culprit = find_culprit(_counted(facts), speech)
-    order = _failure_order(facts, speech)
-    found = _found(facts, waits)
-    candidates = [item for item, late in found if not (late or _is_evidence(item, culprit, speech))]
-    places = {rule.name: place for place, rule in enumerate(rules)}
-    ranked = [(_key(item, facts, order, places), item) for item in candidates if not _is_only_the_end(item, facts)]
-    blaming = {item.rank for item, late in found if late}
-    ranked += _without_lines(facts, rules, order, blaming, culprit, speech)
+    job = _Job.of(facts)
+    matches = [(item, job.is_late(item)) for item in job.matches()]
+    candidates = [item for item, late in matches if not (late or job.is_evidence(item))]
+    ended_before = _ended_before(facts)
+    rule_places = {rule.name: place for place, rule in enumerate(rules)}
+    # a line that says how a job was ended is no cause if the job had failed before
+    ranked = [(job.key(item, rule_places), item) for item in candidates
+              if not (ended_before and facts.state in item.rule.states)]  # fmt: skip
+    ranked += job.of_state(rules) if not ended_before else []
+    ranked += job.of_exits(rules, blaming={item.rank for item, late in matches if late})
     ranked.sort(key=lambda item: item[0])
     cause = _behind([item for _, item in ranked])
-    caught = _caught(facts, culprit, speech, cause)
+    caught = job.caught_failure(cause)
     cause = caught or cause
-    first, missing, alike = _first(facts, speech, order, culprit, cause, caught is not None)
-    evidence = [item for item, late in found if not late and _is_evidence(item, culprit, speech)]
+    first = job.first(cause, caught=caught is not None)
+    evidence = [item for item, late in matches if not late and job.is_evidence(item)]
     if caught is not None:
         evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
-    evidence += [item for item, late in found if late]
-    left = culprit is not None and culprit.left
-    leaver = first_leaver(_counted(facts)) if culprit and not left else None
+    evidence += [item for item, late in matches if late]
+    left = job.culprit is not None and job.culprit.left
+    leaver = first_leaver(counted_ends(facts)) if job.culprit and not left else None
     return Diagnosis(
         cause,
-        first,
-        tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first}.values()),
+        first.rank,
+        tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first.rank}.values()),
         left=left,
-        missing=missing,
+        missing=first.missing,
         caught=caught is not None,
-        leaver=first if left else leaver.rank if leaver else None,
-        of_record=culprit is not None,
-        alike=alike,
+        leaver=first.rank if left else leaver.rank if leaver else None,
+        of_record=job.culprit is not None,
+        alike=first.alike,
     )
 
 
 def fails_by_itself(facts: Facts) -> bool:
     """Whether a rank ended the run because of itself."""
-    speech = _speeches(facts, first_waits(facts.logs))
-    culprit = find_culprit(_counted(facts), speech)
-    return culprit is not None and culprit.own_words and speech.get(culprit.rank, Speech.NOTHING) < Speech.NETWORK
+    job = _Job.of(facts)
+    return job.culprit is not None and job.culprit.own_words and job.speech_of_culprit < Speech.NETWORK
 
 
-def _found(facts: Facts, waits: Sequence[LogLine]) -> list[tuple[Cause, bool]]:
-    """Return the matching lines that concern the end, and whether each is a consequence of another failure."""
-    return [
-        (Cause(hit.rule, log.rank, log, hit), _is_late(log, hit, waits))
-        for log in facts.logs
-        for hit in _telling(log, facts)
-        if hit.rule.level != "caught"
-    ]
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job that ended, and what follows from its facts.
 
-
-def _is_late(log: Log, hit: Hit, waits: Sequence[LogLine]) -> bool:
-    return hit.rule.level == "consequence" or came_of_a_timeout(log, hit, waits) or was_cleared_away(log, hit)
-
-
-def _is_only_the_end(item: Cause, facts: Facts) -> bool:
-    """Whether a line says how a job was ended that had failed before."""
-    return facts.state in item.rule.states and _ended_before(facts)
-
-
-def _first(
-    facts: Facts, speech: Mapping[int, Speech], order: Mapping[int, int], culprit: Culprit | None,
-    cause: Cause | None, caught: bool,
-) -> tuple[int | None, bool, tuple[int, ...]]:  # fmt: skip
-    """Return the rank that ended the run, whether the others waited for it in vain, and the ranks that failed alike."""
-    if culprit is not None:
-        own = caught or culprit.own_words
-        first = cause.rank if cause and cause.rank is not None and own else culprit.rank
-        return first, culprit.missing, ()
-    if facts.ends:
-        of_order = next(iter(order), None) if facts.state in _OF_THE_JOB else None
-        return cause.rank if cause and cause.rank is not None else of_order, False, ()
-    return _without_records(facts, speech, order, cause, caught)
-
-
-def _without_records(
-    facts: Facts, speech: Mapping[int, Speech], order: Mapping[int, int], cause: Cause | None, caught: bool
-) -> tuple[int | None, bool, tuple[int, ...]]:
-    """Return the same for a job whose ranks left no records: a rank only with proof.
-
-    It is the only one whose lines have the failure, or a launcher saw it fail before the others. What a rank says that
-    waited for others, or lost one, proves nothing against it.
+    Attributes:
+        waits: the lines which show that ranks waited for others in vain.
+        speech: rank → the subject of its log; without records, of the ranks whose logs there are.
+        culprit: the rank that ended it by the records; None if there are none, or no rank ended by itself.
+        places: rank → its place among the ranks that failed.
     """
-    if cause is not None and cause.rule.level == "wait":
-        absent = missing_rank(facts.logs)
-        alike = _alike(cause, speech, order, facts)
-        return absent, absent is not None, alike if absent is None and len(alike) > 1 else ()
-    raised = [log.traceback for log in facts.logs if log.rank is None and log.traceback is not None]
-    alike = _alike(cause, speech, order, facts)
-    several = len(alike) > 1 or any(one.raised > 1 for one in raised)
-    seen = _seen_by_launcher(facts, several=several)
-    if cause is not None and (caught or cause.rule.states):  # of the job or a node: not of the rank that speaks of it
-        named = named_rank(facts.logs, cause.log, cause.hit)
-        return next((rank for rank in (cause.rank, named, seen) if rank is not None), None), False, ()
-    if len(alike) > 1:
-        return (seen, False, ()) if seen in alike else (None, False, alike)
-    own = cause.rank if cause and cause.rank is not None else next(iter(order), None) if cause is None else None
-    if own is not None:
-        return own, False, ()
-    if cause is None and _is_of_others(facts, speech):
-        return None, False, ()
-    named = named_rank(facts.logs, cause.log if cause else None, cause.hit if cause else None)
-    inferred = inferred_rank(facts.logs, cause.log if cause else None, cause.hit if cause else None)
-    first = next((rank for rank in (named, seen, inferred, *order) if rank is not None), None)
-    root = root_of(facts)
-    return first, False, root.tied if first is None and root is not None and len(root.tied) > 1 else ()
 
+    facts: Facts
+    waits: Sequence[LogLine]
+    speech: Mapping[int, Speech]
+    culprit: Culprit | None
+    places: Mapping[int, int]
 
-def _is_of_others(facts: Facts, speech: Mapping[int, Speech]) -> bool:
-    """Whether the logs speak only of ranks that were lost, or for which others waited."""
-    shared = [log for log in facts.logs if log.rank is None and log.traceback is not None]
-    of_shared = [speech_of([log], None).of_others for log in shared]
-    return all(of_shared) and bool(of_shared or any(one.of_others for one in speech.values()))
+    @classmethod
+    def of(cls, facts: Facts) -> _Job:
+        waits = first_waits(facts.logs)
+        speech = _speeches(facts, waits)
+        return cls(facts, waits, speech, find_culprit(counted_ends(facts), speech), places_of_failures(facts, speech))
 
+    @property
+    def speech_of_culprit(self) -> Speech:
+        return self.speech.get(self.culprit.rank, Speech.NOTHING) if self.culprit else Speech.NOTHING
 
-def _alike(
-    cause: Cause | None, speech: Mapping[int, Speech], order: Mapping[int, int], facts: Facts
-) -> tuple[int, ...]:
-    """Return the ranks whose lines have the failure, the first in the log first."""
-    if cause is not None:
-        alike = [(log, hit) for log in facts.logs for hit in log.scan.hits if hit.rule is cause.rule]
-        named = (rank_of_hit(log, hit) if log.rank is None else log.rank for log, hit in alike)
-        same = {rank for rank in named if rank is not None}
-    else:
-        texts = {
-            log.rank: without_values(log.traceback.exception)
-            for log in facts.logs
-            if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
-        }
-        same = set(texts) if len(set(texts.values())) == 1 else set()
-    return tuple(sorted(same, key=lambda rank: (order.get(rank, len(order)), rank)))
+    @property
+    def has_failed_by_itself(self) -> bool:
+        """Whether the records show a rank whose own failure ended the job."""
+        return self.culprit is not None and self.culprit.own_words and not self.speech_of_culprit.of_others
 
+    def matches(self) -> list[Cause]:
+        """Return the matching lines that concern the end of the job."""
+        return [
+            Cause(hit.rule, log.rank, log, hit)
+            for log in self.facts.logs
+            for hit in _hits_of_the_end(log, self.facts)
+            if hit.rule.level != "caught"
+        ]
 
-def _caught(facts: Facts, culprit: Culprit | None, speech: Mapping[int, Speech], cause: Cause | None) -> Cause | None:
-    """Return the failure that one rank caught and survived, and for which the others then waited; None if unknown."""
-    if cause is not None and cause.rule.level in ("cause", "symptom"):
-        return None
-    if culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others:
-        return None
-    if not facts.ends and Speech.OWN in speech.values():
-        return None
-    lines = [(log, hit) for log in facts.logs for hit in log.scan.hits]
-    caught = [(log, hit) for log, hit in lines if hit.rule.level == "caught" or _was_caught(hit, log, facts)]
-    of_others = ("wait", "consequence") if culprit is not None and culprit.left else ("wait",)
-    waits = [(log, hit) for log, hit in lines if hit.rule.level in of_others]
-    places = [line_of(log, hit) for log, hit in caught]
-    which = caught_before_waits(places, waits)
-    if which is None:
-        return None
-    log, hit = caught[which]
-    return Cause(hit.rule, places[which].rank, log, hit)
+    def is_late(self, item: Cause) -> bool:
+        """Whether a line is a consequence of another failure, by its rule or its time."""
+        assert item.log is not None and item.hit is not None
+        return (
+            item.rule.level == "consequence"
+            or came_of_a_timeout(item.log, item.hit, self.waits)
+            or was_cleared_away(item.log, item.hit)
+        )
+
+    def is_evidence(self, item: Cause) -> bool:
+        """Whether a line is a consequence of the first rank's failure, and not its cause.
+
+        Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
+        (torchrun's agents, set-up commands) and of other ranks do not.
+        """
+        culprit, speech = self.culprit, self.speech
+        if culprit is None and item.rule.level == "wait":  # without records: a rank has failed by itself
+            return Speech.OWN in speech.values() and (item.rank is None or speech.get(item.rank) is not Speech.OWN)
+        if culprit is None or item.rank == culprit.rank or culprit.missing:
+            return False
+        if item.rank is not None or culprit.left:
+            return culprit.left or not self.speech_of_culprit.of_others
+        assert item.hit is not None
+        return item.rule.level != "cause" or is_exception_line(item.hit.line) or "[c10d]" in item.hit.line
+
+    def key(self, item: Cause, rule_places: Mapping[str, int]) -> Key:
+        """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the launcher, last
+        traceback, line, rule."""
+        assert item.log is not None and item.hit is not None
+        rank, places = item.rank, self.places
+        by_itself = rank is None or rank in places or self._failed(rank)
+        if item.rule.level == "cause":
+            tier = _CAUSE if by_itself else _CAUSE_OF_OTHERS
+        else:
+            tier = _SYMPTOM if by_itself else _SYMPTOM_OF_OTHERS
+        local = item.hit.values.get("local")
+        return (
+            tier,
+            int(item.rule.level == "wait"),
+            len(places) if rank is None else places.get(rank, len(places) + 1),
+            int(local is not None and local != str(seen_by_launcher(self.facts))),
+            int(not is_in_chain(item.hit, item.log)),
+            item.hit.number or 0,
+            rule_places[item.rule.name],
+        )
+
+    def _failed(self, rank: int) -> bool:
+        """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
+        end = self.facts.ends.get(rank)
+        return end.by_itself if end is not None else not self.facts.ends and self.facts.state in ("FAILED", "UNKNOWN")
+
+    def of_state(self, rules: Sequence[Rule]) -> list[tuple[Key, Cause]]:
+        """Return the rules about the job's state, with their sort keys; none if a rank ended it before a signal."""
+        if self.has_failed_by_itself and self.facts.state not in OF_THE_JOB:
+            return []
+        return [((_STATE,), Cause(rule)) for rule in rules if self.facts.state in rule.states]
+
+    def of_exits(self, rules: Sequence[Rule], blaming: set[int | None]) -> list[tuple[Key, Cause]]:
+        """Return the rules about the exit statuses of ranks, with their sort keys."""
+        ranked: list[tuple[Key, Cause]] = []
+        for rule, end in ((rule, end) for rule in rules if rule.exits for end in self.facts.ends.values()):
+            if end.status not in rule.exits or end.rank in blaming:
+                continue
+            if end.by_itself and (self.culprit is None or self.culprit.rank == end.rank):
+                place = self.places.get(end.rank, len(self.places))
+                ranked.append(((_SYMPTOM, 1, place, 2), Cause(rule, end.rank)))
+            elif not end.by_itself and not self.places and self.culprit is None:
+                ranked.append(((_TERMINATED,), Cause(rule)))
+        return ranked
+
+    def caught_failure(self, cause: Cause | None) -> Cause | None:
+        """Return the failure that one rank caught, and for which the others then waited; None if unknown."""
+        if (cause is not None and cause.rule.level in ("cause", "symptom")) or self.has_failed_by_itself:
+            return None
+        if not self.facts.ends and Speech.OWN in self.speech.values():
+            return None
+        hits = [(log, hit) for log in self.facts.logs for hit in log.scan.hits]
+        caught = [(log, hit) for log, hit in hits if hit.rule.level == "caught" or _was_caught(hit, log, self.facts)]
+        of_others = ("wait", "consequence") if self.culprit is not None and self.culprit.left else ("wait",)
+        lines = [line_of(log, hit) for log, hit in caught]
+        which = caught_before_waits(lines, [(log, hit) for log, hit in hits if hit.rule.level in of_others])
+        if which is None:
+            return None
+        log, hit = caught[which]
+        return Cause(hit.rule, lines[which].rank, log, hit)
+
+    def first(self, cause: Cause | None, *, caught: bool) -> First:
+        """Return the rank that ended the job."""
+        culprit, of_cause = self.culprit, cause.rank if cause is not None else None
+        if culprit is not None:
+            own = caught or culprit.own_words
+            return First(of_cause if of_cause is not None and own else culprit.rank, culprit.missing)
+        if self.facts.ends:
+            of_place = next(iter(self.places), None) if self.facts.state in OF_THE_JOB else None
+            return First(of_cause if of_cause is not None else of_place)
+        return rank_without_records(self.facts, self.speech, self.places, cause, caught=caught)
 
 
 def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
     end = facts.ends.get(log.rank) if log.rank is not None else None
     return hit.rule.level == "cause" and was_survived(hit, log, end) and not is_said_caught(hit, log)
-
-
-def _seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
-    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records.
-
-    Args:
-        several: the log shows the same failure of several processes: then torchrun's choice among those that failed in
-            one second proves nothing.
-    """
-    if (root := root_of(facts)) is not None:
-        return None if several and len(root.tied) > 1 else root.rank
-    shared = [log for log in facts.logs if log.rank is None]
-    return next(
-        (
-            rank
-            for log in shared
-            if (rank := failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several)) is not None
-        ),
-        None,
-    )
-
-
-def root_of(facts: Facts) -> RootCause | None:
-    """Return what torchrun says of the first failure; None where it says nothing of it."""
-    found = (first_root_cause(log.scan.tail) for log in facts.logs if log.rank is None)
-    return next((root for root in found if root is not None and root.exitcode != TORN_DOWN), None)
-
-
-def _counted(facts: Facts) -> list[RankEnd]:
-    """Return the ends that count: if the job was signalled, those before the signal."""
-    if facts.state in _OF_THE_JOB:
-        return list(facts.ends.values())
-    if facts.signalled_s is None:
-        return []
-    return before_signal(facts.ends.values(), facts.signalled_s)
-
-
-def _is_evidence(item: Cause, culprit: Culprit | None, speech: Mapping[int, Speech]) -> bool:
-    """Whether a line is a consequence of the first rank's failure, and not its cause.
-
-    Messages of Slurm and of the kernel explain the end of any rank; messages of programs in the batch script's log
-    (torchrun's agents, set-up commands) and of other ranks do not.
-    """
-    if culprit is None and item.rule.level == "wait":  # without records: a rank has failed by itself
-        return Speech.OWN in speech.values() and (item.rank is None or speech.get(item.rank) is not Speech.OWN)
-    if culprit is None or item.rank == culprit.rank or culprit.missing:
-        return False
-    if item.rank is not None or culprit.left:
-        return culprit.left or not speech.get(culprit.rank, Speech.NOTHING).of_others
-    assert item.hit is not None
-    return item.rule.level != "cause" or is_exception_line(item.hit.line) or "[c10d]" in item.hit.line
-
-
-def _without_lines(
-    facts: Facts,
-    rules: Sequence[Rule],
-    order: Mapping[int, int],
-    blaming: set[int | None],
-    culprit: Culprit | None,
-    speech: Mapping[int, Speech],
-) -> list[tuple[tuple[int, ...], Cause]]:
-    """Return the rules that match the job's state or a rank's exit status, with their sort keys."""
-    ranked: list[tuple[tuple[int, ...], Cause]] = []
-    own = culprit is not None and culprit.own_words and not speech.get(culprit.rank, Speech.NOTHING).of_others
-    # else a rank ended before the job was signalled
-    if not _ended_before(facts) and (not own or facts.state in _OF_THE_JOB):
-        ranked = [((_STATE,), Cause(rule)) for rule in rules if facts.state in rule.states]
-    for rule in rules:
-        for end in facts.ends.values():
-            if end.status not in rule.exits or end.rank in blaming:
-                continue
-            if end.by_itself and (culprit is None or culprit.rank == end.rank):
-                ranked.append(((_SYMPTOM, 1, order.get(end.rank, len(order)), 2), Cause(rule, end.rank)))
-            elif not end.by_itself and not order and culprit is None:
-                ranked.append(((_TERMINATED,), Cause(rule)))
-    return ranked
 
 
 def _ended_before(facts: Facts) -> bool:
@@ -300,36 +251,13 @@ def _ended_before(facts: Facts) -> bool:
     return not facts.ends and any(failed_in(log) or hangs_since(log) for log in facts.logs)
 
 
-def _telling(log: Log, facts: Facts) -> list[Hit]:
+def _hits_of_the_end(log: Log, facts: Facts) -> list[Hit]:
     """Return the matching lines of a log that concern its end."""
     end = facts.ends.get(log.rank) if log.rank is not None else None
     if end is not None and end.status == 0:
         return []
-    return last_burst(
-        [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)], log
-    )
-
-
-def _key(item: Cause, facts: Facts, order: Mapping[int, int], places: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sort key, the most likely cause first: kind, no wait, first rank, that of the launcher, last
-    traceback, line, rule."""
-    assert item.log is not None and item.hit is not None
-    by_itself = item.rank is None or item.rank in order or _by_itself(item.rank, facts)
-    if item.rule.level == "cause":
-        tier = _CAUSE if by_itself else _CAUSE_OF_OTHERS
-    else:
-        tier = _SYMPTOM if by_itself else _SYMPTOM_OF_OTHERS
-    rank_place = len(order) if item.rank is None else order.get(item.rank, len(order) + 1)
-    line = item.hit.number or 0
-    return (
-        tier,
-        int(item.rule.level == "wait"),
-        rank_place,
-        int((local := item.hit.values.get("local")) is not None and local != str(_seen_by_launcher(facts))),
-        int(not is_in_chain(item.hit, item.log)),
-        line,
-        places[item.rule.name],
-    )
+    hits = [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
+    return last_burst(hits, log)
 
 
 def _behind(ranked: Sequence[Cause]) -> Cause | None:
@@ -339,22 +267,6 @@ def _behind(ranked: Sequence[Cause]) -> Cause | None:
     best = ranked[0]
     here = (item for item in ranked if item.log is not None and (item.log is best.log or item.rank is None))
     return next((item for item in here if best.rule.name in item.rule.before), best)
-
-
-def _failure_order(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
-    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of others come last.
-
-    If no rank has a record, the rank whose log stopped growing first comes first; in a log that ranks share, the one
-    whose exception stands first.
-    """
-    if facts.ends:
-        return {rank: place for place, rank in enumerate(failure_order(facts.ends.values(), speech))}
-    silent = sorted(
-        (speech[log.rank].of_others, log.written_s, log.traceback.ends if log.part and log.traceback else 0, log.rank)
-        for log in facts.logs
-        if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)
-    )
-    return {rank: place for place, rank in enumerate(dict.fromkeys(rank for *_, rank in silent))}
 
 
 def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
@@ -367,22 +279,15 @@ def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
     return {
         rank: _speech(mine, ends.get(rank), waits)
         for rank, mine in logs.items()
-        if rank not in ends or facts.state in _OF_THE_JOB or may_speak(ends[rank], mine, facts.signalled_s)
+        if rank not in ends or facts.state in OF_THE_JOB or may_speak(ends[rank], mine, facts.signalled_s)
     }
 
 
 def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> Speech:
-    said = speech_of(logs, end)
+    speech = speech_of(logs, end)
     raised = [log for log in logs if log.traceback is not None]
-    if said is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised):
-        return Speech.GONE
-    return said
-
-
-def _by_itself(rank: int, facts: Facts) -> bool:
-    """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
-    end = facts.ends.get(rank)
-    return end.by_itself if end is not None else not facts.ends and facts.state in ("FAILED", "UNKNOWN")
+    late = speech is Speech.OWN and raised and all(ended_by_a_timeout(log, waits) for log in raised)
+    return Speech.GONE if late else speech
 
 
 def first_to_fail(starts: Sequence[Facts]) -> Facts:

@@ -13,6 +13,13 @@ from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.job.units import rank_text
 
+SAME_MOMENT_S = 5.0
+"""Ends closer than this have no certain order: a rank that raised an exception needs seconds to tear down CUDA and its
+threads, while the others notice the closed connection at once; the clocks of two nodes differ, too."""
+CLEARED_AWAY_AFTER_S = 5.0
+"""A rank that is killed (SIGKILL) this long after another has failed was killed because of it: torchrun and srun send
+SIGTERM, and SIGKILL 30 s later (torch's PContext.close, slurm.conf's KillWait)."""
+
 
 class Speech(IntEnum):
     """The subject of the end of a rank's log, the most likely culprit first."""

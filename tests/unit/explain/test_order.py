@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.diagnosis.order import seconds_between, time_of
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.outside import explain_logs
+from hpcrun.runs.log_times import second_of_year, seconds_between
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
 from tests.unit.explain.written import OOM, TERMINATE, TRACE, Written, write_run
@@ -59,7 +59,7 @@ def said_of(log: str, tmp_path: Path) -> Explanation:
     ],
 )  # fmt: skip
 def test_the_times_of_all_kinds_of_lines_are_compared(line: str, other: str, between_s: float) -> None:
-    one_s, other_s = time_of(line), time_of(other)
+    one_s, other_s = second_of_year(line), second_of_year(other)
     assert one_s is not None
     assert other_s is not None
     assert seconds_between(one_s, other_s) == pytest.approx(between_s, abs=1e-6)
@@ -67,7 +67,7 @@ def test_the_times_of_all_kinds_of_lines_are_compared(line: str, other: str, bet
 
 @pytest.mark.parametrize("line", ["step 1122 16:29:32 loss", "[E1399 16:29:32.1 x.cpp:1]", "took 00:01:02", ""])
 def test_a_line_without_a_date_has_no_time(line: str) -> None:
-    assert time_of(line) is None
+    assert second_of_year(line) is None
 
 
 def test_a_rank_that_skipped_a_batch_is_the_cause_and_not_the_timeout_of_the_others(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def at(*when: int) -> float:
         ("2026/11/21 23:05:01 jax", at(2026, 11, 21, 23, 5, 1)),
         ("2026-11-21T23:05:01Z", datetime(2026, 11, 21, 23, 5, 1, tzinfo=timezone.utc).timestamp()),
         ("2026-11-21T23:05:01+0130", datetime(2026, 11, 21, 21, 35, 1, tzinfo=timezone.utc).timestamp()),
+        ("[E707 23:05:01.5 ProcessGroupNCCL.cpp:2090] [PG ID 2]", at(2026, 7, 7, 23, 5, 1) + 0.5),
         ("[rank3]:[E1121 23:05:01.500000000 ProcessGroupNCCL.cpp:616]", at(2026, 11, 21, 23, 5, 1) + 0.5),
         ("W1121 23:05:01.000000 1234 torch/distributed/run.py:793]", at(2026, 11, 21, 23, 5, 1)),
         ("I0101 00:00:05.0 the year after", at(2027, 1, 1, 0, 0, 5)),

@@ -1,0 +1,272 @@
+"""Which rank ended a run: by the records of the ranks, else by launchers and the lines of the logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hpcrun.explain.diagnosis.facts import (
+    CLEARED_AWAY_AFTER_S,
+    SAME_MOMENT_S,
+    Cause,
+    Facts,
+    RankEnd,
+    Speech,
+)
+from hpcrun.explain.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
+from hpcrun.explain.diagnosis.ranks import inferred_rank, missing_rank, named_rank, rank_of_hit
+from hpcrun.explain.diagnosis.root_exception import without_values
+from hpcrun.explain.diagnosis.speech import speech_of
+from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
+
+_WAITERS = 2
+"""Ranks that must have waited for a silent rank, before the silent rank counts as the cause."""
+OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
+"""States in which a job ends because of its own program; in the others it was signalled to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The rank that ended a run.
+
+    Attributes:
+        left: it ended with exit status 0 while others continued, which then failed or timed out.
+        missing: all others waited for it until their timeout; it was terminated without a word.
+    """
+
+    rank: int
+    left: bool = False
+    missing: bool = False
+
+    @property
+    def own_words(self) -> bool:
+        """Whether its own log, and no other rank's, may tell what happened."""
+        return not (self.left or self.missing)
+
+
+def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:
+    """Return the rank that ended the run, None if no rank ended by itself.
+
+    It is the first rank that failed because of itself, else one that ended with exit status 0 before the others failed,
+    else the one for which all others waited, else the first that failed because of others.
+
+    Args:
+        ends: the records of the ranks, in any order.
+        speech: rank → the subject of its log; ``NOTHING`` for a missing rank.
+    """
+    failed = _failures(ends, speech)
+    of_others = [end for end in failed if _speech(end, speech).of_others]
+    own = [end for end in failed if not _speech(end, speech).of_others]
+    # a rank may fail and end slowly: then it is terminated like the other ranks
+    own = [end for end in own if not end.signalled] or own
+    if own:
+        last_s = min(end.ended_s for end in own) + SAME_MOMENT_S
+        moment = [end for end in own if end.ended_s <= last_s]
+        return Culprit(min(moment, key=lambda end: (_suspicion(end, speech), end.ended_s, end.rank)).rank)
+    leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
+    if leaver is not None:
+        return Culprit(leaver.rank, left=True)
+    if (missing := _missing(ends, speech)) is not None:
+        return Culprit(missing, missing=True)
+    if of_others:
+        return Culprit(min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank)
+    return None
+
+
+def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | None:
+    """Return the one rank that did not wait, where at least two others waited until their timeout.
+
+    Of two ranks neither is known to have waited for the other: both may wait where the network fails.
+    """
+    rest = [end for end in ends if _speech(end, speech) is not Speech.WAITED]
+    if len(rest) != 1 or len(ends) < 1 + _WAITERS:
+        return None
+    (one,) = rest
+    silent = _speech(one, speech) is Speech.NOTHING and one.status in (EXIT_TERMINATED, EXIT_KILLED)
+    return one.rank if silent or (one.by_itself and _speech(one, speech) is Speech.GONE) else None
+
+
+def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
+    """Return the ends before a signal to the whole job, and those of the ranks that the signal terminated.
+
+    Args:
+        signalled_s: when the job was signalled, in seconds since the epoch.
+    """
+    return [end for end in ends if end.status == EXIT_TERMINATED or end.ended_s < signalled_s]
+
+
+def first_leaver(ends: Iterable[RankEnd], within_s: float = 0.0) -> RankEnd | None:
+    """Return the first rank with exit status 0, if it ended before all other ranks that did not; None if there is none.
+
+    Args:
+        within_s: it may have ended this many seconds later: the others notice closed connections before it has ended.
+    """
+    known = sorted(ends, key=lambda end: (end.ended_s, end.rank))
+    badly = [end for end in known if end.status != 0]
+    well = [end for end in known if end.status == 0]
+    return well[0] if well and badly and well[0].ended_s <= badly[0].ended_s + within_s else None
+
+
+def failure_order(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[int]:
+    """Return the ranks that failed by themselves: first those with their own error, each kind by time."""
+    failed = _failures(ends, speech)
+    failed.sort(key=lambda end: (_symptom(end, speech), end.signalled, end.ended_s, end.rank))
+    return [end.rank for end in failed]
+
+
+def _failures(ends: Iterable[RankEnd], speech: Mapping[int, Speech]) -> list[RankEnd]:
+    """Return the ranks that failed and were not terminated because another rank had failed.
+
+    A rank that raised an exception may end so slowly that it is terminated together with the others. But its exception
+    is in its log, and SIGTERM alone leaves no exception.
+    """
+    known = list(ends)
+    first_s = min((end.ended_s for end in known if end.by_itself), default=0.0)
+    return [
+        end
+        for end in known
+        if (end.by_itself and (end.status != EXIT_KILLED or end.ended_s <= first_s + CLEARED_AWAY_AFTER_S))
+        or (end.status == EXIT_TERMINATED and _speech(end, speech) is Speech.OWN)
+    ]
+
+
+def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
+    return speech.get(end.rank, Speech.NOTHING)
+
+
+def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
+    """Return 0 for a rank that failed because of itself, else the distance of its message from the culprit."""
+    said = _speech(end, speech)
+    return int(said) if said.of_others else 0
+
+
+def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
+    """Return the place of a rank among those that ended in the same moment; the most likely culprit has 0.
+
+    Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have their cause in the
+    rank.
+    """
+    said = _speech(end, speech)
+    if end.status == EXIT_TERMINATED:
+        return 1
+    if said is Speech.NOTHING:
+        return 2 if end.status in (EXIT_KILLED, EXIT_ABORTED) else 0
+    return 3 if said is Speech.NETWORK else 0
+
+
+def counted_ends(facts: Facts) -> list[RankEnd]:
+    """Return the ends that count: if the job was signalled, those before the signal."""
+    if facts.state in OF_THE_JOB:
+        return list(facts.ends.values())
+    if facts.signalled_s is None:
+        return []
+    return before_signal(facts.ends.values(), facts.signalled_s)
+
+
+def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, int]:
+    """Return rank → its place among the failed ranks; ranks whose logs are about the failures of others come last.
+
+    If no rank has a record, the rank whose log stopped growing first comes first; in a log that ranks share, the one
+    whose exception stands first.
+    """
+    if facts.ends:
+        ranks = failure_order(facts.ends.values(), speech)
+    else:
+        logs = [log for log in facts.logs if log.rank is not None and speech[log.rank] in (Speech.OWN, Speech.NETWORK)]
+        logs.sort(key=lambda log: (log.written_s, log.traceback.ends if log.part and log.traceback else 0, log.rank))
+        ranks = list(dict.fromkeys(log.rank for log in logs if log.rank is not None))
+    return {rank: place for place, rank in enumerate(ranks)}
+
+
+class First(NamedTuple):
+    """The rank that ended a run: None if nothing proves which; whether the others waited for it in vain.
+
+    ``alike`` are the ranks that failed in the same way, where that is why it is unknown.
+    """
+
+    rank: int | None
+    missing: bool = False
+    alike: tuple[int, ...] = ()
+
+
+def rank_without_records(
+    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None, *, caught: bool
+) -> First:
+    """Return the rank that ended a job whose ranks left no records: only with proof.
+
+    It is the only one whose lines have the failure, or a launcher saw it fail before the others. What a rank says that
+    waited for others, or lost one, proves nothing against it.
+
+    Args:
+        places: rank → its place among those that failed.
+        caught: the cause is a failure that a rank caught, and for which the others then waited.
+    """
+    hit_of = (cause.log, cause.hit) if cause is not None else (None, None)
+    alike = _alike(facts, speech, places, cause)
+    if cause is not None and cause.rule.level == "wait":
+        absent = missing_rank(facts.logs)
+        return First(absent, absent is not None, alike if absent is None and len(alike) > 1 else ())
+    several = len(alike) > 1 or any(
+        log.rank is None and log.traceback and log.traceback.raised > 1 for log in facts.logs
+    )
+    seen = seen_by_launcher(facts, several=several)
+    if cause is not None and (caught or cause.rule.states):  # of the job or a node: not of the rank that speaks of it
+        return First(_first_known(cause.rank, named_rank(facts.logs, *hit_of), seen))
+    if len(alike) > 1:
+        return First(seen) if seen in alike else First(None, alike=alike)
+    alone = cause.rank if cause is not None else next(iter(places), None)
+    if alone is not None or (cause is None and _is_of_others(facts, speech)):
+        return First(alone)
+    rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs, *hit_of), *places)
+    root = root_of(facts) if rank is None else None
+    return First(rank, alike=root.tied if root is not None and len(root.tied) > 1 else ())
+
+
+def _first_known(*ranks: int | None) -> int | None:
+    return next((rank for rank in ranks if rank is not None), None)
+
+
+def _is_of_others(facts: Facts, speech: Mapping[int, Speech]) -> bool:
+    """Whether the logs speak only of ranks that were lost, or for which others waited."""
+    shared = [speech_of([log], None) for log in facts.logs if log.rank is None and log.traceback is not None]
+    return all(one.of_others for one in shared) and any(one.of_others for one in (*shared, *speech.values()))
+
+
+def _alike(
+    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None
+) -> tuple[int, ...]:
+    """Return the ranks whose lines have the failure, the first in the log first."""
+    if cause is not None:
+        hits = ((log, hit) for log in facts.logs for hit in log.scan.hits if hit.rule is cause.rule)
+        ranks = {rank_of_hit(log, hit) if log.rank is None else log.rank for log, hit in hits}
+    else:
+        texts = {
+            log.rank: without_values(log.traceback.exception)
+            for log in facts.logs
+            if log.traceback is not None and log.rank is not None and speech[log.rank] is Speech.OWN
+        }
+        ranks = set(texts) if len(set(texts.values())) == 1 else set()
+    known = (rank for rank in ranks if rank is not None)
+    return tuple(sorted(known, key=lambda rank: (places.get(rank, len(places)), rank)))
+
+
+def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
+    """Return the rank that torchrun or srun saw fail first, of a job whose ranks left no records.
+
+    Args:
+        several: the log shows the same failure of several processes: then torchrun's choice among those that failed in
+            one second proves nothing.
+    """
+    if (root := root_of(facts)) is not None:
+        return None if several and len(root.tied) > 1 else root.rank
+    shared = (log for log in facts.logs if log.rank is None)
+    return _first_known(
+        *(failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several) for log in shared)
+    )
+
+
+def root_of(facts: Facts) -> RootCause | None:
+    """Return what torchrun says of the first failure; None where it says nothing of it."""
+    roots = (first_root_cause(log.scan.tail) for log in facts.logs if log.rank is None)
+    return next((root for root in roots if root is not None and root.exitcode != TORN_DOWN), None)
