@@ -16,10 +16,10 @@ from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, Facts, RankEnd, Speech
 from hpcrun.explain.diagnosis.flight_calls import Dump
 from hpcrun.explain.diagnosis.flight_dump import MOST_BYTES, DumpError, DumpReader
 from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
+from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import LogScan, Scanner
-from hpcrun.explain.diagnosis.speech import speech_of
 from hpcrun.job import state
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import open_regular, read_bytes, read_text

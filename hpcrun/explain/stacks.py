@@ -19,7 +19,7 @@ from typing import Any
 from hpcrun.actions.runs.allocation import allocation_of, nodes_of
 from hpcrun.errors import PlanError
 from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
-from hpcrun.explain.diagnosis.rank_positions import (
+from hpcrun.explain.diagnosis.stack_groups import (
     RankStack,
     grouped,
     odd_ranks,

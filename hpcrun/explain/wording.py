@@ -10,13 +10,13 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
+from hpcrun.explain.diagnosis.last_words import uncaught
 from hpcrun.explain.diagnosis.launcher import agents_exitcode, first_task
+from hpcrun.explain.diagnosis.line_rank import spawned_process
 from hpcrun.explain.diagnosis.log import Log
-from hpcrun.explain.diagnosis.ranks import spawned_process
 from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.rules import fill
 from hpcrun.explain.diagnosis.scan import last_lines
-from hpcrun.explain.diagnosis.speech import uncaught
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 from hpcrun.job.secret_hider import HIDER

@@ -14,10 +14,10 @@ from hpcrun.explain.diagnosis.facts import (
     RankEnd,
     Speech,
 )
+from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
-from hpcrun.explain.diagnosis.ranks import inferred_rank, missing_rank, named_rank, rank_of_hit
+from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
-from hpcrun.explain.diagnosis.speech import speech_of
 from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
 
 _WAITERS = 2

@@ -18,19 +18,7 @@ from hpcrun.explain.diagnosis.culprit import (
     seen_by_launcher,
 )
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, RankEnd, Speech
-from hpcrun.explain.diagnosis.log import Log, went_beyond
-from hpcrun.explain.diagnosis.order import (
-    LogLine,
-    came_of_a_timeout,
-    caught_before_waits,
-    ended_by_a_timeout,
-    first_waits,
-    line_of,
-    was_cleared_away,
-)
-from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.scan import Hit
-from hpcrun.explain.diagnosis.speech import (
+from hpcrun.explain.diagnosis.last_words import (
     failed_in,
     hangs_since,
     is_beside,
@@ -42,6 +30,18 @@ from hpcrun.explain.diagnosis.speech import (
     was_interrupted,
     was_survived,
 )
+from hpcrun.explain.diagnosis.line_order import (
+    LogLine,
+    came_of_a_timeout,
+    caught_before_waits,
+    ended_by_a_timeout,
+    first_waits,
+    line_of,
+    was_cleared_away,
+)
+from hpcrun.explain.diagnosis.log import Log, went_beyond
+from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import is_exception_line
 
 _WAITED_FOR = frozenset({"TIMEOUT", "CANCELLED"})

@@ -13,9 +13,9 @@ from itertools import islice
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, Speech
 from hpcrun.explain.diagnosis.flight_calls import ProcessGroup
 from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Trouble
-from hpcrun.explain.diagnosis.rank_positions import Group, RankStack, grouped
+from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.speech import speech_of
+from hpcrun.explain.diagnosis.stack_groups import Group, RankStack, grouped
 from hpcrun.job.state import EXIT_ABORTED
 from hpcrun.job.units import format_span, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt, ranks

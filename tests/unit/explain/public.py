@@ -19,10 +19,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.launcher import without_lead
 from hpcrun.explain.diagnosis.rules import Rule, load_rules
 from hpcrun.explain.ended import Explanation, explain
-from hpcrun.explain.outside import explain_logs
 from hpcrun.runs.record import run_from_json, status_from_json
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.outside import explain_logs
 
 RULES = load_rules([])
 TRACE = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 9, in <module>\n    main()\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.rank_positions import RankStack
+from hpcrun.explain.diagnosis.stack_groups import RankStack
 from hpcrun.explain.running import Running, explain_running, look
 from hpcrun.explain.stacks import Answers, stacks_remark
 from hpcrun.runs.record import LastStatus

@@ -13,7 +13,7 @@ import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain import stacks
-from hpcrun.explain.diagnosis.rank_positions import RankStack
+from hpcrun.explain.diagnosis.stack_groups import RankStack
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.running import explain_running, look

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.explain.outside import explain_logs
 
 CAUGHT = """step 1 loss 3.1
 Traceback (most recent call last):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.outside import explain_logs
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.outside import explain_logs
 from hpcrun.runs.log_times import second_of_year, seconds_between
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained

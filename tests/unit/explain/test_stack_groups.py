@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcrun.explain.diagnosis.rank_positions import (
+from hpcrun.explain.diagnosis.stack_groups import (
     RankStack,
     grouped,
     odd_ranks,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from hpcrun.explain.diagnosis.last_words import raised_in
 from hpcrun.explain.diagnosis.launcher import NODE_FAILED
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.scan import Hit
-from hpcrun.explain.diagnosis.speech import raised_in
 from hpcrun.explain.diagnosis.traceback import Traceback
 
 _OF_ITSELF = re.compile(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
+from hpcrun.explain.diagnosis.line_order import came_of_a_timeout, ended_by_a_timeout
 from hpcrun.explain.diagnosis.log import Log, survived_up_to
-from hpcrun.explain.diagnosis.order import came_of_a_timeout, ended_by_a_timeout
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line

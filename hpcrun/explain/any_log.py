@@ -17,11 +17,11 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError
 from hpcrun.explain.any_job import AnyJob
 from hpcrun.explain.diagnosis.facts import Facts
+from hpcrun.explain.diagnosis.last_words import without_survived
 from hpcrun.explain.diagnosis.launcher import rank_of_file
 from hpcrun.explain.diagnosis.log import Log, by_speaker
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
-from hpcrun.explain.diagnosis.speech import without_survived
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
 from hpcrun.explain.gather import examine_noting
 from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, is_terminal

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.outside import explain_logs
+from hpcrun.explain.any_log import explain_logs
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
-from tests.unit.explain.test_order import RULES, job, said_of, timed_out
+from tests.unit.explain.test_line_order import RULES, job, said_of, timed_out
 from tests.unit.explain.written import TRACE
 
 NCCL_ERROR = (

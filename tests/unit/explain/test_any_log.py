@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from hpcrun.explain.any_job import AnyJob
+from hpcrun.explain.any_log import explain_job, explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.explain.outside import explain_job, explain_logs
 
 NOW_S = 1_800_000_000.0
 
