@@ -93,16 +93,13 @@ def judge_controller(ping: Ping) -> Check:
         seen = f"{', '.join(down)} does not respond" if down else ping.words
         fix = "`scontrol ping` shows when it is back; else ask the administrators"
         return Check(SLURM, "controller", "red", seen, fix)
-    took = f"{up[0].host} answers within {_duration(ping.took_s)}"
+    duration = f"{ping.took_s:.1f} s" if ping.took_s >= 1 else f"{max(1, round(ping.took_s * 1000))} ms"
+    took = f"{up[0].host} answers within {duration}"
     if down:
         return Check(SLURM, "controller", "yellow", f"{took}; {', '.join(down)} is down", "tell the administrators")
     if ping.took_s > _SLOW_S:
         return Check(SLURM, "controller", "yellow", took, "it is busy: poll less often; sbatch may be slow")
     return Check(SLURM, "controller", "green", took)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(seconds * 1000))} ms"
 
 
 def judge_accounting(facts: ClusterFacts) -> Check:

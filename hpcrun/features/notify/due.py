@@ -71,7 +71,12 @@ def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
 def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | None = None) -> list[str]:
     """Return the events of which there should be a message by now, sent or not; the job reports one that just came."""
     events = [*([reported] if reported in (STARTED, FIRST_STEP) else []), *_events(item, notify, now_s)]
-    return [event for event in dict.fromkeys(events) if _is_wanted(event, item, notify)]
+    has_failed = FAILED in notify.events and item.status.state != state.COMPLETED
+    return [
+        event
+        for event in dict.fromkeys(events)
+        if event_kind(event) in notify.events or (event == FINISHED and has_failed)
+    ]
 
 
 def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
@@ -108,12 +113,6 @@ def _has_metrics(attempt: Attempt, now_s: float) -> bool:
     return False
 
 
-def _is_wanted(event: str, item: RunStatus, notify: Notify) -> bool:
-    if event == FINISHED and item.status.state != state.COMPLETED and FAILED in notify.events:
-        return True
-    return event_kind(event) in notify.events
-
-
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Start a process that sends the messages of these runs that are due and that nobody has sent."""
     late_ones = (
@@ -144,18 +143,14 @@ def _is_late(item: RunStatus, now_s: float) -> bool:
     if notify is None:
         return False
     events = due_events(item, notify, now_s)
-    if not events or now_s - _changed_s(item) < JOB_FIRST_S:
+    newest = last_attempts(item.folder)
+    changed_s = max((each.exit.ended_s if each.exit else each.started_s for each in newest), default=0.0)
+    if not events or now_s - changed_s < JOB_FIRST_S:  # the records say when the job started or ended
         return False
     to: Sequence[str] = notify.to
     if not item.status.final and STARTED in notify.events and WAITING not in events:
         to = unclaimed(item.folder, STARTED, to)  # the others were reached by the job itself, which goes on
     return any(unclaimed(item.folder, event, to) for event in events)
-
-
-def _changed_s(item: RunStatus) -> float:
-    """Return when the job of a run last started or ended by its records; 0 if it never did."""
-    newest = last_attempts(item.folder)
-    return max((attempt.exit.ended_s if attempt.exit else attempt.started_s for attempt in newest), default=0.0)
 
 
 def _is_untried(folder: Path) -> bool:

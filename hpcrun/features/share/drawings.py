@@ -269,10 +269,14 @@ def use_section(uses: Sequence[NodeUse], short: Short) -> dict[str, Any] | None:
 
 def _columns(nodes: Sequence[NodeUse]) -> list[tuple[str, Callable[[NodeUse], str]]]:
     """Return the columns for which a node has a value."""
+
+    def power(sample: UseSample) -> float | None:
+        return _mean(gpu.power for gpu in sample.gpus if gpu.power is not None)
+
     columns: list[tuple[str, Callable[[NodeUse], str]]] = [
         ("GPUs busy, mean", lambda use: _shown(_over_time(use, _CHARTS[0].value), "{:.0f} %".format)),
         ("GPU memory, highest", _gpu_memory),
-        ("power of a GPU, mean", lambda use: _shown(_over_time(use, _power), "{:.0f} W".format)),
+        ("power of a GPU, mean", lambda use: _shown(_over_time(use, power), "{:.0f} W".format)),
         ("CPUs busy, mean", lambda use: _of(f"{_over_time(use, _CHARTS[2].value) or 0:.1f}", use.cpus)),
         ("memory, highest", _memory),
         ("network, mean", lambda use: _shown(_over_time(use, lambda sample: sample.network), format_rate)),
@@ -291,10 +295,6 @@ def _over_time(use: NodeUse, value: Callable[[UseSample], float | None]) -> floa
 def _mean(values: Iterable[float]) -> float | None:
     listed = list(values)
     return sum(listed) / len(listed) if listed else None
-
-
-def _power(sample: UseSample) -> float | None:
-    return _mean(gpu.power for gpu in sample.gpus if gpu.power is not None)
 
 
 def _gpu_memory(use: NodeUse) -> str:

@@ -123,6 +123,9 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
         read = [one.index for one in item.elements[:MOST_ELEMENTS]]
         table = sweep_table([(item, read_elements(item.folder, read, choice.patterns))])
     uses = () if table else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
+    tracked = () if table else tracker_runs(item.run, item.folder, item.element or 0)
+    # those that others can open: not those of a server on this machine
+    pages = ((each.tracker, each.url) for each in tracked if each.url and not is_local(each.url))
     return SharedRun(
         item,
         now_s,
@@ -134,7 +137,7 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
         script=_text(RunFolder(item.folder).script) if choice.code else None,
         metrics=None if table else read_metrics(item.folder, choice.patterns, element=item.element or 0),
         table=table,
-        trackers=() if table else _trackers(item),
+        trackers=tuple(dict.fromkeys(pages))[:_MOST_PAGES],
         use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),
         logs=tuple(_logs(item, explanation)) if choice.logs else (),
         missing=(f"{result.away.message}; the state is the last known",) if result.away else (),
@@ -176,13 +179,6 @@ def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
             yield AttemptSpan(attempt, index, hosts(attempt.folder) or [attempt.host], ended_s)
 
 
-def _trackers(item: RunStatus) -> tuple[tuple[str, str], ...]:
-    """Return the pages that others can open: not those of a server on this machine."""
-    runs = tracker_runs(item.run, item.folder, item.element or 0)
-    pages = ((each.tracker, each.url) for each in runs if each.url and not is_local(each.url))
-    return tuple(dict.fromkeys(pages))[:_MOST_PAGES]
-
-
 def _code(run: Run, store: RunStore, choice: ShareChoice) -> tuple[Mapping[str, Any] | None, SharedText | None]:
     """Return the record of the code, and its difference to the commit, also where it is an earlier run's snapshot."""
     if run.code_of:
@@ -205,7 +201,7 @@ def _text(path: Path) -> SharedText | None:
 def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     """Yield the ends of the logs that tell most: those of the ranks that failed first."""
     if item.elements:
-        for one in _failed_first(item.elements)[:_MOST_FAILED_ELEMENTS]:
+        for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
             row = element_row(item, one)
             about = explanation if explanation and explanation.item.element == one.index else None
             for end in _logs(row, about):
@@ -220,12 +216,9 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
             yield LogEnd("batch script", "", last)
 
 
-def _failed_first(elements: Sequence[ElementStatus]) -> list[ElementStatus]:
-    def place(one: ElementStatus) -> tuple[bool, bool]:
-        failed = one.status.final and one.status.state not in (state.COMPLETED, state.CANCELLED)
-        return not failed, one.status.elapsed_s is None
-
-    return sorted(elements, key=place)
+def _oddness(one: ElementStatus) -> tuple[bool, bool]:
+    failed = one.status.final and one.status.state not in (state.COMPLETED, state.CANCELLED)
+    return not failed, one.status.elapsed_s is None
 
 
 def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[LogEnd]:

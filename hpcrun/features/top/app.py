@@ -116,15 +116,16 @@ class RunsScreen(TableScreen[ShownRow]):
         self._learn_causes(rows)
         running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
-        if running and is_due and self.call("words", lambda: words_of(running), self._show_words, self._no_words):
+        if (
+            running
+            and is_due
+            and self.call("words", lambda: words_of(running), self._show_words, lambda _: self._show_words({}))
+        ):
             self._words_asked, self._words_of = now, frozenset(running)
 
     def _show_words(self, words: Mapping[str, str]) -> None:
         self._words = words
         self.pager.update()
-
-    def _no_words(self, _: object) -> None:
-        self._show_words({})
 
     def _learn_causes(self, rows: Iterable[TopRow]) -> None:
         """Work out why elements failed, a few at a time; the reader does so for whole runs."""
@@ -268,16 +269,14 @@ class RunsScreen(TableScreen[ShownRow]):
     def action_act(self, verb: str) -> None:
         """Do something to the marked runs, or to the one with the cursor."""
         row = self._row()
-        rows = self._marked_rows() or (row.runs() if row else [])
-        act(self, verb, rows, self._unmark)
+        every = (each for row in self.reader.reading.rows for each in (row, *row.children)) if self._marked else ()
+        rows = [each for each in every if each.key in self._marked] or (row.runs() if row else [])
 
-    def _marked_rows(self) -> list[TopRow]:
-        rows = (each for row in self.reader.reading.rows for each in (row, *row.children))
-        return [row for row in rows if row.key in self._marked] if self._marked else []
+        def unmark() -> None:
+            self._marked = frozenset()
+            self._show_rows()
 
-    def _unmark(self) -> None:
-        self._marked = frozenset()
-        self._show_rows()
+        act(self, verb, rows, unmark)
 
     def action_done(self) -> None:
         """Show what was done so far."""

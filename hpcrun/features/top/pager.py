@@ -323,12 +323,13 @@ class TextScreen(PagerScreen):
 
     def action_search(self) -> None:
         """Type what to search for."""
-        self.type_line("", lambda _: None, self._begin_search)
 
-    def _begin_search(self, words: str | None) -> None:
-        self._search = words or ""
-        if self._search:
-            self.search()
+        def done(words: str | None) -> None:
+            self._search = words or ""
+            if self._search:
+                self.search()
+
+        self.type_line("", lambda _: None, done)
 
     def search(self) -> None:
         """Go to the first line with what is searched for; each screen does so in its own way."""

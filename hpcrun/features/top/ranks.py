@@ -57,8 +57,8 @@ class RankRow:
     @property
     def state(self) -> str:
         """Its state in words: ``failed, exit status 1``."""
-        word = WORDS[self.kind]
-        return f"{word} ({self.exit_status})" if self.kind in (RankState.FAILED, RankState.TERMINATED) else word
+        ended = self.kind in (RankState.FAILED, RankState.TERMINATED)
+        return f"{WORDS[self.kind]} ({self.exit_status})" if ended else WORDS[self.kind]
 
 
 @dataclass(slots=True)
@@ -199,12 +199,9 @@ def _order(row: RankRow) -> tuple[RankState, float, int]:
 
 def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
     """Return the ranks of which each of some words is in the number, the state, the node or the last line."""
-    wanted = words.lower().split()
-
-    def text(row: RankRow) -> str:
-        return f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()
-
-    return [row for row in rows if all(word in text(row) for word in wanted)]
+    terms = words.lower().split()
+    texts = ((row, f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()) for row in rows)
+    return [row for row, text in texts if all(term in text for term in terms)]
 
 
 def counts_text(rows: Sequence[RankRow]) -> str:

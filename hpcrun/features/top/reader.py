@@ -207,7 +207,8 @@ class Reader:
         self._over |= {item.run.run_id: item for item in result.runs if item.status.final and not lacks_line(item)}
         known = {**self._over, **{item.run.run_id: item for item in result.runs}}
         runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))
-        damaged, away = _damaged(wanted, result.damaged), result.away.message if result.away else ""
+        damaged = {run_id: text for text in result.damaged for run_id in wanted if run_id in text.split()}
+        away = result.away.message if result.away else ""
         rows = run_rows(runs, damaged, self.reading.rows)
         return Reading(runs, damaged, away, self.reading.answered_s, rows, self._studies())
 
@@ -250,8 +251,3 @@ class _Noted:
 
 def _bug(error: Exception) -> HpcrunError:
     return HpcrunError(f"this is a bug in hpcrun: {type(error).__name__}: {error}")
-
-
-def _damaged(wanted: Sequence[str], messages: Sequence[str]) -> dict[str, str]:
-    """Return the messages about runs that cannot be read, by run id."""
-    return {run_id: words for words in messages for run_id in wanted if run_id in words.split()}

@@ -134,17 +134,16 @@ def _state(row: TopRow) -> Any:
     return _STATE_ORDER.index(row.state) if row.state in _STATE_ORDER else len(_STATE_ORDER), row.state
 
 
-def _job(row: TopRow) -> Any:
+def _job_number(row: TopRow) -> int:
     job_id = row.run.run.job_id if row.run else None
-    number = "".join(char for char in job_id or "" if char.isdigit())
-    return -int(number or 0)
+    return int("".join(filter(str.isdigit, job_id or "")) or 0)
 
 
 SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
     "age": (lambda row: -row.run.run.created_s if row.run else 0.0, "newest first"),
     "name": (lambda row: row.name, "by name"),
     "state": (_state, "by state, running first"),
-    "job": (_job, "by job id, highest first"),
+    "job": (lambda row: -_job_number(row), "by job id, highest first"),
     "elapsed": (lambda row: -((row.status.ran_s if row.status else None) or -1), "by elapsed time, longest first"),
 }
 """How rows can be sorted: what they are compared by, and how this is said."""

@@ -109,10 +109,16 @@ def attempt_lines(
     """
     if not attempts:
         return [Text(f"No attempt has started; submitted {format_span(max(0.0, now_s - created_s))} ago.")]
-    spans = [_span(attempt, now_s, runs=not is_over and attempt is attempts[-1]) for attempt in attempts]
+    ends = [attempt.exit.ended_s if attempt.exit else attempt.alive_s for attempt in attempts]
+    ends[-1] = ends[-1] if is_over else now_s
+    spans = [(each.started_s, max(each.started_s, end)) for each, end in zip(attempts, ends, strict=True)]
     first, last = min(created_s, spans[0][0]), max(end for _, end in spans)
     bar = max(10, width - _TEXT_LEAST - 6 if width >= 100 else width - 2 * _TEXT_LEAST + 8)
-    lines = [Text(f"    {_axis(first, last, bar)}", "dim"), Text(f"    {'├' + '─' * (bar - 2) + '┤'}", "dim")]
+    several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
+    form = "%d %b %H:%M" if several_days else "%H:%M:%S"
+    left, right = (time.strftime(form, time.localtime(at)) for at in (first, last))
+    axis = (f"{left}{right.rjust(bar - len(left))}", f"├{'─' * (bar - 2)}┤")
+    lines = [Text(f"    {line}", "dim") for line in axis]
     before = first
     for attempt, (begin, end) in zip(attempts, spans, strict=True):
         drawn = _bar(before, begin, end, first, last, bar)
@@ -122,7 +128,7 @@ def attempt_lines(
             else ending if is_last and ending and attempt.exit is None
             else _end_text(attempt)
         )  # fmt: skip
-        head, *more = _folded(words, width - bar - 6)
+        head, *more = textwrap.wrap(words, max(10, width - bar - 6), break_on_hyphens=False) or [""]
         line = Text(f"{attempt.number + 1:>3} ").append(drawn, "bold").append(f"  {head}")
         lines += [line, *(Text(f"{'':{bar + 6}}{part}") for part in more)]
         before = end
@@ -136,18 +142,6 @@ def attempt_of(line: Text) -> int | None:
     """Return the number of the attempt that a line of ``attempt_lines`` begins; None of another line."""
     number = line.plain[:4].strip()
     return int(number) - 1 if number.isdecimal() else None
-
-
-def _span(attempt: Attempt, now_s: float, *, runs: bool) -> tuple[float, float]:
-    end = now_s if runs else attempt.exit.ended_s if attempt.exit else attempt.alive_s
-    return attempt.started_s, max(attempt.started_s, end)
-
-
-def _axis(first: float, last: float, width: int) -> str:
-    several_days = time.localtime(first)[:3] != time.localtime(last)[:3]
-    form = "%d %b %H:%M" if several_days else "%H:%M:%S"
-    left, right = (time.strftime(form, time.localtime(at)) for at in (first, last))
-    return left + right.rjust(width - len(left))
 
 
 def _bar(before: float, begin: float, end: float, first: float, last: float, width: int) -> str:
@@ -175,10 +169,6 @@ def _end_text(attempt: Attempt) -> str:
 
 def _length(seconds: float) -> str:
     return clock_text(max(0, int(seconds)))
-
-
-def _folded(words: str, width: int) -> list[str]:
-    return textwrap.wrap(words, max(10, width), break_on_hyphens=False) or [""]
 
 
 # --- metrics
@@ -300,11 +290,6 @@ def sparkline(values: Sequence[float], width: int, low: float | None = None, hig
 
 
 # --- script and plan
-
-
-def script_lines(text: str) -> list[Text]:
-    """Return the script as it was submitted."""
-    return [Text(visible(line.expandtabs())) for line in text.splitlines()]
 
 
 def plan_lines(item: RunStatus, submit_line: str, width: int) -> list[Text]:

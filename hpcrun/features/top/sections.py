@@ -25,6 +25,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.reading import read_text
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.use import NodeUse, read_use
+from hpcrun.views.text import visible
 
 if TYPE_CHECKING:
     from hpcrun.explain.ended import Explanation
@@ -297,7 +298,8 @@ class ScriptSection(Section):
 
     def read(self, item: RunStatus) -> list[Text]:
         """Return its lines."""
-        return view.script_lines(read_text(RunFolder(item.folder).script, _MOST_SCRIPT))
+        text = read_text(RunFolder(item.folder).script, _MOST_SCRIPT)
+        return [Text(visible(line.expandtabs())) for line in text.splitlines()]
 
 
 class PlanSection(Section):

@@ -28,7 +28,6 @@ from hpcrun.runs.elements import all_elements
 from hpcrun.schedulers.process import open_in_browser, user_name
 from hpcrun.views.text import count, visible
 
-SEARCH_EVERY_S = 60.0  # how often new event files are looked for: of attempts and elements that start later
 _LAST_PORT = 65535
 _SHOWN = 20
 
@@ -250,7 +249,7 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
             yield _tunnel(free, context)
         yield note(["Ctrl-C ends TensorBoard; jobs are not affected"])
         ended = threading.Event()
-        threading.Thread(target=_keep_searching, args=(links, ended), daemon=True).start()
+        threading.Thread(target=links.keep_searching, args=(ended,), daemon=True).start()
         try:
             status = server.run(links.links, context.env)
         except OSError as error:
@@ -267,8 +266,3 @@ def _linked_lines(links: LinkedRuns) -> list[str]:
     lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
     too_large = "is too large to search all of it: --logdir DIR names a folder"
     return [*lines, *(f"{visible(str(path))} {too_large}" for path in links.cut_short)]
-
-
-def _keep_searching(links: LinkedRuns, ended: threading.Event) -> None:
-    while not ended.wait(SEARCH_EVERY_S):
-        links.update()

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ MOST_ENTRIES, DEEPEST, LONGEST_S = 50_000, 8, 10.0
 _NOT_SEARCHED = {".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", ".aim", "conda-meta"}
 _EVENTS = re.compile(r"events\.out\.tfevents\.(?P<began>\d{10})\.(?P<host>[^/]{1,255})", re.ASCII)
 _SLACK_S = 2.0
+SEARCH_EVERY_S = 60.0
 PORT = 6006  # tensorBoard's own default, taken if it is free: a tunnel of yesterday then still fits
 SEVERAL = "several-runs"  # the name for files that may be of more than one of the chosen runs
 _LONGEST_NAME = 120
@@ -171,6 +173,11 @@ class LinkedRuns:
                 folder.mkdir(parents=True, exist_ok=True)
                 with suppress(FileExistsError):
                     os.symlink(file.path.absolute(), folder / file.path.name)
+
+    def keep_searching(self, ended: threading.Event) -> None:
+        """Search again and again, for the files of attempts and elements that start later."""
+        while not ended.wait(SEARCH_EVERY_S):
+            self.update()
 
 
 def common_name(names: Sequence[str]) -> str:

@@ -80,11 +80,15 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
         if not todo:
             return SyncResult(run, before=before, running=running)
         python = python_with("wandb", run, env)
+        variables = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
+        variables |= {name: value for name, value in env.items() if name not in _OF_A_JOB}
         failure = None
         for first in range(0, len(todo), _MOST_AT_ONCE):
             # WANDB_DIR: for its own logs, which it would otherwise put into the current folder
             some = todo[first : first + _MOST_AT_ONCE]
-            done = _sync(python, some, run, folder, {**env, "WANDB_DIR": str(folder)})
+            argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, some)]
+            # not in the current folder: wandb takes the server, to which it sends the key, from ./wandb/settings
+            done = run_command(argv, timeout_s=SYNC_S, env={**variables, "WANDB_DIR": str(folder)}, cwd=folder)
             log = RunFolder(folder).tracker_sync("log")
             with open(log, "a", encoding="utf-8", errors="surrogateescape", opener=for_oneself) as file:
                 file.write(done.stdout + done.stderr)
@@ -109,14 +113,6 @@ def _is_own(path: Path) -> bool:
 def _has_ended(folder: Path, element: int) -> bool:
     attempt = last_attempt(folder, element)
     return attempt is not None and attempt.exit is not None and not attempt.exit.again
-
-
-def _sync(python: str, paths: Sequence[Path], run: Run, folder: Path, env: Mapping[str, str]) -> Completed:
-    base = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
-    variables = {name: value for name, value in env.items() if name not in _OF_A_JOB}
-    argv = [python, "-c", RUN_MODULE, "wandb", "sync", *map(str, paths)]
-    # not in the current folder: wandb takes the server, to which it sends the key, from ./wandb/settings
-    return run_command(argv, timeout_s=SYNC_S, env={**base, **variables}, cwd=folder)
 
 
 def _why(done: Completed, log: Path) -> str:

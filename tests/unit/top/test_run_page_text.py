@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hpcrun.actions.runs.metrics import Metrics
 from hpcrun.actions.status.run_status import RunStatus
@@ -15,17 +15,17 @@ from hpcrun.features.top.run_page_text import (
     metric_lines,
     plan_lines,
     rank_heading,
-    script_lines,
     sparkline,
     title_text,
     use_lines,
 )
-from hpcrun.job.layout import AttemptFolder
+from hpcrun.features.top.sections import ScriptSection
+from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.attempt import RESTART, Attempt, ExitRecord
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use import GpuUse, NodeUse, UseSample
-from tests.unit.given import run
+from tests.unit.given import run, write
 
 BEGAN_S = time.mktime((2026, 11, 20, 10, 0, 0, 0, 0, -1))
 
@@ -168,8 +168,7 @@ def test_the_plan_says_where_nothing_was_requested() -> None:
     assert not [line for line in plan_lines(here, "", 80) if "memory" in line.plain]
 
 
-def test_a_script_is_shown_as_it_is() -> None:
-    assert [line.plain for line in script_lines("#!/bin/bash\n\techo [red]\x1b[2J\n")] == [
-        "#!/bin/bash",
-        "        echo [red]\\x1b[2J",
-    ]
+def test_a_script_is_shown_as_it_is(tmp_path: Path) -> None:
+    write(RunFolder(tmp_path).script, "#!/bin/bash\n\techo [red]\x1b[2J\n")
+    lines = ScriptSection(cast(Any, None)).read(_item(LastStatus("PENDING", 1.0), tmp_path))
+    assert [line.plain for line in lines] == ["#!/bin/bash", "        echo [red]\\x1b[2J"]
