@@ -92,10 +92,11 @@ def env(
     _json: JsonOption = False,
 ) -> Outcome:
     """Explain the environment variables of NCCL, torch and CUDA."""
-    from hpcrun.actions.profiles.variables import ProfileVariables, all_variables, find_variables
+    from hpcrun.actions.profiles.variables import ProfileVariables, find_variables
+    from hpcrun.profiles.variable_catalogue import load_catalogue
 
     if name is None:
-        variables = all_variables()
+        variables = list(load_catalogue().values())
         return printed(view.variables_lines(variables, width()), lambda: view.variables_json(variables))
     context = make_context()
     explained = find_variables(name, context.surroundings)

@@ -55,7 +55,6 @@ def settle(
         _check_made(picker, loaded.profile.name)
         return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
-        DetectedValues,
         check_nodes,
         check_qos_limits,
         closed_partition_note,
@@ -65,33 +64,32 @@ def settle(
         with_qos,
     )
 
-    values = DetectedValues(detected.facts, detected.path)
-    request, profile = with_partition(request, loaded, values, picker)
-    request = with_account(request, profile, values, picker)
-    request = with_qos(request, profile, values, picker)
+    request, profile = with_partition(request, loaded, detected, picker)
+    request = with_account(request, profile, detected.facts, picker)
+    request = with_qos(request, profile, detected.facts, picker)
     _check_made(picker, loaded.profile.name)
-    check_nodes(request, profile, values.facts)
-    check_qos_limits(request, profile, values.facts)
-    closed = closed_partition_note(request, profile, values.facts)
-    notes = [detected_note(request, profile, values.facts)] if loaded.path == detected.path else []
+    check_nodes(request, profile, detected.facts)
+    check_qos_limits(request, profile, detected.facts)
+    closed = closed_partition_note(request, profile, detected.facts)
+    notes = [detected_note(request, profile, detected.facts)] if loaded.path == detected.path else []
     return Settled(request, replace(loaded, profile=profile), (*notes, *([closed] if closed else [])))
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
     """Send a job without GPUs to the partition that it takes on a detected cluster, if a person's file names none."""
-    from hpcrun.actions.jobs.cluster_choices import DetectedValues, check_nodes, with_partition
+    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
 
     try:
         if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
             return Settled(request, loaded)
-        values = DetectedValues(detected.facts, detected.path)
+        facts = detected.facts
     except (SchedulerError, PlanError):
         # Slurm does not respond: the profile's partition. What is wrong with the shape is said where the plan is made.
         return Settled(request, loaded)
     if request.partition is None:
-        _, profile = with_partition(request, loaded, values, Picker(first_option))
+        _, profile = with_partition(request, loaded, detected, Picker(first_option))
         loaded = replace(loaded, profile=profile)
-    check_nodes(request, loaded.profile, values.facts)
+    check_nodes(request, loaded.profile, facts)
     return Settled(request, loaded)
 
 

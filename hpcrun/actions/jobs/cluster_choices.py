@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hpcrun.actions.profiles.detect_types import (
     share,
     why_closed,
 )
+from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError
 from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection
 from hpcrun.job.request import JobRequest
@@ -31,16 +32,8 @@ _LIMITS = ("gpus_per_job", "gpus_per_user", "gpus_in_all", "max_s")
 _QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedValues:
-    """The cluster of a detected profile, and the profile's file: a value from another file is a person's."""
-
-    facts: ClusterFacts
-    path: Path
-
-
 def with_partition(
-    request: JobRequest, loaded: LoadedProfile, detected: DetectedValues, picker: Picker
+    request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile, picker: Picker
 ) -> tuple[JobRequest, Profile]:
     """Return the request, and the profile with the values of the job's partition."""
     facts, typed = detected.facts, for_gpu_type(loaded.profile, request)
@@ -117,7 +110,7 @@ def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
     return all(file == detected or file.is_relative_to(shipped_folder("cluster_profiles")) for file in files)
 
 
-def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedValues) -> Profile:
+def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedProfile) -> Profile:
     """Return the profile with the values of another partition than its own; what a person's file sets stays."""
     profile, facts, type_ = loaded.profile, detected.facts, shape.gpu_type
     kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
@@ -159,18 +152,20 @@ def _enforced(facts: ClusterFacts) -> set[str]:
     return set(facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {"", "none"}
 
 
-def _associations(facts: ClusterFacts, partition: str | None) -> list[Association]:
-    """Return the person's associations that count in a partition."""
-    return [each for each in facts.associations or () if each.partition in (None, partition)]
+def _associations(request: JobRequest, profile: Profile, facts: ClusterFacts) -> list[Association]:
+    """Return the person's associations that count for a job: in its partition, with its account if one is known."""
+    name, account = _partition_of(request, profile), request.account or profile.account or facts.default_account
+    mine = (each for each in facts.associations or () if each.partition in (None, name))
+    return [each for each in mine if account in (None, each.account)]
 
 
-def with_account(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
+def with_account(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
     """Return the request with the account that is charged: the only one for the partition, or Slurm's default one."""
-    facts, name = detected.facts, _partition_of(request, profile)
+    name = _partition_of(request, profile)
     if request.account or profile.account or not _enforced(facts):
         return request
     partition = next((part for part in facts.partitions if part.name == name), None)
-    accounts = sorted({each.account for each in _associations(facts, name)})
+    accounts = sorted({each.account for each in facts.associations or () if each.partition in (None, name)})
     fitting = [one for one in accounts if partition is None or why_closed(partition, facts, one) is None]
     if not fitting:
         return request
@@ -183,13 +178,12 @@ def with_account(request: JobRequest, profile: Profile, detected: DetectedValues
     return request.model_copy(update={"account": picker.pick(choice)})
 
 
-def with_qos(request: JobRequest, profile: Profile, detected: DetectedValues, picker: Picker) -> JobRequest:
+def with_qos(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
     """Return the request with a QOS, if Slurm's default for this person does not exist or is not for the partition."""
-    facts, name = detected.facts, _partition_of(request, profile)
+    name = _partition_of(request, profile)
     if request.qos or for_gpu_type(profile, request).qos or not {"qos", "all"} & _enforced(facts):
         return request
-    account = request.account or profile.account or facts.default_account
-    mine = [each for each in _associations(facts, name) if account in (None, each.account)]
+    mine = _associations(request, profile, facts)
     partition = next((part for part in facts.partitions if part.name == name), None)
     allowed = sorted({qos for each in mine for qos in each.qos})
     if partition is not None:
@@ -252,9 +246,7 @@ def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> N
 def _limits_of(request: JobRequest, typed: Profile, facts: ClusterFacts) -> list[QosLimits]:
     """Return the limits of a job: those of the partition's own QOS, and what these leave open of the job's QOS."""
     known = {limits.name: limits for limits in facts.qos}
-    name = request.partition or typed.partition
-    account = request.account or typed.account or facts.default_account
-    mine = [each for each in _associations(facts, name) if account in (None, each.account)]
+    name, mine = request.partition or typed.partition, _associations(request, typed, facts)
     qos = request.qos or typed.qos or next((each.default_qos for each in mine if each.default_qos), "normal")
     of_partition = next((known.get(part.own_qos or "") for part in facts.partitions if part.name == name), None)
     of_job = known.get(qos)

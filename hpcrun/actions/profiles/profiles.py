@@ -35,11 +35,22 @@ class ProfileRow:
 
 def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
     """Return every profile, by name; one that is broken is listed with its problem."""
-    rows = _rows(surroundings)
-    shipped = folders_of(surroundings.profile_folders)[-1].path
+    folders = surroundings.profile_folders
+    default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    default = default or ("local" if surroundings.detected is None else DETECTED)
+    shipped = folders_of(folders)[-1].path
+    rows = []
+    for name, path in sorted(profile_names(folders).items()):
+        profile = problem = None
+        try:
+            profile = load_profile(name, folders).profile
+        except ProfileError as error:
+            problem = error.message
+        except SchedulerError as error:  # the cluster of the detected one is away
+            problem = f"{name}: {error.message.splitlines()[0].rstrip(':')}"
+        rows.append(ProfileRow(name, path, name == default, profile, problem, path.is_relative_to(shipped)))
     detected = next((row.profile for row in rows if row.name == DETECTED), None)
     is_known = surroundings.detected is None or detected is not None
-    rows = [replace(row, shipped=row.path.is_relative_to(shipped)) for row in rows]
     return [replace(row, elsewhere=is_known and _is_elsewhere(row, detected)) for row in rows]
 
 
@@ -58,23 +69,6 @@ def _is_elsewhere(row: ProfileRow, cluster: Profile | None) -> bool:
 def _cards(profile: Profile) -> set[str]:
     types = {profile.gpu.type, *profile.gpu.types} - {None}
     return {card_part(type_) or type_ for type_ in types if type_}
-
-
-def _rows(surroundings: Surroundings) -> list[ProfileRow]:
-    default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
-    default = default or ("local" if surroundings.detected is None else DETECTED)
-    rows = []
-    for name, path in sorted(profile_names(surroundings.profile_folders).items()):
-        try:
-            loaded = load_profile(name, surroundings.profile_folders)
-            rows.append(ProfileRow(name, path, name == default, loaded.profile))
-        except ProfileError as error:
-            rows.append(ProfileRow(name, path, name == default, None, error.message))
-        except SchedulerError as error:  # the cluster of the detected one is away
-            rows.append(
-                ProfileRow(name, path, name == default, None, f"{name}: {error.message.splitlines()[0].rstrip(':')}")
-            )
-    return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.actions.ports import Surroundings
-from hpcrun.errors import HpcrunError, NotFoundError, ProfileError, UsageError, nearest
+from hpcrun.errors import NotFoundError, ProfileError, UsageError, nearest
 from hpcrun.job.plan import planned_env
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
@@ -36,11 +36,6 @@ class ProfileVariables:
     by_script: tuple[Variable, ...]  # variables that hpcrun's script sets in every job
 
 
-def all_variables() -> list[Variable]:
-    """Return every variable that hpcrun knows, in the order of the catalogue."""
-    return list(load_catalogue().values())
-
-
 def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileVariables:
     """Return what is known of a variable, or what a profile sets.
 
@@ -67,8 +62,7 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     catalogue = load_catalogue()
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
-    findings = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
-    problems = {finding.name: finding.advice for finding in findings}
+    problems = {finding.name: finding.advice for finding in _findings(env, profile, profile.gpu.type)}
     rows = [
         SetVariable(
             name,
@@ -97,16 +91,14 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
     """
     profile = loaded.profile
     env = {name: value for name, value in planned_env(request, profile) if value is not None}
-    if not _may_be_known(env):
-        return ()
-    catalogue = load_catalogue()
-    findings = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, gpu_type))
-    of_request = dict(request.env)
+    findings = _findings(env, profile, gpu_type)
     for finding in findings:
         if finding.impossible:
-            raise _refusal(
-                finding.name, finding.text, None if finding.name in of_request else _origin(finding.name, loaded)
-            )
+            hint = f"hpcrun profile env {finding.name} explains it"
+            origin = None if finding.name in dict(request.env) else _origin(finding.name, loaded)
+            if origin is None:
+                raise UsageError(f"--env {finding.text}", hint=hint)
+            raise ProfileError(f"{origin}: env.{finding.text}", hint=hint)
     return tuple(finding.text for finding in findings)
 
 
@@ -118,18 +110,19 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
     profile = loaded.profile
     settings = {**profile.fabric.env(), **profile.env}
     env = {name: value for name, value in settings.items() if not is_secret(name, value, profile.secrets)}
-    if not _may_be_known(env):
-        return []
+    findings = _findings(env, profile, profile.gpu.type)
+    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in findings]
+
+
+def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) -> Sequence[Finding]:
+    """Return what is wrong with variables of a job whose GPUs the site calls by a type."""
+    if not any(name.startswith((*PREFIXES, "MASTER_")) for name in env):
+        return ()
     catalogue = load_catalogue()
-    problems = check_variables(env, catalogue, others=catalogue.others, gpu=_gpu(profile, profile.gpu.type))
-    return [(finding, _place(finding.name, loaded) or ("env", finding.name)) for finding in problems]
-
-
-def _refusal(name: str, text: str, origin: Origin | None) -> HpcrunError:
-    hint = f"hpcrun profile env {name} explains it"
-    return (
-        UsageError(f"--env {text}", hint=hint) if origin is None else ProfileError(f"{origin}: env.{text}", hint=hint)
-    )
+    entry = profile.gpu.types.get(gpu_type or "")
+    card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
+    gpu = f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"
+    return check_variables(env, catalogue, others=catalogue.others, gpu=gpu)
 
 
 def _origin(name: str, loaded: LoadedProfile) -> Origin | None:
@@ -141,14 +134,3 @@ def _place(name: str, loaded: LoadedProfile) -> Key | None:
     """Return the key that gives a variable its value, under ``env`` or in ``fabric``."""
     places = (("env", name), ("fabric", "hcas" if name == "NCCL_IB_HCA" else "interface"))
     return next((place for place in places if place in loaded.origins), None)
-
-
-def _may_be_known(env: Mapping[str, str]) -> bool:
-    return any(name.startswith((*PREFIXES, "MASTER_")) for name in env)
-
-
-def _gpu(profile: Profile, gpu_type: str | None) -> str:
-    """Return all that is known of the job's GPUs: the site's name, and the name of the card."""
-    entry = profile.gpu.types.get(gpu_type or "")
-    card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
-    return f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"
