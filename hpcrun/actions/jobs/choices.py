@@ -42,10 +42,6 @@ def settle(
     Args:
         request: with what SBATCH_* and the configuration say.
         sizes: what was typed as --gpus, if the request is one of several sizes.
-
-    Raises:
-        UsageError: there is a choice, and no terminal to ask at.
-        PlanError: the job is larger than what the profile has.
     """
     if loaded.profile.scheduler != "slurm":
         return Settled(request, loaded)
@@ -94,11 +90,7 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
-    """Return the GPU type for numbers of GPUs that need not exist; None if the profile has one type at most.
-
-    Raises:
-        UsageError: as ``settle``.
-    """
+    """Return the GPU type for numbers of GPUs that need not exist; None if the profile has one type at most."""
     request = JobRequest(script="true", gpus=GpuCount(count=1))
     if profile.gpu.type or not types_to_choose_from(profile, request):
         return None

@@ -13,7 +13,6 @@ person's own configuration, such as the filters of git-lfs, works in both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,26 +73,21 @@ def diff_work_tree(root: Path, *args: str, env: Mapping[str, str]) -> Completed:
     Args:
         args: a commit is named by its hash, since there are no references.
     """
-    parts, settings = _parts(root, env), _settings(root, env)
+    objects, index, attributes, object_format = _repository_parts(root, env)
+    settings = _settings(root, env)
     try:
-        with TemporaryDirectory(prefix="hpcrun-git-") as folder:
-            place = _second_repository(Path(folder).resolve(), root, parts)
+        with TemporaryDirectory(prefix="hpcrun-git-") as temporary:
+            folder = Path(temporary).resolve()
+            _fill_repository(folder, index, attributes, object_format)
+            place = {"GIT_DIR": str(folder), "GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": str(index),
+                     "GIT_OBJECT_DIRECTORY": str(objects)}  # fmt: skip
             return run_git(root, *settings, *_DIFF, *args, env=env, place=place)
     except OSError as error:
         raise PlanError(f"--snapshot: cannot write a temporary git repository: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a diff needs of a repository: none of it names a program."""
-
-    objects: Path
-    index: Path
-    attributes: Path
-    object_format: str
-
-
-def _parts(root: Path, env: Mapping[str, str]) -> _Parts:
+def _repository_parts(root: Path, env: Mapping[str, str]) -> tuple[Path, Path, Path, str]:
+    """Return the objects, the index, the attributes and the object format of a repository: none names a program."""
     options = [argument for name in ("objects", "index", "info/attributes") for argument in ("--git-path", name)]
     answer = run_git(root, "rev-parse", *options, "--show-object-format", env=env)
     lines = answer.stdout.removesuffix("\n").split("\n")
@@ -101,7 +95,7 @@ def _parts(root: Path, env: Mapping[str, str]) -> _Parts:
         raise PlanError(f"--snapshot: git cannot find the repository: {answer.words()}")
     objects, index, attributes = (root / line for line in lines[:3])
     # git before 2.28 repeats the option that it does not know, and has SHA-1 alone
-    return _Parts(objects, index, attributes, "sha256" if lines[3] == "sha256" else "sha1")
+    return objects, index, attributes, "sha256" if lines[3] == "sha256" else "sha1"
 
 
 def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
@@ -112,21 +106,15 @@ def _settings(root: Path, env: Mapping[str, str]) -> list[str]:
     return [argument for entry in entries for argument in ("-c", entry.replace("\n", "=", 1))]
 
 
-def _second_repository(folder: Path, root: Path, parts: _Parts) -> dict[str, str]:
-    """Write a repository into an empty folder, and return the variables that point git to it."""
+def _fill_repository(folder: Path, index: Path, attributes: Path, object_format: str) -> None:
+    """Write a repository with another one's index and attributes into an empty folder."""
     for name in ("refs", "info", "objects"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    extensions = "[extensions]\n\tobjectFormat = sha256\n" if parts.object_format == "sha256" else ""
+    extensions = "[extensions]\n\tobjectFormat = sha256\n" if object_format == "sha256" else ""
     (folder / "config").write_text(f"[core]\n\trepositoryFormatVersion = 1\n{extensions}")
     # git-update-index(1), "Split index": git looks for the shared part in its own folder
-    for shared in parts.index.parent.glob("sharedindex.*"):
+    for shared in index.parent.glob("sharedindex.*"):
         (folder / shared.name).symlink_to(shared)
-    if parts.attributes.is_file():
-        (folder / "info/attributes").symlink_to(parts.attributes)
-    return {
-        "GIT_DIR": str(folder),
-        "GIT_WORK_TREE": str(root),
-        "GIT_INDEX_FILE": str(parts.index),
-        "GIT_OBJECT_DIRECTORY": str(parts.objects),
-    }
+    if attributes.is_file():
+        (folder / "info/attributes").symlink_to(attributes)

@@ -66,9 +66,6 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     Args:
         asked: what is to be different. Variables and sbatch directives are added to those of the run.
         env: where the values of secrets are taken from: the record has none.
-
-    Raises:
-        UsageError: a secret is not set.
     """
     request = dict(run.request)
     for group in _INSTEAD:
@@ -93,9 +90,6 @@ def unmasked(
 
     Args:
         named: the names that the record says are secret.
-
-    Raises:
-        UsageError: a secret is not set.
     """
     return [
         (name, _secret(name, env) if value == MASK and (name in named or is_secret(name)) else value)

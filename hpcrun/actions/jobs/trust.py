@@ -118,11 +118,7 @@ def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
 
 
 def trust_folder(question: Question, store: TrustStore) -> None:
-    """Trust a folder as it was shown.
-
-    Raises:
-        ProfileError: that cannot be written down.
-    """
+    """Trust a folder as it was shown."""
     store.save(Trust(Path(os.path.realpath(question.path)), question.contents.hashes()))
 
 

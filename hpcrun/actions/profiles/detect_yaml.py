@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +60,9 @@ class DetectedCluster:
 def profile_text(cluster: DetectedCluster) -> str:
     """Return the YAML of a profile."""
     facts = cluster.facts
-    # the profile's own partition: that of the only type, else of jobs without GPUs
-    partition = (
-        cluster.offers[0].partition
-        if len(cluster.offers) == 1
-        else partition_without_gpus(facts, cluster.choices.account)
-    )
+    partition = partition_without_gpus(facts, cluster.choices.account)
+    if len(cluster.offers) == 1:  # the only type's partition is the profile's own
+        partition = cluster.offers[0].partition
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     lines = [
         *_heading(cluster),
@@ -85,18 +82,15 @@ def profile_text(cluster: DetectedCluster) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _heading(cluster: DetectedCluster) -> list[str]:
+def _heading(cluster: DetectedCluster) -> Iterator[str]:
     user, sources = cluster.facts.user, "A comment names the source of each value; values that were not found are "
     if cluster.host is None:
-        return [
-            comment(f"Detected by hpcrun for user {user}, and detected again when Slurm's configuration changes."),
-            comment("`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it."),
-            comment(f"{sources}commented out."),
-        ]
-    return [
-        comment(f"Detected by hpcrun on {cluster.host.name} for user {user}."),
-        comment(f"{sources}commented out. Correct what is wrong."),
-    ]
+        yield comment(f"Detected by hpcrun for user {user}, and detected again when Slurm's configuration changes.")
+        yield comment("`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it.")
+        yield comment(f"{sources}commented out.")
+    else:
+        yield comment(f"Detected by hpcrun on {cluster.host.name} for user {user}.")
+        yield comment(f"{sources}commented out. Correct what is wrong.")
 
 
 def scalar(value: str) -> str:
@@ -218,7 +212,7 @@ def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
 
 def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited: _Times) -> list[str]:
     source, most = facts.sources["nodes"], offer.partition.max_s
-    times = _at_most(offer.partition.default_s or inherited[0], most), most
+    times = _default_s(offer.partition, inherited[0]), most
     also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else ""
     return [
         _line(2, f"{scalar(offer.type or '')}:"),
@@ -258,10 +252,6 @@ def _own_lines(cluster: DetectedCluster, partition: Partition | None) -> list[st
     return [*lines, *_time_lines(0, partition, facts, _own_times(cluster, partition), (_USUAL_DEFAULT_S, None))]
 
 
-def _at_most(seconds: int, limit_s: int | None) -> int:
-    return seconds if limit_s is None else min(seconds, limit_s)
-
-
 def _own_times(cluster: DetectedCluster, partition: Partition | None) -> _Times:
     """Return the times at the top of the profile, which GPU types inherit; a default that all types share is there."""
     if partition is None:
@@ -270,9 +260,14 @@ def _own_times(cluster: DetectedCluster, partition: Partition | None) -> _Times:
     shared_s = theirs.pop() if len(theirs) == 1 else None
     # an entry of gpu.types cannot take the profile's limit away
     unlimited = any(offer.partition.max_s is None for offer in cluster.offers)
-    return _at_most(
-        partition.default_s or shared_s or _USUAL_DEFAULT_S, partition.max_s
-    ), None if unlimited else partition.max_s
+    default_s = _default_s(partition, shared_s or _USUAL_DEFAULT_S)
+    return default_s, None if unlimited else partition.max_s
+
+
+def _default_s(partition: Partition, otherwise_s: int) -> int:
+    """Return the time of a partition's jobs that say none."""
+    default_s = partition.default_s or otherwise_s
+    return default_s if partition.max_s is None else min(default_s, partition.max_s)
 
 
 def _time_lines(depth: int, partition: Partition, facts: ClusterFacts, times: _Times, inherited: _Times) -> list[str]:
@@ -312,14 +307,12 @@ def _table(facts: ClusterFacts, account: str | None) -> list[str]:
     return lines
 
 
-def _accounting(facts: ClusterFacts) -> list[str]:
+def _accounting(facts: ClusterFacts) -> Iterator[str]:
     enforced = facts.config.get("AccountingStorageEnforce", "nothing")
     works = "answers" if facts.accounting else f"does not respond: {facts.problems.get('sacct', 'unknown')}"
-    mode = facts.config.get("PreemptType", "unknown")
-    return [
-        comment(f"Accounting: sacct {works}; enforced: {enforced}"),
-        comment(f"Preemption (scontrol show config): {mode}, {facts.config.get('PreemptMode', 'unknown')}"),
-    ]
+    type_, mode = (facts.config.get(key, "unknown") for key in ("PreemptType", "PreemptMode"))
+    yield comment(f"Accounting: sacct {works}; enforced: {enforced}")
+    yield comment(f"Preemption (scontrol show config): {type_}, {mode}")
 
 
 def _host_lines(host: HostFacts, *, in_job: bool) -> list[str]:

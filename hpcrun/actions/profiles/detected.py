@@ -52,11 +52,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        """What Slurm says of the cluster, now or of late.
-
-        Raises:
-            SchedulerError: Slurm does not respond.
-        """
+        """What Slurm says of the cluster, now or of late."""
         return self._ask()
 
     @cached_property
@@ -93,11 +89,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
 
 def known_facts(env: Mapping[str, str], cache: FactsCache, now_s: float) -> ClusterFacts:
-    """Return what an earlier command was told of the cluster while that is valid, else ask.
-
-    Raises:
-        SchedulerError: Slurm does not respond.
-    """
+    """Return what an earlier command was told of the cluster while that is valid, else ask."""
     from hpcrun.schedulers.cluster_facts import ask_facts, check_answered, read_stamp
     from hpcrun.schedulers.process import SlurmSite
 

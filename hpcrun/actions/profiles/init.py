@@ -305,9 +305,6 @@ def prepare_trial(
     Args:
         name: the profile.
         has_torch: whether the job's Python has torch; without it, torchrun cannot start the ranks.
-
-    Raises:
-        UsageError, ProfileError, PlanError: the profile does not allow it.
     """
     request: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
     request["walltime_s"] = TRIAL_TIME

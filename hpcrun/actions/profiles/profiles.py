@@ -83,11 +83,7 @@ class Verdict:
 
 
 def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
-    """Check profiles by name or path, or all of them.
-
-    Raises:
-        ProfileError: there is none of a name.
-    """
+    """Check profiles by name or path, or all of them."""
     folders = surroundings.profile_folders
     verdicts = []
     detected = surroundings.detected.path if surroundings.detected else None  # hpcrun wrote that one itself
@@ -128,11 +124,7 @@ class Difference:
 
 
 def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
-    """Return where two profiles differ once read: ``24h`` and ``1-00:00:00`` are one value.
-
-    Raises:
-        ProfileError: there is none of a name, or it is wrong.
-    """
+    """Return where two profiles differ once read: ``24h`` and ``1-00:00:00`` are one value."""
     loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
     one, other = (flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"})) for profile in loaded)
     keys = [*one, *(key for key in other if key not in one)]

@@ -96,9 +96,6 @@ def read_elements(
 
     Args:
         names: only these metrics; all where there are none.
-
-    Raises:
-        NotFoundError: no element has a metric of such a name.
     """
     each = {
         index: read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index) for index in elements

@@ -225,11 +225,7 @@ class BackgroundCall(Generic[Answer]):
 
 
 def answers_of(call: Callable[[], Answer], after_s: float) -> Iterator[Answer | None]:
-    """Yield the answer of a call; where it is late, None comes before it, after so many seconds.
-
-    Raises:
-        BaseException: what the call raised.
-    """
+    """Yield the answer of a call; where it is late, None comes before it, after so many seconds."""
     background = BackgroundCall(call)
     if background.is_late(after_s):
         yield None
