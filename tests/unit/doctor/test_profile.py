@@ -120,12 +120,6 @@ def test_the_largest_and_the_smallest_job_on_one_node_are_looked_at() -> None:
     assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
 
 
-def test_gpus_without_a_name_in_slurm_must_be_asked_for_without_one() -> None:
-    untyped = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
-    assert bad(judged(untyped)) == [("red", "GPUs", "hpcrun profile set mine gpu.type=null")]
-    assert bad(judged(untyped, gpu={"per_node": 4})) == []
-
-
 def test_what_slurm_does_not_say_is_said() -> None:
     silent = facts([NodeKind("gpu", 1, None, None, (("a100", 4),))], [GPU])
     (_, nodes) = judged(silent)
@@ -149,26 +143,45 @@ def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(
     assert check.fix == "ask the site for access"
 
 
-def test_the_fix_names_an_open_partition_with_such_gpus() -> None:
-    other = replace(A100, partition="long")
-    closed = replace(GPU, up=False)
-    assert bad(judged(facts([A100, other], [closed, LONG]))) == [
-        ("red", "partition gpu", "hpcrun profile set mine partition=long")
-    ]
+SET = "hpcrun profile set mine"
+UNTYPED = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
+EMPTY = facts([A100], [GPU, LONG])
+OPEN_ELSEWHERE = facts([A100, replace(A100, partition="long")], [replace(GPU, up=False), LONG])
+TYPES = {"h100": {"per_node": 16, "partition": "long"}, "a100": {"per_node": 4}, "b200": {"per_node": 8}}
+TWO_ACCOUNTS = [Association("lab", None, ("normal",), None), Association("rich", None, ("long",), None)]
+OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
 
 
-def test_root_may_use_what_is_closed_to_others() -> None:
-    assert bad(judged(facts([A100], [replace(GPU, root_only=True)], user="root"))) == []
+@pytest.mark.parametrize(
+    ("cluster", "said", "found"),
+    [
+        (OPEN_ELSEWHERE, {}, [("red", "partition gpu", f"{SET} partition=long")]),
+        (facts([A100], [replace(GPU, root_only=True)], user="root"), {}, []),
+        (facts([A100, H100], [GPU, LONG]), {"partition": "long,gpu"}, []),
+        (facts([A100], [GPU], associations=[], config=ENFORCED), {},
+         [("red", "account", "ask the site for an account")]),
+        (UNTYPED, {}, [("red", "GPUs", f"{SET} gpu.type=null")]),
+        (UNTYPED, {"gpu": {"per_node": 4}}, []),
+        (CLUSTER, {"gpu": {"types": TYPES}, "cpu": {}, "memory": {}, "time": {}},
+         [("red", "h100 GPUs", f"{SET} gpu.types.h100.per_node=8"),
+          ("red", "b200 GPUs", "the cluster has a100, h100; write a profile for them: hpcrun profile detect")]),
+        (EMPTY, {"partition": "long"}, [("red", "nodes", f"{SET} partition=gpu")]),
+        (EMPTY, {"partition": "long", "gpu": {}, "cpu": {}, "memory": {}, "time": {}},
+         [("red", "nodes", f"{SET} partition=gpu")]),
+        (OF_TWO, {"account": "rich", "qos": "long"}, []),
+        (OF_TWO, {"account": "lab", "qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_on_other_clusters(
+    cluster: ClusterFacts, said: dict[str, Any], found: list[tuple[str, str, str | None]]
+) -> None:
+    assert bad(judged(cluster, **said)) == found
 
 
 def test_no_partition_means_the_default_one() -> None:
     assert [check.name for check in judged(partition=None)] == ["partition gpu", "nodes"]
     (check,) = judged(facts([A100], [replace(GPU, default=False)]), partition=None)
     assert (check.level, check.fix) == ("red", "hpcrun profile set mine partition=gpu")
-
-
-def test_several_partitions_are_judged_together() -> None:
-    assert bad(judged(facts([A100, H100], [GPU, LONG]), partition="long,gpu")) == []
 
 
 @pytest.mark.parametrize(
@@ -190,12 +203,6 @@ def test_without_the_database_accounts_are_not_checked() -> None:
     assert [check.seen for check in checks if check.level == "yellow"] == ["not checked: sacctmgr does not respond"]
 
 
-def test_nobody_s_account_where_one_is_enforced() -> None:
-    assert bad(judged(facts([A100], [GPU], associations=[], config=ENFORCED))) == [
-        ("red", "account", "ask the site for an account")
-    ]
-
-
 def test_the_configured_account_and_the_environment_s_partition_count() -> None:
     checks = judge_profile(targets(config=Config(account="other"), **RIGHT), CLUSTER, ())
     assert [(check.level, check.name) for check in checks if "account" in check.name] == [("red", "account other")]
@@ -205,27 +212,10 @@ def test_the_configured_account_and_the_environment_s_partition_count() -> None:
     assert "SBATCH_PARTITION" in (check.fix or "")
 
 
-def test_every_gpu_type_is_judged_by_its_own_entry() -> None:
-    types = {"h100": {"per_node": 16, "partition": "long"}, "a100": {"per_node": 4}, "b200": {"per_node": 8}}
-    found = bad(judged(gpu={"types": types}, cpu={}, memory={}, time={}))
-    assert found == [
-        ("red", "h100 GPUs", "hpcrun profile set mine gpu.types.h100.per_node=8"),
-        ("red", "b200 GPUs", "the cluster has a100, h100; write a profile for them: hpcrun profile detect"),
-    ]
-
-
 def test_a_cluster_without_gpus() -> None:
     thin = facts([THIN], [GPU])
     assert bad(judge_profile(targets(partition="gpu"), thin, ())) == []
     assert bad(judged(thin)) == [("red", "GPUs", "write a profile for them: hpcrun profile detect")]
-
-
-def test_a_partition_without_nodes() -> None:
-    empty = facts([A100], [GPU, LONG])
-    assert bad(judged(empty, partition="long")) == [("red", "nodes", "hpcrun profile set mine partition=gpu")]
-    assert bad(judge_profile(targets(partition="long"), empty, ())) == [
-        ("red", "nodes", "hpcrun profile set mine partition=gpu")
-    ]
 
 
 def test_nodes_that_slurm_says_nothing_of_are_not_judged() -> None:
@@ -272,15 +262,6 @@ def test_a_time_in_the_environment_that_cannot_be_read() -> None:
     assert not found
     assert wrong.seen.startswith("SBATCH_TIMELIMIT: ")
     assert wrong.fix == "correct it, or unset it"
-
-
-def test_associations_of_the_account_decide_on_the_quality_of_service() -> None:
-    mine = [Association("lab", None, ("normal",), None), Association("rich", None, ("long",), None)]
-    cluster = facts([A100], [GPU], associations=mine, config=ENFORCED)
-    assert bad(judged(cluster, account="rich", qos="long")) == []
-    assert bad(judged(cluster, account="lab", qos="long")) == [
-        ("red", "qos long", "hpcrun profile set mine qos=normal")
-    ]
 
 
 def test_a_destination_of_messages_needs_its_variables() -> None:

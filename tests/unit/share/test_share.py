@@ -71,13 +71,12 @@ class Page(HTMLParser):
             self.text += data
 
 
-def made(folder: Path, status: LastStatus = FAILED, **said: Any) -> RunFolder:
+def made(folder: Path, status: LastStatus = FAILED, **fields: Any) -> RunFolder:
     """The folder of a run without attempts."""
-    record = run(RUN_ID, **{"request": REQUEST, "plan": {}, **said})
-    found = RunFolder(folder / RUN_ID)
-    write(found.record, run_to_json(record))
-    write(found.status, status_to_json(status))
-    return found
+    run_folder = RunFolder(folder / RUN_ID)
+    write(run_folder.record, run_to_json(run(RUN_ID, **{"request": REQUEST, "plan": {}, **fields})))
+    write(run_folder.status, status_to_json(status))
+    return run_folder
 
 
 def attempt(folder: RunFolder, *, number: int = 0, element: int = 0, status: int = 1, **end: Any) -> Path:
@@ -171,17 +170,8 @@ def test_the_use_of_the_hardware(tmp_path: Path) -> None:
     for node, busy in (("n0", 0.25), ("n1", 0.75)):
         gpus = [[0, busy, 20 << 30, 80 << 30, 300.0], [1, busy, 40 << 30, 80 << 30, None]]
         lines: list[dict[str, Any]] = [{"started": 1010, "cpus": 8, "memory_limit": 64 << 30}]
-        lines += [
-            {
-                "time": 1020 + 10 * number,
-                "cpus": 2.5,
-                "memory": 16 << 30,
-                "network": 2_000_000,
-                "rdma": None,
-                "gpus": gpus,
-            }
-            for number in range(3)
-        ]
+        sample = {"cpus": 2.5, "memory": 16 << 30, "network": 2_000_000, "rdma": None, "gpus": gpus}
+        lines += [{"time": 1020 + 10 * number, **sample} for number in range(3)]
         write(place / f"node-{node}.use", "".join(json.dumps(each) + "\n" for each in lines))
     shown = page(tmp_path)
     for words in (
@@ -259,19 +249,12 @@ def test_a_sweep_and_one_of_its_elements(tmp_path: Path) -> None:
         rows = ({"step": step, "val_loss": (index + 1) / (step + 1)} for step in range(5))
         write(place / "rank-0.metrics", "".join(json.dumps(row) + "\n" for row in rows))
         write(place / "rank-0.err", f"element {index} speaks\n")
-    write(
-        folder.element_statuses,
-        json.dumps(
-            {
-                str(index): {
-                    "state": "FAILED" if index == 1 else "COMPLETED",
-                    "final": True,
-                    "exit_status": int(index == 1),
-                }
-                for index in range(3)
-            }
-        ),
-    )
+    states = ("COMPLETED", "FAILED", "COMPLETED")
+    statuses = {
+        str(index): {"state": state, "final": True, "exit_status": int(index == 1)}
+        for index, state in enumerate(states)
+    }
+    write(folder.element_statuses, json.dumps(statuses))
     shown = page(tmp_path)
     for words in (
         "3 elements: 2 completed, 1 failed", "By val_loss, smallest first.", "0: lr=0", "--sweep lr=0,1,2",
@@ -428,10 +411,8 @@ def test_the_page_is_small_whatever_the_run_wrote(tmp_path: Path) -> None:
     for index in range(4):
         place = attempt(folder, element=index)
         for rank in range(6):
-            write(
-                place / f"rank-{rank}.exit",
-                json.dumps({"rank": rank, "node": "n", "status": 1, "ended": 1050.0 + rank}),
-            )
+            ended = {"rank": rank, "node": "n", "status": 1, "ended": 1050.0 + rank}
+            write(place / f"rank-{rank}.exit", json.dumps(ended))
             write(place / f"rank-{rank}.err", '"' * 3_000_000 if rank else "<\n" * 1_000_000)
         row = {f"m{number}": 1.0 for number in range(500)}
         write(place / "rank-0.metrics", "".join(json.dumps({"step": step, **row}) + "\n" for step in range(50)))
@@ -466,26 +447,14 @@ def test_lengths_of_time_and_long_commands() -> None:
     assert [duration_text(each) for each in (-3, 0.4, 59.6, 3600, 3661, 90061, 86400)] == [
         "0 s", "0 s", "1 min", "1 h", "1 h 1 min", "1 d 1 h", "1 d",
     ]  # fmt: skip
-    long = command_text(
-        [("hpcrun", "submit"), *[("--env", f"NAME_{number}=a b") for number in range(6)], ("train.py",)]
-    )
+    options = [("--env", f"NAME_{number}=a b") for number in range(6)]
+    long = command_text([("hpcrun", "submit"), *options, ("train.py",)])
     assert long.startswith("hpcrun submit --env 'NAME_0=a b' ")
     assert all(len(line) < 100 for line in long.split(" \\\n    "))
     assert long.count("\\\n") == 1
 
 
 def test_a_record_of_another_version(tmp_path: Path) -> None:
-    made(
-        tmp_path,
-        plan={
-            "shape": 3,
-            "directives": "x",
-            "command": "y",
-            "env": [["A"], 4],
-            "container": [],
-            "requeue": None,
-            "memory_mb": [],
-            "notes": {},
-        },
-    )
+    plan = {"shape": 3, "directives": "x", "command": "y", "env": [["A"], 4], "container": [], "requeue": None}
+    made(tmp_path, plan={**plan, "memory_mb": [], "notes": {}})
     assert "2 nodes × 2 GPUs" in page(tmp_path).text

@@ -224,18 +224,6 @@ def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: 
     play(store, Answers(), scene)
 
 
-def test_the_other_screens_say_that_there_is_no_slurm(store: RunStore) -> None:
-    async def scene(screen: Screen) -> None:
-        await screen.press("2")
-        assert screen.lines[0] == "your jobs that hpcrun did not submit  there is no Slurm here"
-        await screen.press("3")
-        assert screen.lines[0] == "queue by partition  there is no Slurm here"
-        await screen.press("1", "j")
-        assert screen.lines[0].startswith("hpcrun top")
-
-    play(store, Answers(), scene)
-
-
 class Queue:
     """squeue: what it lists, and how often it was asked; it waits while ``free`` is not set, and fails if ``away``."""
 
@@ -291,11 +279,15 @@ def test_the_queue_is_asked_again_where_slurm_was_unavailable(
     monkeypatch.setattr(Answers, "unavailable", lambda self: "there is no Slurm here")
 
     async def scene(screen: Screen) -> None:
+        await screen.press("2")
+        assert screen.lines[0] == "your jobs that hpcrun did not submit  there is no Slurm here"
         await screen.press("3")
         assert screen.lines[0] == "queue by partition  there is no Slurm here"
         monkeypatch.setattr(Answers, "unavailable", lambda self: None)
         await screen.press("R")
         await screen.until(lambda: "as of" in screen.lines[0])
+        await screen.press("1", "j")
+        assert screen.lines[0].startswith("hpcrun top")
 
     play(store, Answers(), scene)
 
