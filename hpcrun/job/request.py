@@ -76,14 +76,6 @@ def _env_pair(item: Any) -> Any:
     return check_env_name(key), content
 
 
-def _sorted_numbers(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted({*numbers}))
-
-
-def _preflight(value: Any) -> Any:
-    return {True: "first", False: None}.get(value, value)
-
-
 def _parameters(value: Any) -> Any:
     rows = tuple(value)
     if rows and isinstance(rows[0], str):
@@ -98,6 +90,9 @@ Named = Annotated[str, AfterValidator(_not_empty)]
 Gpus = Annotated[GpuCount | None, _from_text(GpuCount.parse)]
 Destination = Annotated[RawText, AfterValidator(check_destination)]
 Mount = Annotated[str, AfterValidator(check_mount)]
+Elements = Annotated[tuple[int, ...], _from_text(parse_indices), AfterValidator(lambda them: tuple(sorted({*them})))]
+_PREFLIGHTS = {True: "first", False: None}
+PreflightOption = Annotated[Preflight | None, BeforeValidator(lambda value: _PREFLIGHTS.get(value, value))]
 
 
 class JobRequest(BaseModel):
@@ -150,7 +145,7 @@ class JobRequest(BaseModel):
     mounts: tuple[Mount, ...] = ()
     workdir: RawText | None = None
     name: Annotated[str, AfterValidator(check_job_name)] | None = None
-    preflight: Annotated[Preflight | None, BeforeValidator(_preflight)] = None
+    preflight: PreflightOption = None
 
     requeue: Times | None = None
     restarts: Times | None = None
@@ -165,7 +160,7 @@ class JobRequest(BaseModel):
     sweep: Annotated[tuple[Parameters, ...], SkipValidation, BeforeValidator(_parameters)] = ()
     sweep_file: str | None = None
     max_parallel: Number | None = None
-    elements: Annotated[tuple[int, ...], _from_text(parse_indices), AfterValidator(_sorted_numbers)] = ()
+    elements: Elements = ()
 
 
 _MOST_SHOWN = 60

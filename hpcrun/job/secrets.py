@@ -218,10 +218,6 @@ def is_secret(name: str, value: str | None = None, named: Collection[str] = ()) 
         return False
     if name in named or (value is not None and secret_kind(value) is not None):
         return True
-    return _name_suggests(name, value)
-
-
-def _name_suggests(name: str, value: str | None) -> bool:
     words = _words(name)
     if not words or "_".join(words) in _SHELL_S_OWN or words[-1] in _DESCRIPTIONS:
         return False

@@ -24,6 +24,10 @@ _KINDS: dict[str, tuple[type, str]] = {
     "notify_on": (list, "a list"),
     "wandb_sync": (bool, "true or false"),
 }
+_CONVERTED: dict[str, Callable[[Any], object]] = {
+    "runs": Path, "time": parse_slurm_time, "notify": tuple, "notify_on": tuple, "notify_waiting": parse_slurm_time,
+}  # fmt: skip
+_FIELDS = {"time": "walltime_s", "notify_waiting": "notify_waiting_s"}
 _ITEMS: dict[str, Callable[[str], object]] = {
     "metrics": check_metric_pattern,
     "notify": check_destination,
@@ -65,17 +69,10 @@ def load_config(folders: Sequence[Source]) -> Config:
             if key == "runs":
                 value = str(folder.path / Path(value).expanduser())
             values.setdefault(key, value)
-    return Config(
-        values.get("profile"),
-        Path(values["runs"]) if "runs" in values else None,
-        parse_slurm_time(values["time"]) if "time" in values else None,
-        values.get("account"),
-        metrics,
-        tuple(values.get("notify", ())),
-        tuple(values.get("notify_on", ())),
-        parse_slurm_time(values["notify_waiting"]) if "notify_waiting" in values else None,
-        values.get("wandb_sync", False),
-    )
+    for key, convert in _CONVERTED.items():
+        if key in values:
+            values[key] = convert(values[key])
+    return Config(metrics=metrics, **{_FIELDS.get(key, key): value for key, value in values.items()})
 
 
 def check_config(text: str, path: Path) -> None:

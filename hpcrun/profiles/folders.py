@@ -50,8 +50,10 @@ class Folder:
         """Return the sorted names of all files with this suffix, also in subfolders; none if the folder is withheld."""
         if self.withheld:
             return []
-        return sorted(name for name in (self._on_disk() if self.contents is None else self.contents)
-                      if name.endswith(suffix))  # fmt: skip
+        if self.contents is not None:
+            return sorted(name for name in self.contents if name.endswith(suffix))
+        files = (path for path in self.path.rglob(f"*{suffix}") if _is_file(path))
+        return sorted(path.relative_to(self.path).as_posix() for path in files)
 
     def has(self, name: str) -> bool:
         """Whether there is a usable file of this name."""
@@ -69,11 +71,6 @@ class Folder:
         if self.contents is not None:
             return decoded_text(self.contents[name], path)
         return read_own_text(path) if self.checked else read_text(path)
-
-    def _on_disk(self) -> Iterator[str]:
-        for path in self.path.rglob("*"):
-            if _is_file(path):
-                yield path.relative_to(self.path).as_posix()
 
 
 def _is_file(path: Path) -> bool:
