@@ -27,70 +27,34 @@ def parse(*args: str) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value not in (None, False)}
 
 
-@pytest.mark.parametrize(
-    ("args", "field", "value"),
-    [
-        (["-N", "2"], "nodes", 2),
-        (["--segment", "2"], "segment", 2),
-        (["--srun", "mpi=pmix", "--srun", "overlap"], "srun", ["mpi=pmix", "overlap"]),
-        (["--torchrun", "max-restarts=1"], "torchrun", ["max-restarts=1"]),
-        (["--nodes", "2"], "nodes", 2),
-        (["-G", "4"], "gpus", "4"),
-        (["--gpus=a100:4"], "gpus", "a100:4"),
-        (["--gpus-per-node", "2"], "gpus_per_node", "2"),
-        (["--nproc-per-node", "2"], "nproc_per_node", 2),
-        (["-t", "36h"], "walltime_s", "36h"),
-        (["--time", "1-00:00:00"], "walltime_s", "1-00:00:00"),
-        (["--mem", "64G"], "memory_mb", "64G"),
-        (["--cpus", "4"], "cpus", 4),
-        (["-c", "4"], "cpus_per_task", 4),
-        (["--cpus-per-gpu", "4"], "cpus_per_gpu", 4),
-        (["-p", "gpu"], "partition", "gpu"),
-        (["-A", "proj"], "account", "proj"),
-        (["-q", "high"], "qos", "high"),
-        (["-C", "ib&a100"], "constraint", "ib&a100"),
-        (["-x", "node1"], "exclude", "node1"),
-        (["-w", "node2"], "nodelist", "node2"),
-        (["--reservation", "r"], "reservation", "r"),
-        (["-J", "name"], "name", "name"),
-        (["-P", "a100"], "profile", "a100"),
-        (["--sbatch", "a=b", "--sbatch", "exclusive"], "sbatch", ["a=b", "exclusive"]),
-        (["--no-sbatch", "mem"], "no_sbatch", ["mem"]),
-        (["--env", "A=b=c"], "env", ["A=b=c"]),
-        (["--uv"], "uv", True),
-        (["--load", "cuda", "--load", "nccl"], "load", ["cuda", "nccl"]),
-        (["--setup", "ulimit -c 0"], "setup", ["ulimit -c 0"]),
-        (["--launcher", "srun"], "launcher", "srun"),
-        (["--python", "/x"], "python", "/x"),
-        (["--workdir", "/x"], "workdir", "/x"),
-        (["--mail-user", "me", "--mail-type", "END"], "mail_type", "END"),
-        (["--preflight"], "preflight", True),
-        (["-m"], "module", True),
-        (["--module"], "module", True),
-        (["--dry-run"], "dry_run", True),
-    ],
-)
-def test_an_option_reaches_its_field(args: list[str], field: str, value: object) -> None:
-    assert parse(*args, "train.py")[field] == value
+def test_each_option_reaches_its_field() -> None:
+    line = (
+        "-N 2 --segment 2 --srun mpi=pmix --srun overlap --torchrun max-restarts=1 -G 4 --gpus-per-node 2 -t 36h -m"
+        " --nproc-per-node 2 --mem 64G --cpus 4 -c 4 --cpus-per-gpu 4 -p gpu -A proj -q high -C ib&a100 -x node1"
+        " -w node2 --reservation r -J name -P a100 --sbatch a=b --sbatch exclusive --no-sbatch mem --env A=b=c --uv"
+        " --load cuda --load nccl --setup true --launcher srun --python /x --workdir /x --mail-user me"
+        " --mail-type END --preflight --dry-run train.py"
+    )
+    assert parse(*line.split()) == {
+        "nodes": 2, "segment": 2, "srun": ["mpi=pmix", "overlap"], "torchrun": ["max-restarts=1"], "gpus": "4",
+        "gpus_per_node": "2", "walltime_s": "36h", "nproc_per_node": 2, "memory_mb": "64G", "cpus": 4,
+        "cpus_per_task": 4, "cpus_per_gpu": 4, "partition": "gpu", "account": "proj", "qos": "high",
+        "constraint": "ib&a100", "exclude": "node1", "nodelist": "node2", "reservation": "r", "name": "name",
+        "profile": "a100", "sbatch": ["a=b", "exclusive"], "no_sbatch": ["mem"], "env": ["A=b=c"], "uv": True,
+        "load": ["cuda", "nccl"], "setup": ["true"], "launcher": "srun", "python": "/x", "workdir": "/x",
+        "mail_user": "me", "mail_type": "END", "preflight": True, "module": True, "dry_run": True,
+        "script": "train.py",
+    }  # fmt: skip
+    line = "--nodes 2 --gpus=a100:4 --time 1-00:00:00 --module train.py"
+    expected = {"nodes": 2, "gpus": "a100:4", "walltime_s": "1-00:00:00", "module": True, "script": "train.py"}
+    assert parse(*line.split()) == expected
 
 
 @pytest.mark.parametrize(
     "args",
-    [
-        [],
-        ["--lr", "1e-3"],
-        ["--nodes", "3", "-N", "5", "--gpus=7"],
-        ["--help"],
-        ["--", "x"],
-        ["--"],
-        ["-m"],
-        ["", " ", "a b", "$HOME", "*", "\n"],
-        ["--dry-run"],
-        ["other.py", "--gpus", "1"],
-        ["-1"],
-        ["\udcff"],
-    ],
-)
+    [[], ["--lr", "1e-3"], ["--nodes", "3", "-N", "5", "--gpus=7"], ["--help"], ["--", "x"], ["--"], ["-m"],
+     ["", " ", "a b", "$HOME", "*", "\n"], ["--dry-run"], ["other.py", "--gpus", "1"], ["-1"], ["\udcff"]],
+)  # fmt: skip
 def test_all_behind_the_script_is_the_script_s_own_untouched(args: list[str]) -> None:
     asked = parse("--gpus", "4", "train.py", *args)
     assert asked.pop("args", None) == (args or None)
@@ -98,12 +62,8 @@ def test_all_behind_the_script_is_the_script_s_own_untouched(args: list[str]) ->
 
 
 def test_a_module_is_named_like_a_script() -> None:
-    assert parse("--gpus", "4", "-m", "pkg.train", "--lr", "1") == {
-        "gpus": "4",
-        "module": True,
-        "script": "pkg.train",
-        "args": ["--lr", "1"],
-    }
+    asked = parse("--gpus", "4", "-m", "pkg.train", "--lr", "1")
+    assert asked == {"gpus": "4", "module": True, "script": "pkg.train", "args": ["--lr", "1"]}
 
 
 @pytest.mark.parametrize("args", [["--gpu", "4", "a.py"], ["-Z", "a.py"], ["--nodes", "two", "a.py"], ["--gpus", "4"]])
@@ -134,8 +94,7 @@ def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
             app(args, standalone_mode=False)
 
 
-def names() -> dict[str, tuple[str | None, list[str]]]:
-    """Return field → help text and names of its option, as the program has them."""
+def test_every_option_is_named_as_messages_name_it_and_no_two_share_a_name() -> None:
     app = typer.Typer()
 
     @app.command()
@@ -143,22 +102,9 @@ def names() -> dict[str, tuple[str | None, list[str]]]:
     def command(asked: dict[str, Any]) -> None:
         """Take a job."""
 
-    parameters = typer.main.get_command(app).params
-    return {
-        str(parameter.name): (getattr(parameter, "help", None), parameter.opts)
-        for parameter in parameters
-        if parameter.name in {*job_fields()} - {"script", "args"}
-    }
-
-
-def test_every_option_is_named_as_messages_name_it() -> None:
-    for field, (_, options) in names().items():
-        assert option_of(field) in options
-
-
-def test_every_option_has_a_help_text_and_no_two_share_a_name() -> None:
-    assert all(help_ for help_, _ in names().values())
-    every = [name for _, options in names().values() for name in options]
+    options = {str(param.name): param.opts for param in typer.main.get_command(app).params}
+    assert all(option_of(field) in options[field] for field in {*job_fields()} - {"script", "args"})
+    every = [name for names in options.values() for name in names]
     assert len(set(every)) == len(every)
 
 

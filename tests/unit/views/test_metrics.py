@@ -7,8 +7,10 @@ import math
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from hpcrun.actions.runs.metrics import Metrics
+from hpcrun.cli.metrics import how_to_record
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.views.metrics import (
     braille_plot,
@@ -83,3 +85,12 @@ def test_a_name_is_drawn_as_it_is(name: str, tmp_path: Path) -> None:
     rows = tuple(MetricsRow(0, 0, step, None, {name: float(step)}) for step in (1, 2))
     save_png(Metrics((name,), rows), tmp_path / "a.png", "train")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_hint_names_the_file_and_an_example_that_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    text, example = how_to_record().split("config.yaml: ")
+    assert str(tmp_path / "hpcrun") in text
+    assert YAML(typ="safe").load(example) == {"metrics": {"loss": "loss ([0-9.]+)"}}

@@ -9,9 +9,10 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from hpcrun.job.units import format_age
-from hpcrun.views.text import count, csv_text, harmless, memory_text, one_line, time_text
+from hpcrun.views.text import count, csv_text, fitting, harmless, memory_text, one_line, text_table, time_text
 
 PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "P", "_", "a", "\n", "\r", "\t", "\b",
           "J", "\x1b[31m", "\x1b[2J", "\x1b]0;title\x07", "é", "\x00", "\x7f", "?25l", "\x18"]  # fmt: skip
@@ -20,27 +21,13 @@ PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain text\n", "plain text\n"),
-        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
-        ("\x1b[38;5;12mx", "\x1b[38;5;12mx"),
-        ("50%\r60%\r", "50%\r60%\r"),
-        ("a\tb", "a\tb"),
-        ("\x1b[2Jgone", "gone"),
-        ("\x1b[10;20Hmoved", "moved"),
-        ("\x1b[?25lhidden", "hidden"),
-        ("\x1b]0;title\x07x", "x"),
-        ("\x1b]0;title\x1b\\x", "x"),
-        ("\x1b]52;c;ZWNobyBoaQ==\x07x", "x"),
-        ("\x1bP+q544e\x1b\\x", "x"),
-        ("\x1b[6nasks", "asks"),
-        ("\x1bcreset", "reset"),
-        ("\x9b2Jx", "x"),
-        ("bell\x07", "bell"),
-        ("back\b\b", "back"),
-        ("end\x1b", "end"),
-        ("é✓", "é✓"),
+        *((text, text) for text in ("plain text\n", "\x1b[31mred\x1b[0m", "\x1b[38;5;12mx", "50%\r60%\r", "a\tb")),
+        ("\x1b[2Jgone", "gone"), ("\x1b[10;20Hmoved", "moved"), ("\x1b[?25lhidden", "hidden"),
+        ("\x1b]0;title\x07x", "x"), ("\x1b]0;title\x1b\\x", "x"), ("\x1b]52;c;ZWNobyBoaQ==\x07x", "x"),
+        ("\x1bP+q544e\x1b\\x", "x"), ("\x1b[6nasks", "asks"), ("\x1bcreset", "reset"), ("\x9b2Jx", "x"),
+        ("bell\x07", "bell"), ("back\b\b", "back"), ("end\x1b", "end"), ("é✓", "é✓"),
     ],
-)
+)  # fmt: skip
 def test_a_job_may_colour_its_output_and_nothing_else(text: str, shown: str) -> None:
     assert harmless(text) == shown
 
@@ -107,3 +94,28 @@ def test_things_are_counted(number: int, text: str) -> None:
 )
 def test_an_age_is_said_in_the_largest_unit(seconds: float, text: str) -> None:
     assert format_age(seconds) == text
+
+
+def table(width: int, *rows: tuple[str, ...]) -> list[str]:
+    console = Console(width=width, height=25, highlight=False, markup=False)
+    drawn = text_table(("NAME", "SIZE", "REASON"), rows, right=("SIZE",), whole=("NAME",))
+    with console.capture() as capture:
+        console.print(drawn)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_on_a_narrow_terminal_the_columns_that_are_not_whole_are_folded() -> None:
+    row = ("a-long-name", "7", "the node failed")
+    assert table(80, row) == ["NAME         SIZE  REASON", "a-long-name     7  the node failed"]
+    assert table(27, row) == ["NAME         SIZE  REASON", "a-long-name     7  the node", "                   failed"]
+
+
+def test_cells_are_shown_as_they_are_and_do_nothing_to_the_terminal() -> None:
+    assert table(80, ("[bold]x", ":warning:", "a\x1b[2Jb\nc"))[1] == "[bold]x  :warning:  a?[2Jb?c"
+
+
+def test_columns_are_left_out_in_order_until_the_others_fit() -> None:
+    needed = {"a": 10, "b": 5, "c": 5}
+    assert fitting(needed, 24, ("x", "c", "b")) == ("a", "b", "c")
+    assert fitting(needed, 23, ("x", "c", "b")) == ("a", "b")
+    assert fitting(needed, 5, ("x", "c", "b")) == ("a",)
