@@ -116,6 +116,20 @@ def _watch(
     asyncio.run(watch())
 
 
+def _play(desk: _Desk, page: RunPage | LogPage, *steps: tuple[str, str]) -> list[str]:
+    """Press some keys, or type a search, and wait for a text, again and again; return what was shown each time."""
+    shown = []
+
+    async def look(pilot: Pilot[None]) -> None:
+        for keys, text in steps:
+            typed = ["slash", *("space" if key == " " else key for key in keys[1:]), "enter"]
+            await pilot.press(*(typed if keys.startswith("/") else keys.split()))
+            shown.append(await _seen(pilot, text))
+
+    _watch(desk, page, look)
+    return shown
+
+
 def _attempt(path: Path, number: int = 0) -> AttemptFolder:
     folder = RunFolder(path).element(0).attempt(number)
     folder.path.mkdir(parents=True)
@@ -144,25 +158,19 @@ def _given(path: Path, world_size: int = 4, state: str = "FAILED", **record: Any
 
 def test_each_number_shows_a_section(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
-
-    async def look(pilot: Pilot[None]) -> None:
-        shown = await _seen(pilot, "KeyError: 'recall'")
-        lines = shown.splitlines()
-        assert lines[0].startswith("FAILED  train  job 4711")
-        assert lines[1].startswith("rank 2 failed first: KeyError")
-        assert lines[3].endswith("ago; 1 failed, 3 terminated")
-        assert [line.split()[0] for line in lines[5:9]] == ["2", "0", "1", "3"]
-        assert "rank 0 [bold]step 9[/bold]" in shown
-        for key, text in {
-            "2": "1 attempt: ran", "3": "loss by step (1 of 2", "4": "No use of the hardware",
-            "5": "rank 2 on n0 failed", "6": "#SBATCH --nodes=1", "7": "hpcrun submit",
-        }.items():  # fmt: skip
-            await pilot.press(key)
-            assert max(map(len, (await _seen(pilot, text)).splitlines())) <= 80
-        await pilot.press("3", "m")
-        await _seen(pilot, "acc by step (2 of 2")
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    ranks, *others = _play(
+        desk, RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"), ("2", "1 attempt: ran"), ("3", "loss by step (1 of 2"),
+        ("4", "No use of the hardware"), ("5", "rank 2 on n0 failed"), ("6", "#SBATCH --nodes=1"),
+        ("7", "hpcrun submit"), ("3 m", "acc by step (2 of 2"),
+    )  # fmt: skip
+    lines = ranks.splitlines()
+    assert lines[0].startswith("FAILED  train  job 4711")
+    assert lines[1].startswith("rank 2 failed first: KeyError")
+    assert lines[3].endswith("ago; 1 failed, 3 terminated")
+    assert [line.split()[0] for line in lines[5:9]] == ["2", "0", "1", "3"]
+    assert "rank 0 [bold]step 9[/bold]" in ranks
+    assert max(len(line) for shown in others for line in shown.splitlines()) <= 80
 
 
 def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,24 +200,13 @@ def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: p
 
 def test_lines_are_searched(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
-
-    async def look(pilot: Pilot[None]) -> None:
-        await pilot.press("6")
-        await _seen(pilot, "53 lines, top")
-        await pilot.press("slash", *"srun", "enter")
-        assert "srun train" in await _seen(pilot, "/srun: line 53 of 53")
-        await pilot.press("n")
-        await _seen(pilot, "/srun: from the top again, line 53 of 53")
-        await pilot.press("slash", *"line", "enter")
-        await _seen(pilot, "/line: from the top again, line 3 of 53")
-        await pilot.press("N")
-        await _seen(pilot, "/line: from the end again, line 52 of 53")
-        await pilot.press("slash", *"[zz", "enter")
-        await _seen(pilot, "/[zz: searched as plain text (no regular expression), no match")
-        await pilot.press("g", "R")
-        await _seen(pilot, "#!/bin/bash")
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    shown = _play(
+        desk, RunPage(desk.reader, "r"),
+        ("6", "53 lines, top"), ("/srun", "/srun: line 53 of 53"), ("n", "/srun: from the top again, line 53 of 53"),
+        ("/line", "/line: from the top again, line 3 of 53"), ("N", "/line: from the end again, line 52 of 53"),
+        ("/[zz", "/[zz: searched as plain text (no regular expression), no match"), ("g R", "#!/bin/bash"),
+    )  # fmt: skip
+    assert "srun train" in shown[1]
 
 
 def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,18 +245,11 @@ def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch:
 def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
     failed = replace(desk.item.status, cause=None)
-    desk.item = replace(
-        desk.item,
-        elements=(ElementStatus(0, "4711_0", (("lr", "0.1"),), failed),),
-        status=replace(failed, cause="whole"),
-    )
-
-    async def look(pilot: Pilot[None]) -> None:
-        shown = await _seen(pilot, "lr=0.1")
-        assert shown.startswith("FAILED  train/0  job 4711_0")
-        await _seen(pilot, "rank 2 on n0 failed first: KeyError: 'recall'")
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    element = ElementStatus(0, "4711_0", (("lr", "0.1"),), failed)
+    desk.item = replace(desk.item, elements=(element,), status=replace(failed, cause="whole"))
+    cause = "rank 2 on n0 failed first: KeyError: 'recall'"
+    shown, _ = _play(desk, RunPage(desk.reader, "r"), ("", "lr=0.1"), ("", cause))
+    assert shown.startswith("FAILED  train/0  job 4711_0")
 
 
 def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,37 +263,21 @@ def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.Monk
         await _seen(pilot, "line 59999")
         with out.open("a") as file:
             file.write("\x1b[31mred\x1b[0m [b]new[/b]\x1b[2J")
-        shown = await _seen(pilot, "red [b]new[/b]")
-        assert "following (" in shown
-        await pilot.press("slash", *"NEEDLE", "enter")
-        await _seen(pilot, "/NEEDLE: no match in this log")
-        await pilot.press("slash", *"[b]new[")
-        await pilot.press("enter")
-        await _seen(pilot, "/[b]new[: searched as plain text (no regular expression), n next")
-        await pilot.press("slash", *"needle", "enter")
-        await _seen(pilot, "first needle")
-        await pilot.press("n")
-        await _seen(pilot, "/needle: from the top again, n next")
-        await pilot.press("slash", *"line", "space", *"59999", "enter")
-        await _seen(pilot, "/line 59999: n next")
-        await pilot.press("slash", *"first", "enter")
-        await _seen(pilot, "/first: from the top again, n next")
-        await pilot.press("slash", *"line", "space", *"59999", "enter", "N", "N")
-        await _seen(pilot, "/line 59999: from the end again, n next")
-        await pilot.press("G")
-        await _seen(pilot, "red [b]new[/b]")
-        await pilot.press("g")
-        await _seen(pilot, "beginning (")
-        await pilot.press("o")
-        assert "rank 0, out, attempt 1" in await _seen(pilot, "line 59999")
-        await pilot.press("o")
-        assert "2026-11-20 10:00:00 on stderr" in await _seen(pilot, "rank 0, err")
-        await pilot.press("t")
-        assert "2026-11-20" not in await _seen(pilot, "10:00:00 on stderr")
-        await pilot.press("right_square_bracket")
-        await _seen(pilot, "rank 1, err")
+        assert "following (" in await _seen(pilot, "red [b]new[/b]")
 
     _watch(desk, LogPage(desk.reader, desk.item, 0), look)
+    shown = _play(
+        desk, LogPage(desk.reader, desk.item, 0),
+        ("", "red [b]new[/b]"), ("/NEEDLE", "/NEEDLE: no match in this log"),
+        ("/[b]new[", "/[b]new[: searched as plain text (no regular expression), n next"),
+        ("/needle", "first needle"), ("n", "/needle: from the top again, n next"),
+        ("/line 59999", "/line 59999: n next"), ("/first", "/first: from the top again, n next"),
+        ("/line 59999", "/line 59999: "), ("N", "line 59999"), ("N", "/line 59999: from the end again, n next"),
+        ("G", "red [b]new[/b]"), ("g", "beginning ("), ("o", "rank 0, out, attempt 1"), ("", "line 59999"),
+        ("o", "rank 0, err"), ("", "2026-11-20 10:00:00 on stderr"), ("t", "\n10:00:00 on stderr"),
+        ("right_square_bracket", "rank 1, err"),
+    )  # fmt: skip
+    assert "2026-11-20" not in shown[-2]
 
 
 def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,11 +345,8 @@ def test_an_error_is_said_with_its_file_if_it_has_one(
 
     monkeypatch.setattr(RanksSection, "read", fails)
     monkeypatch.setattr(log_page, "open_logs", fails)
-
-    async def look(pilot: Pilot[None]) -> None:
-        assert words in [line.strip() for line in (await _seen(pilot, words)).splitlines()]
-
-    _watch(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), look)
+    shown = _play(desk, RunPage(desk.reader, "r") if page == "run" else LogPage(desk.reader, desk.item, 0), ("", words))
+    assert words in [line.strip() for line in shown[0].splitlines()]
 
 
 def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_again(
@@ -407,23 +378,14 @@ def test_a_log_that_could_not_be_opened_is_opened_when_the_file_system_responds_
 def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path, state="RUNNING")
     write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
-
-    async def look(pilot: Pilot[None]) -> None:
-        await pilot.press("2")
-        await _seen(pilot, "2 attempts: ran")
-        await pilot.press("k", "enter")
-        assert "rank 0 [bold]step 9[/bold]" in await _seen(pilot, "attempt 1")
-        await _seen(pilot, "end (")
-        await pilot.press("left_curly_bracket")
-        await _seen(pilot, "there is no earlier attempt")
-        await pilot.press("right_curly_bracket")
-        assert "again" in await _seen(pilot, "following (")
-        await pilot.press("left_curly_bracket")
-        await _seen(pilot, "step 9")
-        await pilot.press("escape", "enter")
-        await _seen(pilot, "attempt 1")
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    shown = _play(
+        desk, RunPage(desk.reader, "r"),
+        ("2", "2 attempts: ran"), ("k enter", "attempt 1"), ("", "end ("),
+        ("left_curly_bracket", "there is no earlier attempt"), ("right_curly_bracket", "following ("),
+        ("left_curly_bracket", "step 9"), ("escape enter", "attempt 1"),
+    )  # fmt: skip
+    assert "rank 0 [bold]step 9[/bold]" in shown[2]
+    assert "again" in shown[4]
 
 
 @pytest.mark.parametrize("page", ["run", "log"])
