@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launch_line import LaunchLine, UnclearError, read_launch
+from hpcrun.job.launch_line import LaunchLine, UnclearError, number_of, read_launch
 from hpcrun.job.request import Launcher
 from hpcrun.job.sbatch_input import BatchOptions, Sizes, read_batch_options, read_sizes
 from hpcrun.job.secret_hider import HIDER
@@ -63,7 +63,7 @@ class BatchScript:
         line = next((line for line in self.launches if line.by_srun == (sizes.nodes > 1)), self.launches[0])
         if line.starter == "torchrun":
             value = line.torchrun.get("nproc-per-node", "1")
-            return "torchrun", (None if value in ("gpu", "auto") else _count(value)) or max(1, sizes.gpus)
+            return "torchrun", (None if value in ("gpu", "auto") else number_of(value)) or max(1, sizes.gpus)
         if line.starter == "srun":
             return "srun", _tasks(line, sizes)
         return ("python" if line.starter == "python" else "command"), 1
@@ -138,15 +138,15 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
 
 
 def _tasks(line: LaunchLine, sizes: Sizes) -> int:
-    total, each = _count(line.srun.get("ntasks")), _count(line.srun.get("ntasks-per-node"))
+    total, each = number_of(line.srun.get("ntasks")), number_of(line.srun.get("ntasks-per-node"))
     return each or (max(1, total // sizes.nodes) if total else sizes.tasks)
 
 
 def _has_idle_agents(line: LaunchLine, sizes: Sizes) -> bool:
     """Return whether srun surely starts more torchruns than --nnodes names."""
     nnodes, *tasks = line.torchrun.get("nnodes"), line.srun.get("ntasks"), line.srun.get("ntasks-per-node")
-    known = line.starter == "torchrun" and line.by_srun and all(_count(text) for text in (nnodes, *tasks) if text)
-    return known and sizes.nodes * _tasks(line, sizes) > (_count(nnodes) or sizes.nodes)
+    known = line.starter == "torchrun" and line.by_srun and all(number_of(text) for text in (nnodes, *tasks) if text)
+    return known and sizes.nodes * _tasks(line, sizes) > (number_of(nnodes) or sizes.nodes)
 
 
 def _launches(source: Source) -> list[_Launch]:
@@ -233,11 +233,6 @@ def _secrets(root: Node) -> Iterator[tuple[Node, str, str]]:
         plain = text[1:-1] if value.type in ("string", "raw_string") else text
         if "$" not in text and "`" not in text and plain and is_secret(name, plain, ()):
             yield value, f"HPCRUN_SECRET_{number}", plain
-
-
-def _count(text: str | None) -> int | None:
-    last = (text or "").rpartition(":")[2]
-    return int(last) if re.fullmatch(r"[1-9]\d{0,5}", last) else None
 
 
 def changed_lines(script: BatchScript) -> Iterator[tuple[int, str]]:

@@ -216,6 +216,12 @@ def _is_set_up(texts: tuple[str, ...]) -> bool:
     return bool(commands) and all(_is_set_up(words) or "=" in words[0] for words in commands)
 
 
+def number_of(text: str | None) -> int | None:
+    """Return the number of an option, the larger one of ``1:2``; None for another text."""
+    last = (text or "").rpartition(":")[2]
+    return int(last) if re.fullmatch(r"[1-9]\d{0,5}", last) else None
+
+
 def read_options(words: Sequence[Word], at: int, program: Program) -> tuple[int, dict[str, str | None]]:
     """Return the number of the first word behind a program's options, and the options by their long names.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launch_line import UnclearError, read_options
+from hpcrun.job.launch_line import UnclearError, number_of, read_options
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls, is_python
 from hpcrun.job.profile import Profile
@@ -18,7 +18,7 @@ from hpcrun.job.units import with_minutes
 
 _SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
 # srun's options that hpcrun has under the same name, or under the name given here
-_SRUN_KEPT = {"--job-name": "--name", **{f"--{name}": f"--{name}" for name in (
+_SRUN_KEPT = {"job-name": "--name", **{name: f"--{name}" for name in (
     "partition account qos time mem constraint nodelist exclude reservation cpus-per-task cpus-per-gpu gpus "
     "gpus-per-node").split()}}  # fmt: skip
 _FIELDS = {option_of(field): field for field in JobRequest.model_fields}
@@ -112,7 +112,7 @@ def _started(call: Call) -> _Started | None:
         return _by_srun(argv)
     if launcher.name in ("mpirun", "horovodrun"):
         options, program = _parsed(argv, launcher)
-        total = next((_number(values) for name, *values in options if name in _MPI_TOTAL), None)
+        total = next((number_of("".join(values)) for name, *values in options if name in _MPI_TOTAL), None)
         left_out = tuple(" ".join(option) for option in options if option[0] not in _MPI_TOTAL)
         return _Started(_bare(program), total=total, left_out=left_out, by_srun=True)
     script = next((index for index, text in enumerate(argv) if text.endswith(".py")), None)
@@ -121,47 +121,48 @@ def _started(call: Call) -> _Started | None:
     return _Started(argv[script:], left_out=argv[:script])
 
 
-def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tuple[str, ...]]:
     """Return the options of srun or torchrun by their full names, and the program behind them."""
     try:
         end, options = read_options([Word(text, 0, ((text,),)) for text in argv], 0, of)
     except UnclearError as error:
         raise UsageError(str(error), hint=f"write --{of} NAME=VALUE before the program, which {of} starts") from None
-    return {f"--{name}": [] if value is None else [value] for name, value in options.items()}, argv[end:]
+    return options, argv[end:]
 
 
-def _handed_on(program: Program, name: str, values: Collection[str]) -> tuple[str, ...]:
+def _handed_on(program: Program, name: str, value: str | None) -> tuple[str, ...]:
     """Return an option of srun or torchrun as hpcrun passes it on, empty if it does not."""
     try:
-        key = check_option(program, name, next(iter(values), None), name)
+        key = check_option(program, name, value, name)
     except UsageError:
         return ()
-    return (f"--{program}", "=".join((key, *values)))
+    return (f"--{program}", key if value is None else f"{key}={value}")
 
 
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("torchrun", argv)
-    nodes, per_node = options.pop("--nnodes", []), options.pop("--nproc-per-node", [])
-    if "--module" in options:
+    nodes, per_node = number_of(options.pop("nnodes", None)), number_of(options.pop("nproc-per-node", None))
+    if "module" in options:
         program = ("-m", *program)
-    more = {name: values for name, values in options.items() if not TORCHRUN_BY_HPCRUN.fullmatch(name)}
-    kept = {name: _handed_on("torchrun", name, values) for name, values in more.items()}
-    left_out = tuple(" ".join((name, *values)) for name, values in more.items() if not kept[name])
-    return _Started(program, _number(nodes), _number(per_node), None, sum(kept.values(), ()), left_out)
+    more = {name: value for name, value in options.items() if not TORCHRUN_BY_HPCRUN.fullmatch(f"--{name}")}
+    kept = {name: _handed_on("torchrun", name, value) for name, value in more.items()}
+    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in more.items() if not kept[name])
+    return _Started(program, nodes, per_node, None, sum(kept.values(), ()), left_out)
 
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("srun", argv)
-    nodes, tasks, per_node = (_number(options.pop(name, [])) for name in ("--nodes", "--ntasks", "--ntasks-per-node"))
+    sizes = ("nodes", "ntasks", "ntasks-per-node")
+    nodes, tasks, per_node = (number_of(options.pop(name, None)) for name in sizes)
     kept: list[str] = []
     left_out: list[str] = []
-    for name, values in options.items():
+    for name, value in options.items():
         if name in _SRUN_KEPT:
-            kept += [_SRUN_KEPT[name], *(map(with_minutes, values) if name == "--time" else values)]
-        elif more := _handed_on("srun", name, values):
+            kept += [_SRUN_KEPT[name], with_minutes(value or "") if name == "time" else value or ""]
+        elif more := _handed_on("srun", name, value):
             kept += more
         else:
-            left_out.append("=".join((name, *values)))
+            left_out.append(f"--{name}" if value is None else f"--{name}={value}")
     within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
     inner = _started(within) if within else None
     if within is None or inner is None:
@@ -209,12 +210,6 @@ def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, 
             options.append((option, *argv[:number]))
             argv = argv[number:]
     return options, argv
-
-
-def _number(values: Collection[str]) -> int | None:
-    """Return the number of an option; the larger one of ``1:2``."""
-    text = next(iter(values), "").rpartition(":")[2]
-    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 10**6 else None
 
 
 def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
