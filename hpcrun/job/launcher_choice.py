@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from hpcrun.errors import UsageError
+from hpcrun.job.launcher_replacement import Instead, line_instead, node_line, taken_over
 from hpcrun.job.launchers import SHELLS, Call, named_launcher, program_of
 from hpcrun.job.plan import Plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import bash_line, quote_bash
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import Shape, decide_shape
-from hpcrun.job.typed_launcher import Instead, line_instead, node_line, taken_over
 
 _THREADS = "OMP_NUM_THREADS"
 _MEETING = {"MASTER_ADDR": "the first node", "MASTER_PORT": "a free port, another one for each job"}

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from hpcrun.job import directives as sbatch
 from hpcrun.job.directives import Directives
 from hpcrun.job.launch_options import Options
-from hpcrun.job.launch_plan import (
+from hpcrun.job.launchers import program_of
+from hpcrun.job.notify import Notify
+from hpcrun.job.profile import Profile
+from hpcrun.job.quoting import check_job_name, job_name_from
+from hpcrun.job.rank_start import (
     Container,
     decide_container,
     option_words,
@@ -18,10 +22,6 @@ from hpcrun.job.launch_plan import (
     torchrun_options,
     torchrun_words,
 )
-from hpcrun.job.launchers import program_of
-from hpcrun.job.notify import Notify
-from hpcrun.job.profile import Profile
-from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest, Preflight, option_of, option_text
 from hpcrun.job.resources import (
     Machine,

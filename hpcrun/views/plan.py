@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.job.launch_plan import Container, option_words
 from hpcrun.job.launcher_choice import threads_of
 from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
+from hpcrun.job.rank_start import Container, option_words
 from hpcrun.job.resources import Requeue
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import code_text, count, memory_text, one_line, time_text

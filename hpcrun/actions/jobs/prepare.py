@@ -18,11 +18,11 @@ from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
-from hpcrun.job.launch_plan import image_of, option_words
 from hpcrun.job.launcher_choice import plan_notes
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.profile import Profile
+from hpcrun.job.rank_start import image_of, option_words
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_input import apply_sbatch_env

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.jobs.python import changes_path, file_head
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.launch_plan import image_of, is_image_file
 from hpcrun.job.launcher_choice import choose_launcher
 from hpcrun.job.launchers import BY_NAME, SCRIPTS, find_calls, interpreted, program_of
 from hpcrun.job.profile import Profile
+from hpcrun.job.rank_start import image_of, is_image_file
 from hpcrun.job.request import JobRequest
 from hpcrun.job.shape import for_gpu_type
 from hpcrun.reading import read_named_text

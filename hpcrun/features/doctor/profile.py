@@ -12,9 +12,9 @@ from hpcrun.actions.profiles.detect_types import why_closed
 from hpcrun.actions.profiles.variables import check_profile_env
 from hpcrun.errors import nearest
 from hpcrun.features.doctor.check import PROFILE, Check, Level, Target, not_checked
-from hpcrun.job.launch_plan import is_image_file
 from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
+from hpcrun.job.rank_start import is_image_file
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.client import Trial
