@@ -123,7 +123,8 @@ def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes:
         request = request.model_copy(update={"gpus": GpuCount(count=1)})
     fitting = [type_ for type_ in types if _fits_on(type_, request, profile)]
     if not fitting:
-        has = ", ".join(f"{type_} {_size(profile.gpu.types[type_], profile)}" for type_ in types)
+        entries = ((type_, profile.gpu.types[type_]) for type_ in types)
+        has = ", ".join(f"{type_} {e.nodes or '?'} × {e.per_node or profile.gpu.per_node}" for type_, e in entries)
         raise PlanError(
             f"no GPU type of profile {profile.name!r} has {_asked(request)}; nodes × GPUs of a job are at most: {has}",
             hint=_room(request, profile),
@@ -179,17 +180,10 @@ def _asked(request: JobRequest) -> str:
     return f"{gpus} on {request.nodes} nodes" if request.nodes and request.nodes > 1 else gpus
 
 
-def _size(entry: GpuTypeSection, profile: Profile) -> str:
-    return f"{entry.nodes or '?'} × {entry.per_node or profile.gpu.per_node}"
-
-
 def _about_type(entry: GpuTypeSection, profile: Profile) -> str:
     per_node = entry.per_node or profile.gpu.per_node
-    nodes = (
-        f"{entry.nodes} {'node' if entry.nodes == 1 else 'nodes'} × {per_node}"
-        if entry.nodes
-        else f"{per_node} per node"
-    )
+    nodes = f"{entry.nodes} node{'' if entry.nodes == 1 else 's'} × {per_node}"
+    nodes = nodes if entry.nodes else f"{per_node} per node"
     partition = entry.partition or profile.partition
     memory = f"{entry.card.memory_gb} GB each" if entry.card.memory_gb else ""
     return ", ".join(filter(None, (nodes, memory, f"partition {partition}" if partition else "")))

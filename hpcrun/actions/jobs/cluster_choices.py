@@ -39,8 +39,10 @@ def with_partition(
     facts, typed = detected.facts, for_gpu_type(loaded.profile, request)
     shape = decide_shape(request, typed)
     name = request.partition
-    if name is None and _is_detected(loaded, _partition_key(typed, shape), detected.path):
-        fitting = fitting_partitions(request, typed, shape, facts)
+    entry = typed.gpu.types.get(shape.gpu_type or "") if shape.gpus_per_node else None
+    of_type = ("gpu", "types", shape.gpu_type or "") if entry and entry.partition else ()
+    if name is None and _is_detected(loaded, (*of_type, "partition"), detected.path):
+        fitting = _fitting_partitions(request, typed, shape, facts)
         default = [part for part in fitting if part.default]
         if fitting and (default or len(fitting) == 1 or not shape.gpus_per_node):
             name = (default or fitting)[0].name
@@ -53,7 +55,7 @@ def with_partition(
     return request, _in_partition(loaded, shape, partition, detected)
 
 
-def fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
+def _fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
     """Return the partitions in which a job can run, the best first.
 
     A job without GPUs gets those without GPUs, if any: of these the profile's own. A partition in which jobs are
@@ -88,20 +90,11 @@ def _nodes_with(partition: Partition, shape: Shape, request: JobRequest, facts: 
 
 def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
     options = [
-        Option(
-            part.name,
-            f"-p {part.name}",
-            f"up to {format_time(part.max_s)}" if part.max_s else "no time limit",
-        )
+        Option(part.name, f"-p {part.name}", f"up to {format_time(part.max_s)}" if part.max_s else "no time limit")
         for part in fitting
     ]
     key = f"gpu.types.{typed.gpu.type}.partition" if typed.gpu.type in typed.gpu.types else "partition"
     return Choice("partition", key, "the job fits several partitions, and none is Slurm's default", tuple(options))
-
-
-def _partition_key(typed: Profile, shape: Shape) -> Key:
-    entry = typed.gpu.types.get(shape.gpu_type or "") if shape.gpus_per_node else None
-    return ("gpu", "types", shape.gpu_type or "", "partition") if entry and entry.partition else ("partition",)
 
 
 def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:

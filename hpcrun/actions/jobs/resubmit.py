@@ -64,7 +64,7 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     """Return the request of a run as it would be typed again.
 
     Args:
-        asked: what is to be different. Variables and sbatch directives are added to those of the run.
+        changes: what is to be different. Variables and sbatch directives are added to those of the run.
         env: where the values of secrets are taken from: the record has none.
     """
     request = dict(run.request)
@@ -91,27 +91,21 @@ def unmasked(
     Args:
         named: the names that the record says are secret.
     """
-    return [
-        (name, _secret(name, env) if value == MASK and (name in named or is_secret(name)) else value)
-        for name, value in recorded
-    ]
-
-
-def _secret(name: str, env: Mapping[str, str]) -> str:
-    if name in env:
-        return env[name]
-    raise UsageError(
-        f"{name} is a secret, which is not in the run's record, and it is not set here",
-        hint=f"export {name}, or add --env {name}=VALUE",
-    )
+    variables = []
+    for name, value in recorded:
+        if value == MASK and (name in named or is_secret(name)):
+            if name not in env:
+                raise UsageError(
+                    f"{name} is a secret, which is not in the run's record, and it is not set here",
+                    hint=f"export {name}, or add --env {name}=VALUE",
+                )
+            value = env[name]
+        variables.append((name, value))
+    return variables
 
 
 def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the virtual or conda environment of an earlier run, and no other.
-
-    Args:
-        python: as the run's plan has it.
-    """
+    """Return the environment with the virtual or conda environment of an earlier run's plan, and no other."""
     kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
     if python.get("prefix"):
         kept[python["variable"]] = python["prefix"]

@@ -59,12 +59,7 @@ class TrustRow:
 
 
 def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
-    """Return the folder that is meant: the one that was named, or the first that is not used here.
-
-    Args:
-        asked: a folder of configuration, or the project that has one.
-        layers: of where hpcrun was called, most important first.
-    """
+    """Return the folder that is meant: the typed one, or that of the typed project; or the first not used here."""
     if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
@@ -152,9 +147,7 @@ def _state(trust: Trust) -> Literal["trusted", "changed", "never", "gone"]:
 def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
     """Trust a file as the person has just written it with hpcrun, in a folder that was trusted until then.
 
-    Args:
-        path: the file that was written.
-        layers: as they were before; a folder that was not used then is not used now either.
+    The layers are those of before: a folder that was not used then is not used now either.
     """
     target = Path(os.path.realpath(path))
     for layer in layers:

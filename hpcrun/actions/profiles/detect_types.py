@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import NodeKind, Partition
+from hpcrun.schedulers.cluster_text import Partition
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _VENDORS = re.compile(r"nvidia|tesla|amd|instinct")
@@ -76,16 +76,11 @@ def card_part(type_: str) -> str | None:
 
 
 def best_partition(
-    facts: ClusterFacts, names: Iterable[str] | None = None, account: str | None = None
+    facts: ClusterFacts, names: Collection[str] | None = None, account: str | None = None
 ) -> Partition | None:
-    """Return the partition to ask for: one the person may use, not preempted, the default, else the longest.
-
-    Args:
-        names: the partitions to choose from; None for all.
-        account: the one that is charged; None for any of the person's.
-    """
-    wanted = None if names is None else set(names)
-    partitions = [part for part in facts.partitions if wanted is None or part.name in wanted]
+    """Return the partition to ask for, of some or all: one the person may use, not preempted, the default, else the
+    longest."""
+    partitions = [part for part in facts.partitions if names is None or part.name in names]
     return min(partitions, key=lambda part: rank(part, facts, account), default=None)
 
 
@@ -123,11 +118,7 @@ def accounts_of(facts: ClusterFacts) -> list[str]:
 
 
 def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
-    """Return why a person's jobs may not go to a partition, None where they may.
-
-    Args:
-        account: the one that is charged; None for any of the person's.
-    """
+    """Return why a person's jobs may not go to a partition, with the charged account or any; None where they may."""
     if not partition.up:
         return "it is not up"
     if partition.root_only:
@@ -143,22 +134,16 @@ def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = 
 
 
 def gpu_offers(facts: ClusterFacts, account: str | None = None) -> list[GpuOffer]:
-    """Return the GPU types, by name; those whose name ``--gpus TYPE:N`` cannot say are left out.
-
-    Args:
-        account: the one that is charged; None for any of the person's.
-    """
+    """Return the GPU types, by name, for the charged account; without those that ``--gpus TYPE:N`` cannot say."""
     types = {type_ for kind in facts.kinds for type_, _ in kind.gpus}
     named = sorted(type_ for type_ in types if type_ and _NAME.fullmatch(type_))
     unnamed: list[str | None] = [None] if None in types else []
-    offers = [_best_offer(type_, facts, account) for type_ in named or unnamed]
-    return [offer for offer in offers if offer]
-
-
-def _best_offer(type_: str | None, facts: ClusterFacts, account: str | None) -> GpuOffer | None:
-    holding = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
-    partition = best_partition(facts, holding, account)
-    return None if partition is None else offer_in(partition, type_, facts)
+    offers = []
+    for type_ in named or unnamed:
+        holding = {kind.partition for kind in facts.kinds if type_ in dict(kind.gpus)}
+        if partition := best_partition(facts, holding, account):
+            offers.append(offer_in(partition, type_, facts))
+    return offers
 
 
 def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> GpuOffer:
@@ -174,13 +159,9 @@ def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> Gp
         nodes=nodes if partition.max_nodes is None else min(nodes, partition.max_nodes),
         per_node=max(counts),
         counts=tuple(sorted(counts)),
-        cpus=share([(kind.cpus, _gpus_of(kind)) for kind in here], "CPUs"),
-        memory_mb=share([(kind.memory_mb, _gpus_of(kind)) for kind in here], "MB"),
+        cpus=share([(kind.cpus, sum(dict(kind.gpus).values())) for kind in here], "CPUs"),
+        memory_mb=share([(kind.memory_mb, sum(dict(kind.gpus).values())) for kind in here], "MB"),
     )
-
-
-def _gpus_of(kind: NodeKind) -> int:
-    return sum(count for _, count in kind.gpus)
 
 
 def share(nodes: list[tuple[int | None, int]], unit: str) -> Share | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,7 @@ _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
-    """Return the choice which account is charged, None if there is only one, or if Slurm does not say.
-
-    Args:
-        profile: the profile of the cluster, if it exists already.
-    """
+    """Return the choice which account is charged, None if there is only one, or if Slurm does not say."""
     accounts = accounts_of(facts)
     if len(accounts) < 2:
         return None
@@ -98,11 +94,7 @@ def check_choices(choices: Choices, facts: ClusterFacts) -> None:
 
 
 def default_name(facts: ClusterFacts, taken: set[str]) -> str:
-    """Return a name for the profile: the cluster's.
-
-    Args:
-        taken: the names of hpcrun's own profiles, which the new one would hide.
-    """
+    """Return a name for the profile: the cluster's, if this hides none of hpcrun's own profiles."""
     name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
     return f"{name}-cluster" if name in taken or name == DETECTED else name
 
@@ -165,7 +157,10 @@ def plan_setup(
     if before is not None and not anew:
         after = _with_choices(before, choices, path, place)
         now = load_text(after, path, place.folders).profile
-        outdated = tuple(_outdated(now, detected.profile))
+        mine, theirs = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected.profile))
+        chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
+        changed = (key for key, value in theirs.items() if key not in chosen and mine.get(key) != value)
+        outdated = tuple(map(".".join, changed))
     return Setup(
         name,
         FileChange(path, before, after),
@@ -200,13 +195,6 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
     return text
 
 
-def _outdated(now: Profile, detected: Profile) -> Iterator[str]:
-    """Return the keys that were detected with another value than the profile has, but for those of choices."""
-    mine, theirs = (flat_values(profile.model_dump(exclude_defaults=True)) for profile in (now, detected))
-    chosen = {("account",), _GPU_TYPE, ("description",), ("name",)}
-    return (".".join(key) for key, value in theirs.items() if key not in chosen and mine.get(key) != value)
-
-
 def _free_name(path: Path) -> Path:
     """Return a name beside a file for its old text; not one of a profile, and not one that exists."""
     number = 1
@@ -219,11 +207,7 @@ def _free_name(path: Path) -> Path:
 
 
 def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the three commands to try next, each with what it does.
-
-    Args:
-        gpu_type: the default type of the profile; without it a type has to be named.
-    """
+    """Return the three commands to try next, each with what it does; without a default type they name one."""
     offers = setup.detected.offers if setup.detected else ()
     offer = next((offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None)
     if setup.detected and offer is None:
@@ -281,11 +265,7 @@ class TrialJob:
 
 
 def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
-    """Return the size of the test job.
-
-    Args:
-        gpu_type: the type to test; None for the first.
-    """
+    """Return the size of the test job, on GPUs of a type or of the first one."""
     if detected is None:
         return TrialJob(2, 0)
     offers = detected.offers
@@ -300,12 +280,7 @@ def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:
 def prepare_trial(
     job: TrialJob, name: str, surroundings: Surroundings, machine: Callable[[], Machine], *, has_torch: bool
 ) -> Prepared:
-    """Prepare the test job.
-
-    Args:
-        name: the profile.
-        has_torch: whether the job's Python has torch; without it, torchrun cannot start the ranks.
-    """
+    """Prepare the test job for a profile; without torch in the job's Python, torchrun cannot start the ranks."""
     request: dict[str, Any] = {"script": _PROGRAM, "module": True, "name": "hello", "nodes": job.nodes}
     request["walltime_s"] = TRIAL_TIME
     if job.gpus_per_node:

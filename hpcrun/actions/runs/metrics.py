@@ -9,7 +9,7 @@ from pathlib import Path
 from hpcrun.errors import HpcrunError, NotFoundError, nearest
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folders import Source
-from hpcrun.runs.attempt import Attempt, attempts, ranks
+from hpcrun.runs.attempt import attempts, ranks
 from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps, join, metric_ranks, noted
 
 
@@ -62,8 +62,10 @@ def read_metrics(
         element: of a sweep, else 0.
     """
     begun = list(reversed(list(attempts(folder, element))))
-    chosen = _all(begun) if all_ranks else wanted
-    if chosen is None:
+    chosen = wanted
+    if all_ranks:
+        chosen = sorted({rank for attempt in begun for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))})
+    elif chosen is None:
         chosen = [rank for attempt in begun for rank in metric_ranks(attempt.folder)] or [0]
         chosen = [min(chosen)]
     bad, rows = Unreadable(), []
@@ -74,13 +76,12 @@ def read_metrics(
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
         logged = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
         rows += join([*count_steps(logged), *notes])
-    names = sorted(dict.fromkeys(name for row in rows for name in row.values), key=_is_place)
+    # what tells where the training is, and not how well, comes last
+    names = sorted(
+        dict.fromkeys(name for row in rows for name in row.values),
+        key=lambda name: name.lower() in ("epoch", "iter", "iteration", "global_step"),
+    )
     return Metrics(tuple(names), tuple(rows), bad.lines)
-
-
-def _is_place(name: str) -> bool:
-    """Whether a metric tells where the training is and not how well: the last to draw or rank by."""
-    return name.lower() in ("epoch", "iter", "iteration", "global_step")
 
 
 def read_elements(
@@ -107,10 +108,6 @@ def read_elements(
         for index, metrics in each.items()
         if not names or not metrics.names or set(names) & set(metrics.names)
     }
-
-
-def _all(begun: Sequence[Attempt]) -> list[int]:
-    return sorted({rank for attempt in begun for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))})
 
 
 def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:

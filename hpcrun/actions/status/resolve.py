@@ -275,8 +275,12 @@ def ended_text(attempt: Attempt) -> str:
 
     One that left no word was on a node that died, or was killed with its script.
     """
-    restarted = attempt.exit is not None and attempt.exit.how == RESTART
-    return _ended(attempt) + (", restarted in place" if restarted else "")
+    if attempt.exit is None:
+        return f"no heartbeat from {attempt.host}: a node failed"
+    reason = attempt.exit.reason
+    is_failure = reason == "failure" or reason not in _ENDED_BY
+    text = f"exit status {attempt.exit.status}" if is_failure else _ENDED_BY[reason][1]
+    return text + (", restarted in place" if attempt.exit.how == RESTART else "")
 
 
 def ended_state(attempt: Attempt) -> str:
@@ -284,15 +288,6 @@ def ended_state(attempt: Attempt) -> str:
     if attempt.exit is None:
         return state.NODE_FAIL
     return _ENDED_BY.get(attempt.exit.reason, (state.FAILED, ""))[0]
-
-
-def _ended(attempt: Attempt) -> str:
-    if attempt.exit is None:
-        return f"no heartbeat from {attempt.host}: a node failed"
-    reason, status = attempt.exit.reason, attempt.exit.status
-    if reason == "failure" or reason not in _ENDED_BY:
-        return f"exit status {status}"
-    return _ENDED_BY[reason][1]
 
 
 def _from_start(run: Run, attempt: Attempt | None, now_s: float) -> LastStatus:
