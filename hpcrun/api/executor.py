@@ -22,7 +22,7 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcrun import hpcrun_function
 from hpcrun.actions.jobs.prepare import Prepared, prepare
-from hpcrun.actions.jobs.submit import SubmitResult, changed_job, submit
+from hpcrun.actions.jobs.submit import changed_job, submit
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
 from hpcrun.errors import UsageError, nearest
@@ -118,7 +118,18 @@ class Executor(core.Executor):
         result = submit(prepared, context.ports, context.surroundings, files=files, elements=elements, at_once=at_once)
         if result.remarks:
             _log.warning(result.remarks)
-        return [_job(result, index, of=number) for index in range(number)]
+        job_id, keeps_trying = str(result.run.job_id), requeue is not None and requeue.times > 0
+        return [
+            FunctionJob.of_run(
+                result.folder,
+                plan.scheduler,
+                job_id if number == 1 else f"{job_id}_{index}",
+                plan.shape.world_size,
+                index=index,
+                keeps_trying=keeps_trying,
+            )
+            for index in range(number)
+        ]
 
     def _requeues_checkpoints(self, plan: Plan, calls: Sequence[DelayedSubmission]) -> bool:
         if not self.checkpoint_requeues or self.parameters.get("requeue") is not None:
@@ -159,19 +170,6 @@ class Executor(core.Executor):
         at_once = _array_parallelism(self.parameters)
         array = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
         return changed_job(prepared, surroundings, {"array": array})
-
-
-def _job(result: SubmitResult, index: int, *, of: int) -> core.Job[Any]:
-    job_id = str(result.run.job_id)
-    plan = result.prepared.plan
-    return FunctionJob.of_run(
-        result.folder,
-        result.run.scheduler,
-        job_id if of == 1 else f"{job_id}_{index}",
-        plan.shape.world_size,
-        index=index,
-        keeps_trying=plan.requeue is not None and plan.requeue.times > 0,
-    )
 
 
 def _python(context: Context) -> dict[str, str]:

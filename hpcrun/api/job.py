@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import zipfile
 from collections.abc import Callable, Sequence
@@ -154,12 +155,10 @@ class FunctionJob(Job[R]):
         index: int = 0,
         keeps_trying: bool = False,
     ) -> FunctionJob[Any]:
-        """Return the job of a run.
+        """Return the job of a run, whose function so many tasks call.
 
         Args:
-            scheduler: ``slurm`` or ``local``.
             job_id: as the scheduler lists it.
-            tasks: how many processes call the function.
             index: number of the element, 0 for the only one.
             keeps_trying: the job may be started again, so that a result counts only when its script has ended.
         """
@@ -202,13 +201,9 @@ class FunctionJob(Job[R]):
         Raises:
             SchedulerError: see ``check``.
         """
-        if self._status().final:
-            return
-        try:
-            self._statuses().cancel(self._key)
-        except SchedulerError:
-            if check:
-                raise
+        if not self._status().final:
+            with suppress(*(() if check else (SchedulerError,))):
+                self._statuses().cancel(self._key)
 
     def exception(self) -> UncompletedJobError | None:
         """Wait for the end, and return what went wrong, None where nothing did.
@@ -235,8 +230,6 @@ class FunctionJob(Job[R]):
         """Return the call: its ``function``, ``args`` and ``kwargs``."""
         if self.paths.submitted_pickle.exists():  # it has started, and may have left a checkpoint
             return DelayedSubmission.load(self.paths.submitted_pickle)
-        import pickle
-
         with zipfile.ZipFile(self.run_folder.calls) as calls:
             return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
 
@@ -256,7 +249,7 @@ class FunctionJob(Job[R]):
         deadline = time.monotonic() + _VISIBLE_WITHIN_S
         status: LastStatus | None = None
         while not self._has_result():
-            status = status or self._settled()
+            status = status or self._status(_SETTLES_WITHIN_S)
             # only a job that ended well has a result that may not be visible yet
             if status.state != state.COMPLETED or time.monotonic() > deadline:
                 raise UncompletedJobError(self._why_no_result(status))
@@ -288,13 +281,10 @@ class FunctionJob(Job[R]):
             statuses.runs[folder] = known_run(replace(run, job_id=run.job_id or job_id), store)
         return statuses
 
-    def _status(self) -> LastStatus:
-        return self._statuses().status(self._key)
-
-    def _settled(self) -> LastStatus:
-        """Return the last status, once the scheduler says how the job ended, or has had the time to."""
-        deadline = time.monotonic() + _SETTLES_WITHIN_S
-        while not (status := self._status()).final and time.monotonic() < deadline:
+    def _status(self, within_s: float = 0.0) -> LastStatus:
+        """Return the status, once the scheduler says how the job ended, or has had some time to."""
+        deadline = time.monotonic() + within_s
+        while not (status := self._statuses().status(self._key)).final and time.monotonic() < deadline:
             time.sleep(0.5)
         return status
 
@@ -307,10 +297,10 @@ class FunctionJob(Job[R]):
     def _why_no_result(self, status: LastStatus) -> str:
         attempt = last_attempt(*self._key)
         rank = first_failure(attempt.folder) if attempt else None
-        reasons = [status.reason] if status.reason else []
+        first = None
         if rank is not None and not rank.is_consequence:
-            reasons.append(f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}")
-        why = "; ".join(reasons)
+            first = f"rank {rank.rank} on {rank.node} failed first, with exit status {rank.status}"
+        why = "; ".join(filter(None, (status.reason, first)))
         message = f"job {self.job_id} (task {self.task_id}, run {self._run_id}) left no result: {status.state}"
         message += f" ({why})" if why else ""
         folder = self.run_folder.path

@@ -145,11 +145,7 @@ class _ParameterNames(Set[str]):
         return 0
 
     def __contains__(self, name: object) -> bool:
-        """Return True for a parameter.
-
-        Raises:
-            NameError: it is none, as AutoExecutor says it; with the nearest name.
-        """
+        """Return True for a parameter; else raise NameError as AutoExecutor does, with the nearest name."""
         from hpcrun.api import executor
         from hpcrun.errors import UsageError
 

@@ -37,9 +37,8 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
-    for item in unlisted:
-        if item.run.job_id is None:
-            raise _no_job_id(item)
+    if nameless := next((item for item in unlisted if item.run.job_id is None), None):
+        raise _no_job_id(nameless)
     for name, refs in _by_scheduler(cancelled):
         cancel_jobs(ports.schedulers(name), refs)
     return Cancelled(cancelled, over, unlisted)

@@ -103,19 +103,14 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
 
 
 def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove what a plan says, and the markers of runs that are gone.
-
-    Returns:
-        what is gone, and the failures.
-    """
+    """Remove what a plan says, and the markers of runs that are gone; return what is gone, and the failures."""
     gone, errors = [], []
     for candidate in plan.going:
         try:
             store.delete(candidate.item.run.run_id)
+            gone.append(candidate)
         except HpcrunError as error:
             errors.append(error)
-        else:
-            gone.append(candidate)
     errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LEFT_AFTER_S)
     return gone, errors
 

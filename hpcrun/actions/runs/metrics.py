@@ -54,11 +54,9 @@ def read_metrics(
     """Read the numbers of a run.
 
     Args:
-        folder: of the run.
         patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for. Without
             patterns, a rank that noted nothing has the usual metrics of its log; None for noted metrics only.
         wanted: the ranks; None for the first that said something.
-        all_ranks: all of them.
         element: of a sweep, else 0.
     """
     begun = list(reversed(list(attempts(folder, element))))

@@ -80,9 +80,8 @@ def ask(
 
     Only a sweep whose job id the answer has just told costs a second question, about its elements.
 
-    Returns:
-        the runs of this host and cluster, with the job ids that were learned;
-        the answers, None where the scheduler is away; why it is.
+    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None where the scheduler
+    is away; why it is.
     """
     cluster = scheduler.cluster() if runs else None
     # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
