@@ -68,7 +68,7 @@ class LogPage(TextScreen):
         self._item = item
         self._rank, self._stream = rank, 0
         self._attempt, self._is_newest = attempt, attempt is None
-        self._view: LogView | None = None
+        self._view, self._is_opened = LogView([]), False
         self._pages: Pages[WindowLine] = Pages(self._draw, wraps=True)
         self._follows, self._times = True, False
         self._stopped = False
@@ -106,7 +106,7 @@ class LogPage(TextScreen):
 
     def _place(self) -> str:
         view, pages = self._view, self._pages
-        if view is None:
+        if not self._is_opened:
             return "reading ..."
         if not view.lines:
             return "nothing written so far" if not self._item.status.final else "nothing was written"
@@ -129,7 +129,7 @@ class LogPage(TextScreen):
             read_stamps([line])
             clock = time.strftime("%H:%M:%S", time.localtime(line.stamp_s)) if line.stamp_s is not None else ""
             row.append((clock.ljust(_TIME_WIDTH), DIM))
-        if self._view and len(self._view.windows) > 1:
+        if len(self._view.windows) > 1:
             row.append((_ERR if line.log.path.suffix == ".err" else _OUT, DIM))
         raw = line.raw[line.stamp_end :].lstrip() if self._times and line.stamp_s is not None else line.raw
         text = Text.from_ansi(terminal_text(raw, colours=True).expandtabs(), end="")
@@ -154,8 +154,7 @@ class LogPage(TextScreen):
 
     def _open(self, step: int = 0) -> None:
         """Open the logs at their ends, of the same attempt or of the one after or before it."""
-        self._view, self._follows, self._message = None, True, ("", PLAIN)
-        self._indent()
+        self._view, self._is_opened, self._follows, self._message = LogView([]), False, True, ("", PLAIN)
         self._pages.lines, self._pages.mark = (), None
 
         def read() -> tuple[int | None, bool, LogView]:
@@ -165,6 +164,7 @@ class LogPage(TextScreen):
         def done(opened: tuple[int | None, bool, LogView]) -> None:
             before = self._attempt
             self._attempt, self._is_newest, self._view = opened
+            self._is_opened = True
             if step and before == self._attempt:
                 self.say("there is no later attempt" if step > 0 else "there is no earlier attempt")
             self._show()
@@ -196,7 +196,7 @@ class LogPage(TextScreen):
             self.query_one("#message", TextLines).update()
             return
         self._learn_state()
-        if view is None:
+        if not self._is_opened:
             self._open()  # it could not be opened so far
         elif self._follows and self._is_newest and now >= self._next_attempt_s:
             # once more when the run has ended: its last attempt may be younger than the last look
@@ -217,7 +217,7 @@ class LogPage(TextScreen):
 
     def _take_attempt(self, newest: tuple[int | None, bool, list[LogFile]]) -> None:
         number, _, logs = newest
-        if number != self._attempt or (self._view and not self._view.windows and logs):
+        if number != self._attempt or (logs and not self._view.windows):
             self._open()
             if number is not None and not self._item.status.final:
                 self.say(f"attempt {number + 1} began")
@@ -232,9 +232,10 @@ class LogPage(TextScreen):
 
     def _show(self) -> None:
         view = self._view
-        if view is not None:
-            self._error = view.error
-            self._pages.show(view.lines, follow=self._follows)
+        self._error = view.error
+        # the other rows of a wrapped line stand below its text, not below its time and stream
+        self._pages.indent = _TIME_WIDTH * self._times + len(_ERR) * (len(view.windows) > 1)
+        self._pages.show(view.lines, follow=self._follows)
         self.draw()
 
     # --- keys
@@ -243,18 +244,16 @@ class LogPage(TextScreen):
         """Draw what has moved, and read on where the lines end."""
         self._message = ("", PLAIN)
         view, pages = self._view, self._pages
-        if view is not None:
-            self._follows = not up and view.at_end and pages.is_at_end
-            if up and pages.top < 2 * pages.height and not view.at_start:
-                self._work(view.older, lambda _: self._show())
-            elif not up and pages.is_at_end and not view.at_end:
-                self._work(view.newer, lambda _: self._show())
+        self._follows = self._follows if not self._is_opened else not up and view.at_end and pages.is_at_end
+        if up and pages.top < 2 * pages.height and not view.at_start:
+            self._work(view.older, lambda _: self._show())
+        elif not up and pages.is_at_end and not view.at_end:
+            self._work(view.newer, lambda _: self._show())
         self.draw()
 
     def action_start(self) -> None:
         """Go to the beginning of the log."""
-        view = self._view
-        if view is None:
+        if not self._is_opened:
             return
         self._follows, self._message = False, ("", PLAIN)
 
@@ -263,15 +262,13 @@ class LogPage(TextScreen):
             self._show()
             self._pages.to_start()
 
-        self._work(view.to_start, done)
+        self._work(self._view.to_start, done)
 
     def action_end(self) -> None:
         """Go to the end of the log, and follow it."""
-        view = self._view
-        if view is not None:
-            self._follows, self._message = True, ("", PLAIN)
-            self._pages.mark = None
-            self._work(view.to_end, lambda _: self._show())
+        self._follows, self._message = True, ("", PLAIN)
+        self._pages.mark = None
+        self._work(self._view.to_end, lambda _: self._show())
 
     def action_wrap(self) -> None:
         """Wrap long lines, or do not."""
@@ -281,20 +278,13 @@ class LogPage(TextScreen):
 
     def action_times(self) -> None:
         """Show the times of the lines in a column of their own, or the lines as they are."""
-        view = self._view
-        self._times = not self._times
-        if self._times and view is not None:
-            read_stamps(view.lines[-1000:])
-            if not any(line.stamp_s is not None for line in view.lines[-1000:]):
-                self._times = False
-                self.say("the lines of this log do not begin with times")
-        self._indent()
+        newest = self._view.lines[-1000:]
+        read_stamps(newest)
+        if self._times or any(line.stamp_s is not None for line in newest):
+            self._times = not self._times
+        else:
+            self.say("the lines of this log do not begin with times")
         self._show()
-
-    def _indent(self) -> None:
-        """Put the other rows of a wrapped line below its text, not below its time and stream."""
-        merged = self._rank is not None and self._stream == 0
-        self._pages.indent = _TIME_WIDTH * self._times + len(_ERR) * merged
 
     def action_stream(self) -> None:
         """Show stdout and stderr, only stdout, or only stderr."""
@@ -335,7 +325,7 @@ class LogPage(TextScreen):
     def action_again(self, up: bool) -> None:
         """Go to the next line with what is searched for, or to the one before; reads on in the log where needed."""
         view, pages = self._view, self._pages
-        if view is None or not self._search:
+        if not self._search:
             self.say("nothing is searched for: / begins a search")
             return
         (pattern, note), words = search_pattern(self._search), self._search
