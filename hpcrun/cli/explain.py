@@ -124,9 +124,9 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
 
 def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation | None:
     """Explain a job that runs; None if its script has not started."""
-    from hpcrun.explain.running import explain_running, look
+    from hpcrun.explain.running import explain_running, read_running
 
-    running = look(item, context.now_s(), context.metric_patterns(item.run.profile)[0])
+    running = read_running(item, context.now_s(), context.metric_patterns(item.run.profile)[0])
     if running is None or not stacks:
         return explain_running(running) if running else None
     from hpcrun.explain.stacks import take_stacks

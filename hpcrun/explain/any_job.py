@@ -42,9 +42,9 @@ class AnyJob:
     outputs: tuple[Path, ...]
 
 
-def is_job_id(word: str) -> bool:
+def is_job_id(text: str) -> bool:
     """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a heterogeneous job."""
-    return _JOB_ID.fullmatch(word) is not None
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
@@ -71,22 +71,22 @@ def parse_shown(text: str) -> AnyJob | None:
     """Read the answer to ``scontrol --oneliner show job``: of an array's elements the first."""
     line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
     parts = _KEY.split(line)[1:]
-    said = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
-    if "JobState" not in said:
+    fields = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
+    if "JobState" not in fields:
         return None
-    array = said.get("ArrayJobId")
-    task = said.get("ArrayTaskId", "")
+    array = fields.get("ArrayJobId")
+    task = fields.get("ArrayTaskId", "")
     return AnyJob(
-        f"{array}_{task}" if array and task.isdigit() else said["JobId"],
-        said.get("JobName", ""),
-        base_state(said["JobState"]),
-        known_text(said.get("Reason", "")),
-        *_exit(said.get("ExitCode", "")),
-        known_text(said.get("NodeList", "")),
-        int(said.get("NumNodes", "1").partition("-")[0] or 1),
-        parse_clock(said.get("RunTime", "")),
-        Path(said.get("WorkDir", "/")),
-        _files(said.get("StdErr", ""), said.get("StdOut", "")),
+        f"{array}_{task}" if array and task.isdigit() else fields["JobId"],
+        fields.get("JobName", ""),
+        base_state(fields["JobState"]),
+        known_text(fields.get("Reason", "")),
+        *_exit(fields.get("ExitCode", "")),
+        known_text(fields.get("NodeList", "")),
+        int(fields.get("NumNodes", "1").partition("-")[0] or 1),
+        parse_clock(fields.get("RunTime", "")),
+        Path(fields.get("WorkDir", "/")),
+        _files(fields.get("StdErr", ""), fields.get("StdOut", "")),
     )
 
 

@@ -65,8 +65,8 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
             raise NotFoundError(f"cannot read {name}: {error.strerror}", hint=_GIVE) from None
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
     state = TIMEOUT if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits) else FAILED
-    said = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
-    return replace(said, next=_look(name for name in names if name != PIPE))
+    explanation = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
+    return replace(explanation, next=_look(name for name in names if name != PIPE))
 
 
 def _lack_of_text(file: BinaryIO) -> str | None:
@@ -83,11 +83,11 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     status = LastStatus(job.state, now_s, final=is_terminal(job.state), reason=job.reason, elapsed_s=job.elapsed_s,
                         hosts=job.hosts, exit_status=job.exit_status, signal=job.signal)  # fmt: skip
     item = replace(_item(job.name, status, job), folder=job.workdir)
-    look = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
+    command = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
     if (well := nothing_failed(item)) is not None:
         waits = job.state == PENDING  # there is no output yet
         return Explanation(
-            item, well + _last_written(job, now_s), next=f"squeue --start --job {job.job_id}" if waits else look
+            item, well + _last_written(job, now_s), next=f"squeue --start --job {job.job_id}" if waits else command
         )
     scanner, logs = Scanner.of(rules), list[Log]()
     unread = [] if job.outputs else ["Slurm does not say where its output is; hpcrun explain --log FILE reads a file"]
@@ -101,8 +101,8 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
                 )
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
-    said = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
-    return replace(said, next=look)
+    explanation = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
+    return replace(explanation, next=command)
 
 
 def _last_written(job: AnyJob, now_s: float) -> str:

@@ -77,21 +77,21 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     """
     if item.elements and item.status.final and item.status.state != state.COMPLETED:
         item = element_row(item, min(item.elements, key=_likeliness))
-    word = item.run.job_id or item.run.run_id
+    label = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
     use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
     attempt = last_attempt(item.folder, item.element or 0)
-    if (said := nothing_failed(item)) is not None:
+    if (well := nothing_failed(item)) is not None:
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
         if between and attempt and (attempt.exit or item.status.state == state.PENDING):
-            return _between(item, attempt, said, rules, quick=quick)
+            return _between(item, attempt, well, rules, quick=quick)
         if item.status.final and attempt and attempt.exit and attempt.exit.hides_failure and not item.elements:
             return _hidden(item, attempt, attempt.exit, rules, quick=quick)
         running = item.status.state in (state.RUNNING, state.COMPLETED)
         follow = "-f " if not item.status.final else ""
-        return Explanation(item, said, evidence=(*before, *_use_evidence(use)),
+        return Explanation(item, well, evidence=(*before, *_use_evidence(use)),
                            fix="; ".join(use_advice(use, completed=item.status.final)) if use else "",
-                           next=f"hpcrun logs {follow}{word}" if running else f"hpcrun status -v {word}")  # fmt: skip
+                           next=f"hpcrun logs {follow}{label}" if running else f"hpcrun status -v {label}")  # fmt: skip
     if attempt is not None and attempt.exit is not None and attempt.exit.reason == IDLE:
         return _was_idle(item, attempt.exit, (*before, *_use_evidence(use)))
     facts, unread = gather(item, attempt, rules, quick=quick)
@@ -104,29 +104,29 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     return explained(item, facts, rules, attempt=attempt, before=before, unread=unread)
 
 
-def _between(item: RunStatus, attempt: Attempt, said: str, rules: Sequence[Rule], *, quick: bool) -> Explanation:
+def _between(item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule], *, quick: bool) -> Explanation:
     """Explain why the last attempt of a job ended that waits again, or that Slurm is ending.
 
     Args:
         said: what the job does now.
     """
-    sentence, exit_ = f"{said}; attempt {attempt.number + 1} ended: ", attempt.exit
+    sentence, exit_ = f"{now}; attempt {attempt.number + 1} ended: ", attempt.exit
     before = _attempts_before(item)
     if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
         command = f"hpcrun logs {item.run.job_id or item.run.run_id}"
         return Explanation(item, sentence + ended_text(attempt), evidence=before, next=command)
-    found = _as_failed(item, attempt, exit_.status, rules, quick=quick)
-    return replace(found, summary=sentence + found.summary)
+    explained_ = _as_failed(item, attempt, exit_.status, rules, quick=quick)
+    return replace(explained_, summary=sentence + explained_.summary)
 
 
 def _hidden(item: RunStatus, attempt: Attempt, exit_: ExitRecord, rules: Sequence[Rule], *, quick: bool) -> Explanation:
     """Explain a launch that failed in a script that completed."""
     first = first_failure(attempt.folder)
-    found = _as_failed(item, attempt, first.status if first else 1, rules, quick=quick)
-    fix = f"{found.fix}; " if found.fix else ""
+    explanation = _as_failed(item, attempt, first.status if first else 1, rules, quick=quick)
+    fix = f"{explanation.fix}; " if explanation.fix else ""
     return replace(
-        found,
-        summary=f"{exit_.message}: {found.summary}",
+        explanation,
+        summary=f"{exit_.message}: {explanation.summary}",
         fix=f"{fix}add `set -e` to the script: then the job fails with its launch",
     )
 
@@ -135,9 +135,9 @@ def _as_failed(item: RunStatus, attempt: Attempt, status: int, rules: Sequence[R
     """Explain an attempt of a job that itself has not failed."""
     failed = replace(item, status=replace(item.status, state=state.FAILED, reason=None, exit_status=status))
     facts, unread = gather(failed, attempt, rules, quick=quick)
-    found = explained(failed, facts, rules, attempt=attempt, before=_attempts_before(item), unread=unread)
+    explanation = explained(failed, facts, rules, attempt=attempt, before=_attempts_before(item), unread=unread)
     as_it_is = {of_scheduler(failed): of_scheduler(item)}
-    return replace(found, item=item, evidence=tuple(as_it_is.get(each, each) for each in found.evidence))
+    return replace(explanation, item=item, evidence=tuple(as_it_is.get(each, each) for each in explanation.evidence))
 
 
 def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
@@ -149,13 +149,13 @@ def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
 
 def _was_idle(item: RunStatus, exit_: ExitRecord, evidence: tuple[Evidence, ...]) -> Explanation:
     """Explain a job that ended itself because all of its GPUs were idle."""
-    word = item.run.job_id or item.run.run_id
+    label = item.run.job_id or item.run.run_id
     fix = (
         "see in the log what it did last: a hanging rank, a long preparation without GPUs, or work that needs no GPU; "
         "--cancel-idle sets how long the GPUs may be idle"
     )
     return Explanation(item, exit_.message or "cancelled: its GPUs were idle", fix=fix, evidence=evidence,
-                       next=f"hpcrun logs --all-ranks {word}")  # fmt: skip
+                       next=f"hpcrun logs --all-ranks {label}")  # fmt: skip
 
 
 def explained(
@@ -173,22 +173,22 @@ def explained(
         before: what is known of the pace of the ranks, and of earlier attempts.
         unread: what could not be read.
     """
-    found = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
-    found = with_silence(found, facts, attempt)
-    end = facts.ends.get(found.first) if found.first is not None else None
-    cause = found.cause
+    diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
+    diagnosis = with_silence(diagnosis, facts, attempt)
+    end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
+    cause = diagnosis.cause
     starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
-        answer(item, facts, found, attempt),
+        answer(item, facts, diagnosis, attempt),
         rule=cause.rule.name if cause else None,
         level=cause.rule.level if cause else None,
-        fix=advice(item, found),
+        fix=advice(item, diagnosis),
         source=cause.rule.source if cause else "",
-        rank=found.first,
+        rank=diagnosis.first,
         node=end.node if end else None,
-        evidence=(*evidence_of(item, facts, found, attempt), *starts, *before),
-        next=next_command(item, facts, found),
+        evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
+        next=next_command(item, facts, diagnosis),
         unread=unread,
         flight=facts.flight,
     )

@@ -115,8 +115,8 @@ class _LogReader:
     def read_rank(self, attempt: Attempt, rank: int) -> list[Log]:
         """Return the logs of a rank, stderr first."""
         logs = (log for name in ("err", "out") for log in self.read(rank_log(attempt.folder, rank, name).path, rank))
-        found = [part for log in logs for part in parts(RESTART_BEGINS, log)]
-        return found if any(log.restart for log in found) else with_other_log(found)
+        logs_of_starts = [part for log in logs for part in parts(RESTART_BEGINS, log)]
+        return logs_of_starts if any(log.restart for log in logs_of_starts) else with_other_log(logs_of_starts)
 
 
 def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]) -> list[Log]:
@@ -129,10 +129,12 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
     for count, rank in enumerate(wanted):
         if reader.quick and count >= (_QUICK_RANKS if has_own_words else _QUICK_RANKS_MOST):
             break
-        found = reader.read_rank(attempt, rank)
-        logs += found
-        end, said = ends.get(rank), speech_of(found[-2:], ends.get(rank))
-        has_own_words = has_own_words or said is Speech.OWN or (end is None or (end.by_itself and not said.of_others))
+        mine = reader.read_rank(attempt, rank)
+        logs += mine
+        end, subject = ends.get(rank), speech_of(mine[-2:], ends.get(rank))
+        has_own_words = (
+            has_own_words or subject is Speech.OWN or (end is None or (end.by_itself and not subject.of_others))
+        )
     leaver = first_leaver(ends.values(), within_s=SAME_MOMENT_S)
     return [*logs, *(reader.read_rank(attempt, leaver.rank) if leaver else [])]
 

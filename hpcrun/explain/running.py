@@ -115,7 +115,7 @@ class Remark:
     next: str = ""
 
 
-def look(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
+def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
     attempt = last_attempt(item.folder, item.element or 0)
     if attempt is None:
@@ -148,9 +148,9 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
     """
     remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
     remarks.sort(key=lambda remark: remark.subject)
-    word = running.item.run.job_id or running.item.run.run_id
+    label = running.item.run.job_id or running.item.run.run_id
     stuck = any(remark.stuck for remark in remarks)
-    look_on = f"hpcrun explain {word} --stacks" if stuck and not more else f"hpcrun logs -f {word}"
+    look_on = f"hpcrun explain {label} --stacks" if stuck and not more else f"hpcrun logs -f {label}"
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
@@ -165,12 +165,12 @@ def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanatio
 
 def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
     """Return the parts of the verdict; the stacks have how long no rank has written."""
-    said = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
+    chosen = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
     if not stuck:
-        said.sort(key=lambda remark: remark.subject is not Subject.SILENCE)  # "nothing looks stuck" comes first
-    elif any(remark.subject is Subject.STACKS for remark in said):
-        said = [remark for remark in said if remark.subject is not Subject.SILENCE]
-    return [remark.sentence for remark in said or remarks if remark.sentence]
+        chosen.sort(key=lambda remark: remark.subject is not Subject.SILENCE)  # "nothing looks stuck" comes first
+    elif any(remark.subject is Subject.STACKS for remark in chosen):
+        chosen = [remark for remark in chosen if remark.subject is not Subject.SILENCE]
+    return [remark.sentence for remark in chosen or remarks if remark.sentence]
 
 
 def _ended(running: Running) -> Remark | None:
@@ -229,10 +229,10 @@ def _silence(running: Running) -> Remark:
 
 def _slow(running: Running) -> Remark | None:
     """Return which ranks are slower than the others."""
-    found = stragglers_of(running.attempt)
-    if found is None:
+    slow = stragglers_of(running.attempt)
+    if slow is None:
         return None
-    return Remark(straggler_sentence(*found), Subject.SLOW_RANKS, rank=found[0].ranks[0], stuck=False)
+    return Remark(straggler_sentence(*slow), Subject.SLOW_RANKS, rank=slow[0].ranks[0], stuck=False)
 
 
 def _idle_limit(running: Running) -> Remark | None:
@@ -260,9 +260,9 @@ def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
 def _row(running: Running, rank: int, silent_s: float | None) -> str:
     """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``."""
     wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
-    said = _last_metrics(running, rank)
+    metrics = _last_metrics(running, rank)
     numbers = ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in said
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in metrics
     )
     line = last_line_of(running.attempt, rank)
     parts = [f"{running.name(rank)}: {wrote}", *([numbers] if numbers else [])]
@@ -275,9 +275,9 @@ def _last_metrics(running: Running, rank: int) -> list[tuple[str, Value]]:
     with suppress(OSError):
         for line in reversed(tail(folder.rank_metrics(rank), 2).splitlines()):
             with suppress(ValueError):
-                said = parse_object(line, finite=False)
-                said.pop("time", None)
-                return [(name, value) for name, value in said.items() if isinstance(value, float | int | str)]
+                row = parse_object(line, finite=False)
+                row.pop("time", None)
+                return [(name, value) for name, value in row.items() if isinstance(value, float | int | str)]
     finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
     for stream in STREAMS if running.patterns else ():
         last: list[tuple[str, Value]] = []

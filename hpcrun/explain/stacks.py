@@ -132,14 +132,14 @@ def read_answers(answer: Completed) -> Answers:
         with suppress(ValueError, binascii.Error, zlib.error):
             record = _inflated(text, min(left, _MOST_ANSWER))
             left -= len(record)
-            said = parse_object(record, finite=False)
-            if "rank" in said:
-                ranks.append(rank_stack(said))
-                pids.append((said.get("pid"), ranks[-1].rank))
+            fields = parse_object(record, finite=False)
+            if "rank" in fields:
+                ranks.append(rank_stack(fields))
+                pids.append((fields.get("pid"), ranks[-1].rank))
                 continue
-            reports = said.get("ras")
+            reports = fields.get("ras")
             ras += [each for each in reports if isinstance(each, str)] if isinstance(reports, list) else []
-            if node := _word(said, "node"):
+            if node := _word(fields, "node"):
                 nodes.add(node)
     words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
     often = Counter(pid for pid, _ in pids if isinstance(pid, int))
@@ -160,9 +160,9 @@ def _whole_answers(stdout: str) -> Iterator[str]:
         if key in parts or len(parts) < _MOST_ANSWERS:
             parts.setdefault(key, {})[int(place[1])] = words[3]
             wanted[key] = int(place[2])
-    for key, found in parts.items():
-        if len(found) == wanted[key]:
-            yield "".join(found[place] for place in sorted(found))
+    for key, mine in parts.items():
+        if len(mine) == wanted[key]:
+            yield "".join(mine[place] for place in sorted(mine))
 
 
 def _inflated(text: str, most: int) -> bytes:
@@ -178,40 +178,40 @@ def _inflated(text: str, most: int) -> bytes:
     return record
 
 
-def _word(said: Mapping[str, Any], name: str) -> str:
+def _word(record: Mapping[str, Any], name: str) -> str:
     """Return a short text of a record; empty if it has none."""
-    value = said.get(name)
+    value = record.get(name)
     return value[:_LONGEST_WORD] if isinstance(value, str) else ""
 
 
-def rank_stack(said: Mapping[str, Any]) -> RankStack:
+def rank_stack(record: Mapping[str, Any]) -> RankStack:
     """Return the stack of a rank from a node's answer.
 
     Raises:
         ValueError: the answer has no such record.
     """
-    number = whole()(said["rank"])
-    how, text, lacks = _word(said, "how"), str(said.get("stack", "")), _word(said, "lacks")
+    number = whole()(record["rank"])
+    how, text, lacks = _word(record, "how"), str(record.get("stack", "")), _word(record, "lacks")
     frames: tuple[Frame, ...] = ()
     try:
         frames = parse_py_spy(text) if how == "py-spy" else parse_faulthandler(text)
     except ValueError as error:
         lacks = str(error)
     worker: tuple[Frame, ...] = ()
-    workers = said.get("workers")
+    workers = record.get("workers")
     if waits_for_worker(frames) and isinstance(workers, list):
         for each in workers:
             with suppress(ValueError):
                 worker = worker or own_work(parse_py_spy(str(each)))
-    busy = said.get("busy")
+    busy = record.get("busy")
     return RankStack(
         number,
-        _word(said, "node"),
+        _word(record, "node"),
         frames,
-        state=_word(said, "state"),
-        waits_in=_word(said, "wchan"),
+        state=_word(record, "state"),
+        waits_in=_word(record, "wchan"),
         busy=float(busy) if isinstance(busy, int | float) and 0 <= busy <= 1 else None,
-        gpu=said.get("gpu") is True,
+        gpu=record.get("gpu") is True,
         worker=worker,
         how=how if frames else "",
         lacks=lacks,
@@ -237,7 +237,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
-    word = running.item.run.job_id or running.item.run.run_id
+    label = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
         Subject.STACKS,
@@ -245,7 +245,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
         fix=_fix(answers.ranks),
-        next=f"hpcrun logs {word} --rank {named_rank}" if named_rank in running.writes.ranks else "",
+        next=f"hpcrun logs {label} --rank {named_rank}" if named_rank in running.writes.ranks else "",
     )
 
 
@@ -266,9 +266,9 @@ def _away(nodes: Sequence[str]) -> str:
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
     """Return which ranks have no process on nodes that answered: a rank that has just begun or ended, or was killed."""
-    found = {each.rank for each in answers.ranks}
-    lost = [rank for rank in running.silent_s if rank not in found and running.node_of.get(rank) not in away]
-    if not found or not lost:
+    seen = {each.rank for each in answers.ranks}
+    lost = [rank for rank in running.silent_s if rank not in seen and running.node_of.get(rank) not in away]
+    if not seen or not lost:
         return ""
     return f"no process of {ranks_text(lost)} was found"
 
@@ -288,13 +288,14 @@ def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator
 
 def _shown(frames: Sequence[Frame]) -> list[Frame]:
     """Return the user's frames and the innermost one, the outermost first."""
-    chosen = [frame for frame in frames if frame.own][-(_MOST_FRAMES - 1) :]
+    chosen = [frame for frame in frames if frame.in_user_code][-(_MOST_FRAMES - 1) :]
     return [*chosen, *(frame for frame in frames[-1:] if frame not in chosen)]
 
 
 def _frame_text(frame: Frame, code: Mapping[Frame, str]) -> str:
     line = f": {code[frame]}" if frame in code else ""
-    return f"{frame.file if frame.own else frame.short.rpartition(':')[0]}:{frame.line} in {frame.function}{line}"
+    file = frame.file if frame.in_user_code else frame.short.rpartition(":")[0]
+    return f"{file}:{frame.line} in {frame.function}{line}"
 
 
 def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str]:
@@ -305,7 +306,7 @@ def source_lines(ranks: Iterable[RankStack], before_s: float) -> dict[Frame, str
         if (user := position_of(stack).user) is not None:
             shown.add(user)
         for frame in shown:
-            if frame.own:
+            if frame.in_user_code:
                 wanted.setdefault(frame.file, set()).add(frame)
     return {frame: line for file, frames in wanted.items() for frame, line in _lines_of(Path(file), frames, before_s)}
 
@@ -316,8 +317,8 @@ def _lines_of(path: Path, frames: Iterable[Frame], before_s: float) -> Iterator[
         if path.suffix != ".py":  # a program can give its code any file's name
             return
         with open_regular(path, links=False) as file:
-            found = os.fstat(file.fileno())
-            if found.st_mtime > before_s or found.st_size > _MOST_SOURCE:
+            status = os.fstat(file.fileno())
+            if status.st_mtime > before_s or status.st_size > _MOST_SOURCE:
                 return
             lines = file.read(_MOST_SOURCE).decode("utf-8", "replace").splitlines()
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle

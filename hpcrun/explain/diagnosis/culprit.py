@@ -57,12 +57,12 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     """
     failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
-    own = [end for end in failed if not _speech(end, speech).of_others]
+    by_itself = [end for end in failed if not _speech(end, speech).of_others]
     # a rank may fail and end slowly: then it is terminated like the other ranks
-    own = [end for end in own if not end.signalled] or own
-    if own:
-        last_s = min(end.ended_s for end in own) + SAME_MOMENT_S
-        moment = [end for end in own if end.ended_s <= last_s]
+    by_itself = [end for end in by_itself if not end.signalled] or by_itself
+    if by_itself:
+        last_s = min(end.ended_s for end in by_itself) + SAME_MOMENT_S
+        moment = [end for end in by_itself if end.ended_s <= last_s]
         return Culprit(min(moment, key=lambda end: (_suspicion(end, speech), end.ended_s, end.rank)).rank)
     leaver = first_leaver(ends, within_s=SAME_MOMENT_S if of_others else 0.0)
     if leaver is not None:
@@ -137,8 +137,8 @@ def _speech(end: RankEnd, speech: Mapping[int, Speech]) -> Speech:
 
 def _symptom(end: RankEnd, speech: Mapping[int, Speech]) -> int:
     """Return 0 for a rank that failed because of itself, else the distance of its message from the culprit."""
-    said = _speech(end, speech)
-    return int(said) if said.of_others else 0
+    subject = _speech(end, speech)
+    return int(subject) if subject.of_others else 0
 
 
 def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
@@ -147,12 +147,12 @@ def _suspicion(end: RankEnd, speech: Mapping[int, Speech]) -> int:
     Libraries and launchers end a rank without its peer by a silent abort or kill; other ends have their cause in the
     rank.
     """
-    said = _speech(end, speech)
+    subject = _speech(end, speech)
     if end.status == EXIT_TERMINATED:
         return 1
-    if said is Speech.NOTHING:
+    if subject is Speech.NOTHING:
         return 2 if end.status in (EXIT_KILLED, EXIT_ABORTED) else 0
-    return 3 if said is Speech.NETWORK else 0
+    return 3 if subject is Speech.NETWORK else 0
 
 
 def counted_ends(facts: Facts) -> list[RankEnd]:

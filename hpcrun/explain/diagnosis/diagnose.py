@@ -229,8 +229,8 @@ class _Job:
         """Return the rank that ended the job."""
         culprit, of_cause = self.culprit, cause.rank if cause is not None else None
         if culprit is not None:
-            own = caught or culprit.own_words
-            return First(of_cause if of_cause is not None and own else culprit.rank, culprit.missing)
+            of_own_log = caught or culprit.own_words
+            return First(of_cause if of_cause is not None and of_own_log else culprit.rank, culprit.missing)
         if self.facts.ends:
             of_place = next(iter(self.places), None) if self.facts.state in OF_THE_JOB else None
             return First(of_cause if of_cause is not None else of_place)

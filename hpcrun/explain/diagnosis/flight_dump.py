@@ -225,7 +225,7 @@ class _EntryReader:
 
     def _own_frame(self, frame: Entry) -> Frame | None:
         place = Frame(self._text(frame["filename"]), _whole(frame["line"]), self._text(frame["name"]))
-        is_own = place.own and not place.file.endswith(_OF_C) and _OF_TORCH not in place.file
+        is_own = place.in_user_code and not place.file.endswith(_OF_C) and _OF_TORCH not in place.file
         return self._shared.frame(place) if is_own else None
 
 

@@ -105,8 +105,8 @@ def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
     Args:
         end: the rank's record; None if there is none.
     """
-    found = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
-    return next((log.traceback for log in found if log.traceback and _may_end(log, log.traceback, end)), None)
+    candidates = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
+    return next((log.traceback for log in candidates if log.traceback and _may_end(log, log.traceback, end)), None)
 
 
 def _may_end(log: Log, raised: Traceback, end: RankEnd | None) -> bool:

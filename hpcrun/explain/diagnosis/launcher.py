@@ -128,20 +128,20 @@ class Speaker:
 
 def rank_of_file(name: str) -> int | None:
     """Return the rank whose log a file is, by its name; None if the name does not tell."""
-    found = _RANK_FOLDER.search(name) or _RANK_NAME.search(name.rpartition("/")[2])
-    return int(next(filter(None, found.groups()))) if found else None
+    match = _RANK_FOLDER.search(name) or _RANK_NAME.search(name.rpartition("/")[2])
+    return int(next(filter(None, match.groups()))) if match else None
 
 
 def by_files(lines: Sequence[str], speakers: Sequence[Speaker | None]) -> tuple[Speaker | None, ...]:
     """Return who says each line, where head or tail has put logs of several ranks one behind the other."""
-    found: list[Speaker | None] = []
+    named: list[Speaker | None] = []
     file = None
     for line, speaker in zip(lines, speakers, strict=True):
         if match := _FILE_BEGINS.match(line):
             rank = rank_of_file(match["name"])
             file = None if rank is None else Speaker("file", str(rank))
-        found.append(speaker or file)
-    return tuple(found)
+        named.append(speaker or file)
+    return tuple(named)
 
 
 def without_lead(line: str) -> tuple[str, Speaker | None]:
@@ -162,14 +162,14 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
 
 def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
     """Return the processes that write into a log, sorted by kind and rank; empty if no line names one."""
-    said = Counter(speaker for speaker in lines if speaker is not None)
+    counts = Counter(speaker for speaker in lines if speaker is not None)
     total = max(1, len(lines))
     for kind in _NAMED_BY_MOST:
-        mine = {speaker: count for speaker, count in said.items() if speaker.kind == kind}
+        mine = {speaker: count for speaker, count in counts.items() if speaker.kind == kind}
         if len(mine) < 2 or sum(mine.values()) < _MOST * total:
             for speaker in mine:
-                del said[speaker]
-    return sorted(said, key=lambda one: (one.kind, one.rank or 0, one.name))
+                del counts[speaker]
+    return sorted(counts, key=lambda one: (one.kind, one.rank or 0, one.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class RootCause:
 
 def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
     """Yield the beginnings of the lines that have one of some words."""
-    return (line[:_LONGEST] for line in lines if any(word in line for word in words))
+    return (line[:_LONGEST] for line in lines if any(part in line for part in words))
 
 
 def starts_ranks(lines: Iterable[str]) -> bool:

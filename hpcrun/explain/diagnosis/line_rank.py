@@ -158,17 +158,17 @@ def _of_itself(line: str) -> int | None:
 
 def _rank_on(node: str, logs: Iterable[Log]) -> int | None:
     """Return the rank on a node, by the lines that say where the ranks are; None if it has several or none of them."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for log in logs:
         for line in log.scan.tail:
             text = line[:_LONGEST]
             if log.rank is not None and text == node:  # srun --label hostname
-                found.add(log.rank)
+                ranks.add(log.rank)
             elif (match := _INITIALIZED.search(text)) or (match := _TESTED.match(text)):
-                found |= {int(match["rank"])} if match["host"] == node else set()
+                ranks |= {int(match["rank"])} if match["host"] == node else set()
             elif (match := _NCCL.match(text)) and match["host"] == node and (comm := _IN_COMM.search(match["said"])):
-                found.add(int(comm["rank"]))
-    return found.pop() if len(found) == 1 else None
+                ranks.add(int(comm["rank"]))
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _of_process(log: Log, line: str) -> int | None:

@@ -80,8 +80,8 @@ class Log:
         if raised is None or raised.stated:
             return ()
         above = [place for place in range(raised.begins) if self.scan.tail[place].strip()]
-        found = [place for place in above[-_HERALD_LINES:] if complains(self.scan.tail[place])]
-        return tuple(dict.fromkeys((*self.nccl_warnings[:1], *found)))[:_MOST_HERALDS]
+        complaints = [place for place in above[-_HERALD_LINES:] if complains(self.scan.tail[place])]
+        return tuple(dict.fromkeys((*self.nccl_warnings[:1], *complaints)))[:_MOST_HERALDS]
 
     @property
     def nccl_warnings(self) -> list[int]:
@@ -119,15 +119,15 @@ def parts(beginning: str, log: Log) -> list[Log]:
     begins = [place for place, line in enumerate(scan.tail) if line.startswith(beginning)]
     if not begins or scan.first_tail_line is None:
         return [log]
-    found: list[Log] = []
+    logs: list[Log] = []
     for restart, (first, end) in enumerate(pairwise((0, *begins, len(scan.tail)))):
         numbers = range(scan.first_tail_line + first if restart else 0, scan.first_tail_line + end)
         hits = tuple(hit for hit in scan.hits if hit.number is None or hit.number in numbers)
         kept = slice(first, end)
         part = replace(scan, hits=hits, tail=scan.tail[kept], speakers=scan.speakers[kept],
                        stamps=scan.stamps[kept], first_tail_line=scan.first_tail_line + first)  # fmt: skip
-        found.append(replace(examine(log.name, log.rank, part, log.written_s), restart=restart))
-    return found
+        logs.append(replace(examine(log.name, log.rank, part, log.written_s), restart=restart))
+    return logs
 
 
 def with_other_log(logs: Sequence[Log]) -> list[Log]:
@@ -155,12 +155,12 @@ def by_speaker(log: Log) -> list[Log]:
     places: dict[Speaker | None, list[int]] = {None: []}
     for place, who in enumerate(scan.speakers):
         places.setdefault(who if who in known else None, []).append(place)
-    said = {hit.speaker for hit in scan.hits}
+    matching = {hit.speaker for hit in scan.hits}
     failed = {match["node"] for line in scan.tail if (match := NODE_FAILED.search(line))}
     complaining = [
         one
         for one in speakers
-        if one in said or any(_may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one]))
+        if one in matching or any(_may_fail(line) or line in failed for line in map(scan.tail.__getitem__, places[one]))
     ]
     nodes = [one for one in speakers if _is_a_node(one, [scan.tail[place] for place in places[one]])]
     if any(one.may_be_a_node for one in nodes):
@@ -232,7 +232,7 @@ def read_counter(line: str) -> tuple[Shape, Counter] | None:
 def progress(lines: Sequence[str], begins: int = 0) -> list[int]:
     """Return the positions of the lines that continue a count: of a shape the third and further whose numbers grow."""
     greatest: dict[Shape, tuple[Counter, int]] = {}
-    found: list[int] = []
+    positions: list[int] = []
     for position in range(begins, len(lines)):
         if (read := read_counter(lines[position])) is None:
             continue
@@ -241,8 +241,8 @@ def progress(lines: Sequence[str], begins: int = 0) -> list[int]:
         if counter > before:
             greatest[shape] = counter, grown + 1
             if grown + 1 >= _STEPS:
-                found.append(position)
-    return found
+                positions.append(position)
+    return positions
 
 
 def survived_up_to(lines: Sequence[str], first: int) -> int:
@@ -253,8 +253,8 @@ def survived_up_to(lines: Sequence[str], first: int) -> int:
     """
     if len(lines) - first <= _BEHIND:
         return -1
-    found = progress(lines, max(0, first - _ABOVE))
-    return found[-_BEHIND] if len(found) >= _BEHIND else -1
+    positions = progress(lines, max(0, first - _ABOVE))
+    return positions[-_BEHIND] if len(positions) >= _BEHIND else -1
 
 
 def ends_with_progress(lines: Sequence[str]) -> bool:

@@ -123,48 +123,48 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
             and one of a rank that has lost its peer only if there is no other.
     """
     chains, torn = _chains(lines)
-    real = [found for found in chains if not _REPORTERS.match(found.exception)]
-    ends = [*(found.begins for found in chains if _REPORTERS.match(found.exception)), len(lines)]
-    chosen = _chosen([_behind(found, lines, ends) for found in real], mixed=mixed)
+    real = [raised for raised in chains if not _REPORTERS.match(raised.exception)]
+    ends = [*(raised.begins for raised in chains if _REPORTERS.match(raised.exception)), len(lines)]
+    chosen = _chosen([_behind(raised, lines, ends) for raised in real], mixed=mixed)
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
-    said = last_statement(lines, mixed=mixed)
-    if said is not None:
-        return _behind(said, lines, ends)
+    statement = last_statement(lines, mixed=mixed)
+    if statement is not None:
+        return _behind(statement, lines, ends)
     if chosen is not None:
         return chosen
-    reports = [found for found in chains if not _SAYS_NOTHING.search(found.exception)]
+    reports = [raised for raised in chains if not _SAYS_NOTHING.search(raised.exception)]
     rest = reports or (torn if first_complaint(lines) is None else [])
     return _behind(rest[-1], lines, ends) if rest else None
 
 
-def _chosen(found: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
-    if not found:
+def _chosen(raised: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
+    if not raised:
         return None
     if not mixed:
-        return _first_of_its_kind(found)
-    burst = [found[-1]]
-    for earlier in reversed(found[:-1]):
+        return _first_of_its_kind(raised)
+    burst = [raised[-1]]
+    for earlier in reversed(raised[:-1]):
         if burst[0].begins - earlier.last > AFTER_MOST:
             break
         burst.insert(0, earlier)
     first = next((one for one in burst if not _LOST.match(one.exception)), burst[0])
-    raised = sum(without_values(one.exception) == without_values(first.exception) for one in burst)
-    return replace(first, followed_by=burst[-1].followed_by, raised=raised)
+    alike = sum(without_values(one.exception) == without_values(first.exception) for one in burst)
+    return replace(first, followed_by=burst[-1].followed_by, raised=alike)
 
 
-def _first_of_its_kind(found: Sequence[Traceback]) -> Traceback:
+def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:
     """Return the last exception, or the first of several programs' that say the same of other files and numbers.
 
     A shell script goes on after a program has failed: what its next program says is the same again.
     """
-    chosen = found[-1]
-    for earlier in reversed(found[:-1]):
+    chosen = raised[-1]
+    for earlier in reversed(raised[:-1]):
         near = chosen.begins - earlier.last <= AFTER_MOST and _program(earlier) != _program(chosen)
         if not near or without_values(earlier.exception) != without_values(chosen.exception):
             break
         chosen = replace(earlier, followed_by=chosen.followed_by)
-    return replace(chosen, followed_by=found[-1].followed_by)
+    return replace(chosen, followed_by=raised[-1].followed_by)
 
 
 def without_values(exception: str) -> str:
@@ -172,58 +172,58 @@ def without_values(exception: str) -> str:
     return _VALUES.sub("", exception)
 
 
-def _program(found: Traceback) -> str:
-    return found.frames[0].file if found.frames else ""
+def _program(raised: Traceback) -> str:
+    return raised.frames[0].file if raised.frames else ""
 
 
-def _behind(found: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Traceback:
+def _behind(raised: Traceback, lines: Sequence[str], ends: Sequence[int]) -> Traceback:
     """Count the lines behind an exception, up to the first report of it."""
-    end = min(place for place in ends if place > found.ends)
-    return replace(found, followed_by=sum(bool(line.strip()) for line in lines[found.last + 1 : end]))
+    end = min(place for place in ends if place > raised.ends)
+    return replace(raised, followed_by=sum(bool(line.strip()) for line in lines[raised.last + 1 : end]))
 
 
 def _chains(lines: Sequence[str]) -> tuple[list[Traceback], list[Traceback]]:
     """Return the chains of tracebacks, each as the one that counts in it, and the tracebacks of a teardown."""
     chains: list[Traceback] = []
     torn: list[Traceback] = []
-    for found in tracebacks(lines):
+    for raised in tracebacks(lines):
         before = chains[-1] if chains else None
-        between = lines[before.last + 1 : found.begins + 1] if before else ()
-        if before is not None and (joined := _joined(before, found, between)):
+        between = lines[before.last + 1 : raised.begins + 1] if before else ()
+        if before is not None and (joined := _joined(before, raised, between)):
             chains[-1] = joined
-        elif any(map(_TEARDOWN.match, lines[max(0, found.begins - 3) : found.begins])):
-            torn.append(found)
+        elif any(map(_TEARDOWN.match, lines[max(0, raised.begins - 3) : raised.begins])):
+            torn.append(raised)
         else:
-            chains.append(found)
+            chains.append(raised)
     return chains, torn
 
 
-def _joined(before: Traceback, found: Traceback, between: Sequence[str]) -> Traceback | None:
+def _joined(before: Traceback, raised: Traceback, between: Sequence[str]) -> Traceback | None:
     """Return two tracebacks as one where the second belongs to the first, else None."""
     if len(between) > 8:
         return None
-    if found.begins <= before.last:  # its message is the traceback of another process
-        return replace(found, begins=before.begins)
+    if raised.begins <= before.last:  # its message is the traceback of another process
+        return replace(raised, begins=before.begins)
     words = [line.strip() for line in between]
     if any(_FURTHER.match(line) for line in between):
-        return replace(before, last=found.last)
+        return replace(before, last=raised.last)
     if any(_INSIDE.search(line) for line in between) and _DIRECT not in words:
-        return replace(found, begins=before.begins)
+        return replace(raised, begins=before.begins)
     if _DIRECT in words:
-        return _raised_from(before, found)
+        return _raised_from(before, raised)
     if _DURING in words:
-        last = found.frames[-1].code if found.frames else "raise"
+        last = raised.frames[-1].code if raised.frames else "raise"
         if _REPORT.match(last) or _REPORTERS.match(before.exception):
-            return _raised_from(before, found)
-        return replace(before, last=found.last, aftermath=found)
+            return _raised_from(before, raised)
+        return replace(before, last=raised.last, aftermath=raised)
     return None
 
 
-def _raised_from(origin: Traceback, found: Traceback) -> Traceback:
+def _raised_from(origin: Traceback, raised: Traceback) -> Traceback:
     """Return an exception with its origin, or only the origin if another process passed it on unchanged."""
-    if _same(origin, found):
-        return replace(origin, last=found.last)
-    return replace(found, begins=origin.begins, origin=origin.origin or origin)
+    if _same(origin, raised):
+        return replace(origin, last=raised.last)
+    return replace(raised, begins=origin.begins, origin=origin.origin or origin)
 
 
 def _same(one: Traceback, other: Traceback) -> bool:
@@ -239,18 +239,18 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
         mixed: several processes write into the log: of those that say the same the first counts.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    found = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
-    if not found:
+    statements = [(place, number) for place in places if (number := _kind(lines[place])) is not None]
+    if not statements:
         return _bare_exception(lines, places[-1]) if places else None
-    own = [(place, number) for place, number in found if not _OF_OTHERS.match(lines[place])]
-    place, kind = (own or found)[-1]
+    of_program = [(place, number) for place, number in statements if not _OF_OTHERS.match(lines[place])]
+    place, kind = (of_program or statements)[-1]
     if mixed:
-        place = next(place for place, number in found if number == kind)
+        place = next(place for place, number in statements if number == kind)
     match = _STATEMENTS[kind].match(lines[place][:_LONGEST])
     assert match is not None
-    said = match.groupdict()
-    frames = (Frame(said["file"], int(said["line"]), ""),) if said.get("line") else ()
-    message = said["message"].strip()
+    parts = match.groupdict()
+    frames = (Frame(parts["file"], int(parts["line"]), ""),) if parts.get("line") else ()
+    message = parts["message"].strip()
     if message.startswith("Abort(") and (why := _why(lines, place)) is not None:
         call = message[message.lower().index("fatal error in") :].partition(":")[0]
         return Traceback(place, why[0], frames, f"{call}: {why[1]}", why[0], stated=True)
@@ -259,10 +259,10 @@ def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
 
 def _bare_exception(lines: Sequence[str], last: int) -> Traceback | None:
     """Return an exception without a traceback, if it is the last line and the only complaint."""
-    said = lines[last].strip()[:_LONGEST]
-    if not _BARE.match(said) or first_complaint(lines) not in (None, last):
+    text = lines[last].strip()[:_LONGEST]
+    if not _BARE.match(text) or first_complaint(lines) not in (None, last):
         return None
-    return Traceback(last, last, (), said, last, stated=True)  # without a traceback it is no more than a message
+    return Traceback(last, last, (), text, last, stated=True)  # without a traceback it is no more than a message
 
 
 def _kind(line: str) -> int | None:
@@ -280,8 +280,9 @@ def first_complaint(lines: Sequence[str]) -> int | None:
     A launcher or a tool beside the program counts only where the program does not complain.
     """
     places = [place for place, line in enumerate(lines) if line.strip()][-_LOOKED_AT:]
-    found = [place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)]
-    return next((place for place in found if not _OF_OTHERS.match(lines[place])), found[0] if found else None)
+    complaining = [place for place in places if complains(lines[place]) or _is_lone_exception(lines, place)]
+    of_program = (place for place in complaining if not _OF_OTHERS.match(lines[place]))
+    return next(of_program, complaining[0] if complaining else None)
 
 
 def _is_lone_exception(lines: Sequence[str], place: int) -> bool:

@@ -65,7 +65,7 @@ class Rule:
 
     def match(self, raw: bytes, line: str) -> dict[str, str | None] | None:
         """Return the named groups if a line matches this rule, else None."""
-        if not any(word in raw for word in self.contains):
+        if not any(text in raw for text in self.contains):
             return None
         if self.pattern is None:
             return {}
@@ -90,51 +90,51 @@ def parse_rules(data: Mapping[str, Any]) -> list[Rule]:
     Raises:
         RuleMistake: the first invalid rule.
     """
-    return [_rule(name, said) for name, said in data.items()]
+    return [_rule(name, rule) for name, rule in data.items()]
 
 
 def merge_rules(layers: list[list[Rule]]) -> tuple[Rule, ...]:
     """Join rules of several files, most important first; of one name, the first counts."""
-    found: dict[str, Rule] = {}
+    merged: dict[str, Rule] = {}
     for rules in layers:
         for rule in rules:
-            found.setdefault(rule.name, rule)
-    return tuple(found.values())
+            merged.setdefault(rule.name, rule)
+    return tuple(merged.values())
 
 
-def _rule(name: str, said: Any) -> Rule:
-    if not isinstance(said, dict):
+def _rule(name: str, data: Any) -> Rule:
+    if not isinstance(data, dict):
         raise RuleMistake(name, None, "a rule is a mapping with contains, cause and fix")
-    for key in said:
+    for key in data:
         if key not in KEYS:
             raise RuleMistake(name, key, f"unknown key {key!r}")
-    words = _texts(name, "contains", said)
-    states, exits = _texts(name, "state", said), _texts(name, "exit", said)
+    words = _texts(name, "contains", data)
+    states, exits = _texts(name, "state", data), _texts(name, "exit", data)
     if not (words or states or exits):
         raise RuleMistake(name, None, "a rule needs contains, state or exit: what it goes by")
-    level = str(said.get("level", "cause"))
+    level = str(data.get("level", "cause"))
     if level not in LEVELS:
         raise RuleMistake(name, "level", f"level is one of {', '.join(LEVELS)}, not {level!r}")
-    if not isinstance(said.get("cause"), str) or not said["cause"]:
+    if not isinstance(data.get("cause"), str) or not data["cause"]:
         raise RuleMistake(name, "cause", "cause says in a sentence what happened")
     if not all(number.isascii() and number.isdigit() for number in exits):
         raise RuleMistake(name, "exit", "exit takes exit statuses, such as [139]")
     return Rule(
         name,
-        tuple(word.encode() for word in words),
-        _pattern(name, said.get("pattern")),
-        said.get("marked") is True,
-        said.get("at_end") is True,
+        tuple(text.encode() for text in words),
+        _pattern(name, data.get("pattern")),
+        data.get("marked") is True,
+        data.get("at_end") is True,
         frozenset(states),
         frozenset(map(int, exits)),
-        frozenset(_texts(name, "before", said)),
+        frozenset(_texts(name, "before", data)),
         cast(Level, level),
-        **{key: str(said.get(key) or "") for key in ("cause", "fix", "next", "source")},
+        **{key: str(data.get(key) or "") for key in ("cause", "fix", "next", "source")},
     )
 
 
-def _texts(name: str, key: str, said: Mapping[str, Any]) -> list[str]:
-    value = said.get(key, [])
+def _texts(name: str, key: str, data: Mapping[str, Any]) -> list[str]:
+    value = data.get(key, [])
     items = value if isinstance(value, list) else [value]
     if not all(isinstance(item, str) and item for item in items):
         raise RuleMistake(name, key, f"{key} takes a text or a list of texts")
@@ -210,9 +210,9 @@ def load_rules(folders: Iterable[Source]) -> tuple[Rule, ...]:
     Raises:
         ProfileError: a file is broken, or a rule in it means nothing; it says file and line.
     """
-    own = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
+    with_rules = [folder for folder in folders_of(list(folders)) if folder.has(FILE_NAME)]
     shipped = _read(Folder(SHIPPED.parent, checked=False))
-    return merge_rules([*(_read(folder) for folder in own), xid_rules(), shipped])
+    return merge_rules([*(_read(folder) for folder in with_rules), xid_rules(), shipped])
 
 
 def _read(folder: Folder) -> list[Rule]:

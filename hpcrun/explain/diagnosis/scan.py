@@ -109,13 +109,13 @@ class Scanner:
         everywhere = tuple(rule for rule in rules if rule.contains and not rule.at_end)
         by_word: dict[bytes, list[Rule]] = {}
         for rule in everywhere:
-            for word in rule.contains:
-                by_word.setdefault(word, []).append(rule)
-        wanted = {word for rule in everywhere if not rule.marked for word in rule.contains}
-        own = sorted(word for word in wanted if not any(mark in word for mark in MARKS))
+            for text in rule.contains:
+                by_word.setdefault(text, []).append(rule)
+        wanted = {text for rule in everywhere if not rule.marked for text in rule.contains}
+        searched = sorted(text for text in wanted if not any(mark in text for mark in MARKS))
         at_end = tuple(rule for rule in rules if rule.contains and rule.at_end)
-        by_words = tuple((word, tuple(found)) for word, found in by_word.items())
-        return cls(everywhere, at_end, by_words, any_of((*MARKS, *own)))
+        by_words = tuple((text, tuple(rules_of)) for text, rules_of in by_word.items())
+        return cls(everywhere, at_end, by_words, any_of((*MARKS, *searched)))
 
     def scan(self, file: BinaryIO, *, quick: bool = False) -> LogScan:
         """Search an open log.
@@ -126,25 +126,25 @@ class Scanner:
         Raises:
             OSError: it cannot be read.
         """
-        found: _Found = {}
+        kept: _Found = {}
         candidates, lines, whole, counted = 0, 0, True, True
         for skipped, block in _blocks(file, _QUICK_BYTES if quick else _MOST_BYTES):
             counted = counted and not skipped
             if candidates < _MOST_CANDIDATES:
-                candidates += self._look(block, lines, found)
+                candidates += self._look(block, lines, kept)
             whole = whole and counted and candidates < _MOST_CANDIDATES
             lines += block.count(b"\n")
         rules = self.at_end if candidates < _MOST_CANDIDATES else (*self.at_end, *self.everywhere)
-        return self._finish(file, found, rules, lines if counted else None, whole)
+        return self._finish(file, kept, rules, lines if counted else None, whole)
 
-    def _look(self, block: bytes, lines: int, found: _Found) -> int:
+    def _look(self, block: bytes, lines: int, kept: _Found) -> int:
         """Check the lines of a block that contain a mark; return their number."""
         starts = self._candidates(block)
         counted_to = 0
         for start in starts:
             end = block.find(b"\n", start)
             raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
-            rules = {rule.name: rule for word, known in self.by_word if word in raw for rule in known}
+            rules = {rule.name: rule for text, known in self.by_word if text in raw for rule in known}
             if not rules:
                 continue
             lines += block.count(b"\n", counted_to, start)
@@ -154,7 +154,7 @@ class Scanner:
                 values = rule.match(raw, line)
                 if values is not None:
                     hit = Hit(rule, line, lines + 1, values, speaker, stamp)
-                    _keep(found.setdefault((rule.name, speaker), []), (lines + 1, hit))
+                    _keep(kept.setdefault((rule.name, speaker), []), (lines + 1, hit))
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -171,7 +171,7 @@ class Scanner:
             match = self.finder.search(block, min(end, seen) if match.start() < seen else end)
         return starts
 
-    def _finish(self, file: BinaryIO, found: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
+    def _finish(self, file: BinaryIO, kept: _Found, rules: Sequence[Rule], lines: int | None, whole: bool) -> LogScan:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - TAIL_BYTES))
         raw = file.read(TAIL_BYTES) or b""
@@ -191,19 +191,19 @@ class Scanner:
                     number = None if first is None else first + position
                     place = _LAST + position if number is None else number
                     _keep(
-                        found.setdefault((rule.name, speaker), []),
+                        kept.setdefault((rule.name, speaker), []),
                         (place, Hit(rule, line, number, values, speaker, stamp)),
                     )
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
-        hits = sorted((item for kept in found.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
-        said = [plain(line) for line in tail]
+        hits = sorted((item for kept in kept.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
+        plain_lines = [plain(line) for line in tail]
         return LogScan(
             tuple(hit for _, hit in hits),
-            tuple(line for line, _, _ in said),
+            tuple(line for line, _, _ in plain_lines),
             first,
             whole,
-            tuple(speaker for _, speaker, _ in said),
-            tuple(stamp for _, _, stamp in said),
+            tuple(speaker for _, speaker, _ in plain_lines),
+            tuple(stamp for _, _, stamp in plain_lines),
         )
 
 

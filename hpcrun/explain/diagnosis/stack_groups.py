@@ -139,18 +139,18 @@ def own_work(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """Return the frames of a DataLoader worker inside its loop: empty for a worker that waits for work."""
     place = next((place for place, frame in enumerate(frames) if frame.function == _WORKER), None)
     inside = tuple(frames[place + 1 :]) if place is not None else tuple(frames)
-    return inside if any(frame.own for frame in inside) else ()
+    return inside if any(frame.in_user_code for frame in inside) else ()
 
 
 def waits_for_worker(frames: Sequence[Frame]) -> bool:
     """Whether a rank waits for a worker of its DataLoader."""
-    return any("/torch/utils/data/" in frame.file for frame in frames) and not (frames and frames[-1].own)
+    return any("/torch/utils/data/" in frame.file for frame in frames) and not (frames and frames[-1].in_user_code)
 
 
 def position_of(stack: RankStack) -> Position:
     """Return where a rank is."""
     state = stack.state if stack.state in (STOPPED, TRACED, BLOCKED) else ""
-    place = next((place for place in reversed(range(len(stack.frames))) if stack.frames[place].own), None)
+    place = next((place for place in reversed(range(len(stack.frames))) if stack.frames[place].in_user_code), None)
     if place is None:
         return Position(None, "", waits=False, state=state, inner=stack.frames[-1] if stack.frames else None)
     called = stack.frames[place + 1 :]
@@ -180,8 +180,8 @@ def grouped(stacks: Sequence[RankStack]) -> list[Group]:
         key = (at.file, at.function, line, position.call, position.state) if at else (stack.state,)
         groups.setdefault(key, []).append(stack)
         positions.setdefault(key, position)
-    found = [Group(positions[key], tuple(ranks)) for key, ranks in groups.items()]
-    return sorted(found, key=lambda group: (not _waits(group), -len(group.ranks), group.ranks[0].rank))
+    made = [Group(positions[key], tuple(ranks)) for key, ranks in groups.items()]
+    return sorted(made, key=lambda group: (not _waits(group), -len(group.ranks), group.ranks[0].rank))
 
 
 def _waits(group: Group) -> bool:
@@ -277,8 +277,8 @@ def _without_stack(stack: RankStack, be: str) -> str:
 
 
 def _worker_text(stack: RankStack) -> str:
-    own = next((frame for frame in reversed(stack.worker) if frame.own), None)
-    return f", whose DataLoader worker is in {own.function} ({own.short})" if own else ""
+    inner = next((frame for frame in reversed(stack.worker) if frame.in_user_code), None)
+    return f", whose DataLoader worker is in {inner.function} ({inner.short})" if inner else ""
 
 
 def place_text(position: Position, code: Mapping[Frame, str]) -> str:

@@ -69,16 +69,16 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
     Args:
         rows: time in seconds, step and values of each row, in order.
     """
-    found: Paces = {}
+    paces: Paces = {}
     chosen: dict[str, str] = {}
     for _, _, values in rows:
         for name, value in values.items():
             if isinstance(value, float | int) and _SHORTEST <= value <= _LONGEST:
                 kind, number = _kind_of(name, float(value))
                 if kind and chosen.setdefault(kind, name) == name:
-                    found.setdefault(kind, []).append(number)
-    if found:
-        return found
+                    paces.setdefault(kind, []).append(number)
+    if paces:
+        return paces
     times = [(at_s, step) for at_s, step, _ in rows if at_s is not None and step is not None]
     between = [(after - at_s) / (next_ - step) for (at_s, step), (after, next_) in pairwise(times) if next_ > step]
     return {STEP_TIME: between} if between else {}
@@ -91,35 +91,35 @@ def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> S
         paces: rank → what it reported.
         node_of: rank → its node, as far as known.
     """
-    kinds = dict.fromkeys(kind for found in paces.values() for kind in found)
+    kinds = dict.fromkeys(kind for of_rank in paces.values() for kind in of_rank)
     for kind in sorted(kinds, key=lambda kind: kind != STEP_TIME):
-        times = {rank: _times(kind, found.get(kind, ())) for rank, found in paces.items()}
-        found = _slow_ranks({rank: values for rank, values in times.items() if len(values) >= _LEAST})
-        if found is not None:
-            slow, theirs, others = found
+        times = {rank: _times(kind, of_rank.get(kind, ())) for rank, of_rank in paces.items()}
+        slow = _slow_ranks({rank: values for rank, values in times.items() if len(values) >= _LEAST})
+        if slow is not None:
+            ranks, theirs, others = slow
             shown = (theirs, others) if kind == STEP_TIME else (1 / theirs, 1 / others)
-            return Stragglers(slow, _whole_nodes(slow, times, node_of), kind, *shown)
+            return Stragglers(ranks, _whole_nodes(ranks, times, node_of), kind, *shown)
     return None
 
 
-def straggler_sentence(found: Stragglers, node_of: Mapping[int, str]) -> str:
+def straggler_sentence(slow: Stragglers, node_of: Mapping[int, str]) -> str:
     """Return what was found: ``rank 5 on node-2 takes 1.9 s a step, the others 1.2 s: 58 % more``."""
-    one = len(found.nodes or found.ranks) == 1
-    others = "the other nodes" if found.nodes else "the others"
-    if found.kind == STEP_TIME:
-        more = round(100 * (found.theirs / found.others - 1))
+    one = len(slow.nodes or slow.ranks) == 1
+    others = "the other nodes" if slow.nodes else "the others"
+    if slow.kind == STEP_TIME:
+        more = round(100 * (slow.theirs / slow.others - 1))
         takes = "takes" if one else "take"
-        theirs = f"{takes} {_span(found.theirs)} a step"
-        return f"{_named(found, node_of)} {theirs}, {others} {_span(found.others)}: {more} % more"
-    less = round(100 * (1 - found.theirs / found.others))
+        theirs = f"{takes} {_span(slow.theirs)} a step"
+        return f"{_named(slow, node_of)} {theirs}, {others} {_span(slow.others)}: {more} % more"
+    less = round(100 * (1 - slow.theirs / slow.others))
     reaches = "reaches" if one else "reach"
-    theirs = f"{reaches} {found.theirs:.4g} {found.kind}"
-    return f"{_named(found, node_of)} {theirs}, {others} {found.others:.4g}: {less} % less"
+    theirs = f"{reaches} {slow.theirs:.4g} {slow.kind}"
+    return f"{_named(slow, node_of)} {theirs}, {others} {slow.others:.4g}: {less} % less"
 
 
-def _named(found: Stragglers, node_of: Mapping[int, str]) -> str:
+def _named(slow: Stragglers, node_of: Mapping[int, str]) -> str:
     """Return the names of the nodes, or of the ranks with their nodes; of many the first few."""
-    return joined(list(found.nodes) or [rank_text(rank, node_of.get(rank)) for rank in found.ranks], _NAMED)
+    return joined(list(slow.nodes) or [rank_text(rank, node_of.get(rank)) for rank in slow.ranks], _NAMED)
 
 
 def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], float, float] | None:
@@ -179,5 +179,5 @@ def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:
     node_of |= {rank: node for node, mine in node_ranks(attempt.folder).items() for rank in mine}
     rows = {rank: noted(attempt, rank, Unreadable(), _ROWS) for rank in metric_ranks(attempt.folder)}
     paces = {rank: noted_paces([(row.time_s, row.step, row.values) for row in mine]) for rank, mine in rows.items()}
-    found = find_stragglers(paces, node_of)
-    return None if found is None else (found, node_of)
+    slow = find_stragglers(paces, node_of)
+    return None if slow is None else (slow, node_of)

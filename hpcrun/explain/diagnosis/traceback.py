@@ -46,7 +46,7 @@ class Frame:
     code: str = ""
 
     @property
-    def own(self) -> bool:
+    def in_user_code(self) -> bool:
         """Whether it is in the user's code, and not in a library."""
         if "\\" in self.file and _WINDOWS_LIBRARY in self.file.lower():
             return False
@@ -92,7 +92,7 @@ class Traceback:
     @property
     def user_frame(self) -> Frame | None:
         """The last frame in the user's own code; None if all are in libraries."""
-        return next((frame for frame in reversed(self.frames) if frame.own), None)
+        return next((frame for frame in reversed(self.frames) if frame.in_user_code), None)
 
 
 def is_exception_line(line: str) -> bool:
@@ -106,13 +106,13 @@ def tracebacks(lines: Sequence[str]) -> Iterator[Traceback]:
         yield cut
     position = 0
     while position < len(lines):
-        found = next((found for read in _NOTATIONS if (found := read(lines, position))), None)
-        if found is None:
+        raised = next((raised for read in _NOTATIONS if (raised := read(lines, position))), None)
+        if raised is None:
             position += 1
             continue
-        yield found
+        yield raised
         # the line of the exception may be the header of another process's traceback
-        position = max(position + 1, found.ends)
+        position = max(position + 1, raised.ends)
 
 
 def _read_cut(lines: Sequence[str]) -> Traceback | None:
@@ -127,21 +127,21 @@ def _read_cut(lines: Sequence[str]) -> Traceback | None:
 
 
 def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
-    before, found, after = lines[header].partition(_HEADER)
-    end = _HEADER_END.fullmatch(after) if found else None
+    before, header_text, after = lines[header].partition(_HEADER)
+    end = _HEADER_END.fullmatch(after) if header_text else None
     if end is None:
         return None
     body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
     frames, ends = _read_frames(lines, header + 1, body)
     if ends is None or not _ANY_EXCEPTION.match(body.of(lines[ends])[:_LONGEST_NAME]):
         return None
-    said = body.of(lines[ends]).strip()
+    text = body.of(lines[ends]).strip()
     following = body.of(lines[ends + 1]).strip() if ends + 1 < len(lines) else ""
-    if said.endswith(":"):  # the message begins on the next line
-        said = f"{said} {following}".rstrip()
+    if text.endswith(":"):  # the message begins on the next line
+        text = f"{text} {following}".rstrip()
     elif following.startswith(": "):  # srun --label cut the line
-        said += following
-    return Traceback(header, ends, frames, said, ends, rank=int(end["rank"]) if end["rank"] else None)
+        text += following
+    return Traceback(header, ends, frames, text, ends, rank=int(end["rank"]) if end["rank"] else None)
 
 
 def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[Frame, ...], int | None]:
@@ -218,8 +218,8 @@ def _read_box(lines: Sequence[str], begins: int, first: int, lead: int) -> Trace
             elif (match := _BOX_CODE.match(inner)) and frames and not frames[-1].code:
                 frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
         elif line.strip() and line[:1] not in ("╰", "+"):
-            said = line.strip()
-            return Traceback(begins, position, tuple(frames), said, position) if _ANY_EXCEPTION.match(said) else None
+            text = line.strip()
+            return Traceback(begins, position, tuple(frames), text, position) if _ANY_EXCEPTION.match(text) else None
     return None
 
 
@@ -233,8 +233,8 @@ def _read_cut_box(lines: Sequence[str], bottom: int) -> Traceback | None:
         first -= 1
     if not any(_BOX_CODE.match(line[lead + 1 :].lstrip()) for line in lines[first:bottom]):
         return None
-    found = _read_box(lines, first, first, lead)
-    return found if found is not None and is_exception_line(found.exception) else None
+    raised = _read_box(lines, first, first, lead)
+    return raised if raised is not None and is_exception_line(raised.exception) else None
 
 
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
@@ -321,11 +321,11 @@ def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
         return None
     within = lines[header][:_MOST_ESCAPED].replace('\\"', '"').replace("\\'", "'").split("\\n")
     within[0] = f"{_HEADER}:" if within[0].endswith(f"{_HEADER}:") else ""
-    found = [one for position in range(len(within)) if (one := _read_python(within, position))]
-    if not found:
+    raised = [one for position in range(len(within)) if (one := _read_python(within, position))]
+    if not raised:
         return None
-    said = re.split(r"""["'],?[)}\]]*,?$""", found[-1].exception)[0]
-    return Traceback(header, header, found[-1].frames, said, header)
+    text = re.split(r"""["'],?[)}\]]*,?$""", raised[-1].exception)[0]
+    return Traceback(header, header, raised[-1].frames, text, header)
 
 
 _NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (

@@ -19,7 +19,7 @@ from hpcrun.errors import HpcrunError, PlanError
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.ended import Explanation, explain
 from hpcrun.explain.first_line import with_element_lines
-from hpcrun.explain.running import explain_running, look, most_silent
+from hpcrun.explain.running import explain_running, most_silent, read_running
 from hpcrun.features.sweep.sweep import SweepTable, sweep_table
 from hpcrun.features.trackers.tracker_files import is_local, tracker_runs
 from hpcrun.job import state
@@ -152,7 +152,7 @@ def _explained(item: RunStatus, choice: ShareChoice, now_s: float) -> Explanatio
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
         item = element_of(item, index)
-    running = look(item, now_s, choice.patterns)
+    running = read_running(item, now_s, choice.patterns)
     return explain_running(running) if running else None
 
 

@@ -275,11 +275,11 @@ class ExplainSection(Section):
     def read(self, item: RunStatus) -> Explanation:
         """Return the explanation."""
         from hpcrun.explain.ended import explain  # many modules, for one section
-        from hpcrun.explain.running import explain_running, look
+        from hpcrun.explain.running import explain_running, read_running
 
         if item.status.state == state.RUNNING:
             patterns = self.reader.metric_patterns(item.run.profile)
-            if (running := look(item, self.reader.now_s(), patterns)) is not None:
+            if (running := read_running(item, self.reader.now_s(), patterns)) is not None:
                 return explain_running(running)
         return explain(item, self.reader.rules())
 

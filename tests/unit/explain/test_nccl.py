@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stack_groups import RankStack
-from hpcrun.explain.running import Running, explain_running, look
+from hpcrun.explain.running import Running, explain_running, read_running
 from hpcrun.explain.stacks import Answers, stacks_remark
 from hpcrun.runs.record import LastStatus
 from tests.harness import REPO
@@ -24,7 +24,7 @@ SAID = (
 
 
 def running(path: Path) -> Running:
-    found = look(RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {})
+    found = read_running(RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {})
     assert found is not None
     return found
 

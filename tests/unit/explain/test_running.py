@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.running import Remark, Subject, explain_running, look, most_silent, shown_ranks
+from hpcrun.explain.running import Remark, Subject, explain_running, most_silent, read_running, shown_ranks
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_writes
@@ -39,13 +39,13 @@ def wrote(folder: AttemptFolder, rank: int, text: str, ago_s: float, stream: str
 
 def explained(path: Path, *more: Remark, **record: Any) -> Explanation:
     item = RunStatus(run(**record), path, LastStatus("RUNNING", NOW_S), live=True)
-    running = look(item, NOW_S, {"loss": r"loss (?P<value>[\d.]+)", "step": r"step (\d+)"})
+    running = read_running(item, NOW_S, {"loss": r"loss (?P<value>[\d.]+)", "step": r"step (\d+)"})
     assert running is not None
     return explain_running(running, more)
 
 
 def test_nothing_has_started(tmp_path: Path) -> None:
-    assert look(RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S)), NOW_S, {}) is None
+    assert read_running(RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S)), NOW_S, {}) is None
 
 
 def test_a_job_that_writes_is_not_stuck(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hpcrun.explain import stacks
 from hpcrun.explain.diagnosis.stack_groups import RankStack
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.running import explain_running, look
+from hpcrun.explain.running import explain_running, read_running
 from hpcrun.explain.stacks import Answers, read_answers, source_lines, stacks_remark
 from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.process import Completed
@@ -106,7 +106,7 @@ def test_an_answer_that_inflates_without_an_end_is_left_out(monkeypatch: pytest.
 
 
 def asked(path: Path, ranks: tuple[RankStack, ...], started_s: float) -> Explanation:
-    running = look(RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {})
+    running = read_running(RunStatus(run(nodes=1), path, LastStatus("RUNNING", NOW_S), live=True), NOW_S, {})
     assert running is not None
     assert running.attempt.started_s == started_s
     return explain_running(running, [stacks_remark(running, Answers(ranks, frozenset({"n0"})), ["n0"])])
