@@ -66,13 +66,9 @@ def test_a_file_that_cannot_be_read_is_no_error_and_is_replaced(failed: FailedNo
     assert names(failed) == []
     failed.note([failure("a-1")], NOW)
     assert names(failed) == ["a-1"]
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "state").touch()
-    failed = FailedNodes(tmp_path / "state" / "failed-nodes.json")
-    failed.note([failure("a-1")], NOW)
-    assert names(failed) == []
+    unwritable = FailedNodes(failed.path / "below.json")
+    unwritable.note([failure("a-1")], NOW)
+    assert names(unwritable) == []
 
 
 def test_the_file_is_bounded(failed: FailedNodes) -> None:

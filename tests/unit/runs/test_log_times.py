@@ -1,12 +1,19 @@
-"""Times at the beginning of lines."""
+"""Times at the beginning of lines, lines of many logs in the order of their times, and progress bars."""
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from hpcrun.runs.log_times import Stamps
+from hpcrun.runs import log_times
+from hpcrun.runs.log_times import Stamps, has_stamps, merged, since
+from hpcrun.runs.logs import LogFile, fold, texts
+from tests.unit.given import write
 
 STARTED = datetime(2026, 11, 21, 23, 0, 0).timestamp()
 
@@ -44,13 +51,99 @@ def test_a_time_is_read(line: str, expected: float | None) -> None:
     assert Stamps(STARTED).read(line) == expected
 
 
-def test_days_are_counted_on() -> None:
+def test_days_are_counted_on_and_a_clock_that_goes_back_a_little_is_no_new_day() -> None:
     stamps = Stamps(STARTED)
-    found = [stamps.read(clock) for clock in ("23:30:00", "11:00:00", "22:00:00", "09:00:00")]
-    assert found == [at(2026, 11, 21, 23, 30), at(2026, 11, 22, 11), at(2026, 11, 22, 22), at(2026, 11, 23, 9)]
+    times = [stamps.read(clock) for clock in ("23:30:00", "23:29:59", "11:00:00", "22:00:00", "09:00:00")]
+    days = [(21, 23, 30), (21, 23, 29, 59), (22, 11), (22, 22), (23, 9)]
+    assert times == [at(2026, 11, *day) for day in days]
 
 
-def test_a_clock_that_goes_back_a_little_is_no_new_day() -> None:
-    stamps = Stamps(STARTED)
-    stamps.read("23:30:00")
-    assert stamps.read("23:29:59") == at(2026, 11, 21, 23, 29, 59)
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("plain\n", "plain\n"),
+        ("windows\r\n", "windows\n"),
+        ("\r10%\r20%\n", "20%\n"),
+        ("\r10%\r20%", "20%"),
+        ("10%\r", "10%"),
+        ("\r\r\n", "\n"),
+        ("", ""),
+    ],
+)
+def test_of_a_bar_its_last_state_is_left(line: str, shown: str) -> None:
+    assert fold(line) == shown
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["x", "a long line of text " * 9])), max_size=12),
+             min_size=1, max_size=4),
+    st.integers(16, 300),
+)  # fmt: skip
+def test_every_line_comes_once_in_the_order_of_its_file_and_of_times(
+    tmp_path: Path, said: list[list[tuple[int, str]]], room: int
+) -> None:
+    """Whatever the size of the parts in which files are read."""
+    logs = []
+    for number, lines in enumerate(said):
+        path = tmp_path / str(number)
+        path.write_text("".join(f"10:00:{second:02d} {text}\n" for second, text in sorted(lines)))
+        logs.append(LogFile(path, f"rank {number}"))
+    parts = log_times._read_in_parts
+    for log in logs:
+        assert "".join(parts(log.path, room)) == log.path.read_text()
+    found = list(merged(logs, started_s=0.0))
+    for log in logs:
+        assert [line for item, line in found if item == log] == log.path.read_text().splitlines(keepends=True)
+    clocks = [line[:8] for _, line in found]
+    assert clocks == sorted(clocks)
+
+
+def test_a_log_that_vanished_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("10:00:00 a\n")
+    logs = [LogFile(tmp_path / "a", "rank 0"), LogFile(tmp_path / "none", "rank 1")]
+    assert [line for _, line in merged(logs, started_s=0.0)] == ["10:00:00 a\n"]
+    assert list(merged([], started_s=0.0)) == []
+
+
+def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
+    data = b"caf\xc3\xa9 \xff\xfe\xc3"
+    (tmp_path / "a").write_bytes(data)
+    assert "".join(texts(tmp_path / "a")).encode("utf-8", "surrogateescape") == data
+
+
+def test_lines_since_a_time_begin_with_the_first_that_is_not_before_it() -> None:
+    lines = [
+        "without a time\n",
+        "2026-11-21 23:00:00 before\n",
+        "  still before\n",
+        "2026-11-21 23:00:05 then\n",
+        "  and this\n",
+        "2026-11-21 22:59:00 a clock set back\n",
+    ]
+    started_s = datetime(2026, 11, 21, 22, 0).timestamp()
+    begin_s = datetime(2026, 11, 21, 23, 0, 5).timestamp()
+    assert list(since(iter(lines), begin_s, started_s)) == lines[3:]
+    assert list(since(iter(lines), begin_s + 1, started_s)) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 1000), (150, 1000), (1000, 150), (1000, 0)])
+def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path, before: int, after: int) -> None:
+    (tmp_path / "a").write_text("no time\n" * before + "23:00:05 a time\n" + "no time\n" * after)
+    assert has_stamps(tmp_path / "a", 0.0)
+
+
+def test_a_log_without_times_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("loss 23:00:05\n" * 500)
+    assert not has_stamps(tmp_path / "a", 0.0)
+
+
+def test_of_many_logs_little_is_held_in_memory_and_no_line_is_lost(tmp_path: Path) -> None:
+    text = "".join(f"10:00:{second:02d} {'x' * 2000}\n" for second in range(60))
+    logs = [LogFile(write(tmp_path / str(rank), text), f"rank {rank}") for rank in range(200)]
+    tracemalloc.start()
+    count = sum(1 for _ in merged(logs, started_s=0.0))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 200 * 60
+    assert most < 16 * 1024 * 1024  # of 24

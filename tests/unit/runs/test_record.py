@@ -33,11 +33,8 @@ def test_a_record_written_is_read_back_the_same(script: str, args: list[str], jo
     record = run(job_id=job_id, request={"script": script, "args": args})
     text = run_to_json(record)
     assert text.isascii()
+    assert json.loads(text)["schema"] == SCHEMA
     assert run_from_json(text) == record
-
-
-def test_a_record_carries_the_number_of_its_schema() -> None:
-    assert json.loads(run_to_json(run()))["schema"] == SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -108,11 +105,8 @@ def test_no_field_of_a_record_gets_through_with_a_wrong_type(name: str, value: A
 def test_a_status_written_is_read_back_the_same(reason: str, final: bool, elapsed_s: int | None) -> None:
     status = LastStatus("RUNNING", 5.5, final=final, reason=reason, elapsed_s=elapsed_s)
     assert status_from_json(status_to_json(status)) == status
-
-
-def test_unknown_fields_of_a_status_are_written_back() -> None:
-    text = '{"state": "RUNNING", "asked_s": 1, "colour": 3}'
-    assert json.loads(status_to_json(status_from_json(text)))["colour"] == 3
+    newer = json.dumps({**json.loads(status_to_json(status)), "colour": 3})
+    assert json.loads(status_to_json(status_from_json(newer))) == json.loads(newer)
 
 
 @pytest.mark.parametrize(

@@ -66,16 +66,10 @@ def test_a_run_without_samples_has_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_line_is_left_out(tmp_path: Path, bad: str) -> None:
-    good = [line(at, 1, 1, 1, None, []) for at in (110, 120)]
+    good = [line(at, 1, 1, 1, None, []) * 2 for at in (110, 120)]  # written twice, counted once
     (use,) = read_use(written(tmp_path, head() + good[0] + bad + ("" if bad.endswith("\n") else "\n") + good[1]))
     assert [each.time for each in use.samples] == [110, 120]
     assert use.cpus == 8
-
-
-def test_samples_that_were_written_twice_count_once(tmp_path: Path) -> None:
-    again = line(110, 1, 1, 1, None, [])
-    (use,) = read_use(written(tmp_path, head() + again + again + line(120, 1, 1, 1, None, [])))
-    assert [each.time for each in use.samples] == [110, 120]
 
 
 def test_only_a_regular_file_of_a_sensible_size_is_read(tmp_path: Path) -> None:

@@ -29,13 +29,10 @@ AT = datetime(2026, 11, 21, 3, 30).timestamp()
 @pytest.mark.parametrize(
     ("text", "version"),
     [
-        ((RECORDED / "sinfo-version.txt").read_text(), "22.05.8"),
-        ("slurm 23.02.6\n", "23.02.6"),
-        ("slurm 24.11.0-0rc1\n", "24.11.0-0rc1"),
-        ("", None),
-        ("hello 3\n", None),
+        ((RECORDED / "sinfo-version.txt").read_text(), "22.05.8"), ("slurm 23.02.6\n", "23.02.6"),
+        ("slurm 24.11.0-0rc1\n", "24.11.0-0rc1"), ("", None), ("hello 3\n", None),
     ],
-)
+)  # fmt: skip
 def test_the_version(text: str, version: str | None) -> None:
     assert parse_version(text) == version
     if version:

@@ -1,8 +1,17 @@
-"""Commands in messages."""
+"""Commands in messages, and the environment of a submission without what an enclosing job adds."""
 
 from __future__ import annotations
 
-from hpcrun.schedulers.process import command_text, run_command
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcrun.job.script import LAUNCH
+from hpcrun.profiles.folders import shipped_folder
+from hpcrun.schedulers.process import clean_env, command_text, env_for_slurm, run_command
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 
 
@@ -23,3 +32,102 @@ def test_a_command_that_hangs_is_named_without_its_separator() -> None:
     argv = ["sh", "-c", "exec sleep 60", "--format=%i\x1f%T"]
     words = run_command(argv, timeout_s=0.05).words()
     assert words == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"
+
+
+_OF_ENCLOSING_JOB = """
+SLURM_JOB_ID SLURM_NTASKS SBATCH_PARTITION SQUEUE_STATES RANK MASTER_ADDR LOCAL_RANK TORCHELASTIC_RUN_ID HPCRUN_RUN_DIR
+SUBMITIT_EXECUTOR PMI_RANK HPCRUN_NODE_DIR HPCRUN_MANAGED
+"""
+_KEPT = "SLURM_CONF HPCRUN_RUNS HPCRUN_PROFILE HPCRUN_SITE HF_TOKEN CUDA_VISIBLE_DEVICES PATH"
+
+
+def test_what_describes_an_enclosing_job_is_left_out_and_all_else_is_kept() -> None:
+    kept = dict.fromkeys(_KEPT.split(), "x")
+    assert clean_env(dict.fromkeys(_OF_ENCLOSING_JOB.split(), "x") | kept) == kept
+
+
+def test_a_program_s_gpus_are_handed_on_to_this_machine_but_not_to_slurm() -> None:
+    inside = {"SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    assert clean_env(inside) == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    assert env_for_slurm(inside) == {}
+    assert env_for_slurm({"CUDA_VISIBLE_DEVICES": "0,1"}) == {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def test_what_torchrun_sets_by_itself_is_left_out_and_what_a_person_has_set_is_kept() -> None:
+    by_itself = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ROLE_NAME": "default"}
+    assert clean_env({"TORCHELASTIC_RUN_ID": "x", **by_itself}) == {}
+    assert clean_env(by_itself) == by_itself
+    other = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3", "ROLE_NAME": "mine"}
+    assert clean_env({"TORCHELASTIC_RUN_ID": "x", **other}) == other
+
+
+CHANGE = r"""
+export ADDED=1 CHANGED="new 'value'" PATH="/venv/bin:$PATH" PYTHONPATH=/run/runtime LINES_="$LINES_"$'\n'more
+unset TAKEN
+"""
+
+
+def of_job(folder: Path) -> dict[str, str]:
+    """What the script of a job sets before it starts the ranks."""
+    numbers = {"HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}
+    return {"HPCRUN_RUN_DIR": str(folder), "HPCRUN_ATTEMPT_DIR": str(folder), **numbers}
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("", {}),
+        ("export OWN=x", {"OWN": "x"}),
+        ("export CHANGED=mine ADDED=mine", {"CHANGED": "mine", "ADDED": "mine"}),
+        ("export PATH=/own:$PATH PYTHONPATH=/own:$PYTHONPATH", {"PATH": "/own:/usr/bin:/bin", "PYTHONPATH": "/own"}),
+        ("unset CHANGED; export TAKEN=again", {"CHANGED": None, "TAKEN": "again"}),
+    ],
+)
+def test_what_a_job_changes_is_handed_on_as_it_came(
+    program: str, expected: dict[str, str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "programs/runtime").mkdir(parents=True)
+    (tmp_path / "programs/runtime/hpcrun_runtime.py").touch()  # its folder is added to PYTHONPATH
+    came = {"PATH": "/usr/bin:/bin", "CHANGED": "", "TAKEN": "a b", "LINES_": "one\ntwo", "KEPT": "\udcff"}
+    came |= {f"LONG_{number}": "x" * 1000 for number in range(100)}  # more than fits into a pipe
+    lines = (shipped_folder("templates") / "job.sh.j2").read_text().splitlines()
+    (keep,) = [line for line in lines if line.startswith("exec {came}<")]
+    launch = f'exec {sys.executable} -ISB {LAUNCH} job --nodes 1 --came "$came" -- bash -euc "$1"'
+    print_it = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
+    command = ["bash", "-euc", "\n".join([keep, CHANGE, launch]), "script", f"{program}\n{print_it}"]
+    done = subprocess.run(command, env={**came, **of_job(tmp_path)}, capture_output=True, text=True, check=True)
+    inside = json.loads(done.stdout)
+    assert inside.get("ADDED", "1") in ("1", "mine")
+    handed_on = clean_env(inside)
+    own = {name for name in handed_on if name in ("PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE")}
+    assert {name: value for name, value in handed_on.items() if name not in own} == {
+        name: value for name, value in {**came, **expected}.items() if value is not None
+    }
+
+
+def test_a_script_that_is_submitted_by_hand_inside_a_job_is_a_job_of_its_own(tmp_path: Path) -> None:
+    """sbatch hands the whole environment of the enclosing job on."""
+    enclosing = {"HPCRUN_NODE": "n7", "HPCRUN_NODE_ADDR": "n7", "HPCRUN_NODE_RANK": "3", "HPCRUN_MANAGED": "1"}
+    slurm = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n1", "SLURMD_NODENAME": "n1", "SLURM_NODEID": "0"}
+    launch = [sys.executable, "-ISB", str(LAUNCH)]
+    show = 'echo "$HPCRUN_NODE $HPCRUN_NODE_ADDR $HPCRUN_NODE_RANK" managed=${HPCRUN_MANAGED-}'
+    command = [*launch, "job", "--", *launch, "node", "--", "bash", "-c", show]
+    env = {"PATH": "/usr/bin:/bin", **enclosing, **slurm, **of_job(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "n1 n1 0 managed="
+
+
+def test_what_torchrun_alone_is_to_know_is_not_for_the_ranks(tmp_path: Path) -> None:
+    """A program may start a torchrun of its own; what a person has set is left as it is."""
+    launch = [sys.executable, "-ISB", str(LAUNCH)]
+    show = """case $1 in agent) env | grep ^PET_ | sort; shift; RANK=0 exec "$@";; *) env | grep ^PET_;; esac"""
+    rank = [*launch, "rank", "--", "bash", "-c", show, "bash", "rank"]
+    command = [*launch, "job", "--nodes", "1", "--", *launch, "node", "--torchrun", "--"]
+    env = {"PATH": "/usr/bin:/bin", "PET_RDZV_ID": "mine", "PET_LOG_DIR": "x", **of_job(tmp_path)}
+    done = subprocess.run(
+        [*command, "bash", "-c", show, "bash", "agent", *rank], env=env, capture_output=True, text=True, check=True
+    )
+    names = [line.partition("=")[0] for line in done.stdout.splitlines()]
+    assert names == ["PET_LOCAL_ADDR", "PET_LOG_DIR", "PET_RDZV_CONF", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"]
+    assert "PET_RDZV_ID=mine\n" in done.stdout
+    assert sorted((tmp_path / "rank-0.out").read_text().split()) == ["PET_LOG_DIR=x", "PET_RDZV_ID=mine"]

@@ -151,8 +151,7 @@ def test_submissions_and_cancellations_make_nobody_ask_sooner(tmp_path: Path) ->
     assert poller.poll([job, JobRef(tmp_path / "lost", None, since_s=0.0)])[job.folder].state == "COMPLETED"
     assert calls() == ["squeue", "scancel", "squeue", "sacct"]
     (tmp_path / "answer").unlink()
-    with pytest.raises(SchedulerError, match="Slurm does not respond"):
-        plain.poll([job])
-    with pytest.raises(SchedulerError, match="Slurm does not respond"):
-        poller.poll([job])
+    for scheduler in (plain, poller):
+        with pytest.raises(SchedulerError, match="Slurm does not respond"):
+            scheduler.poll([job])
     assert calls().count("squeue") == 3

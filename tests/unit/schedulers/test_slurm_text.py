@@ -1,4 +1,4 @@
-"""Slurm's answers, read as records."""
+"""Slurm's answers, read as records: jobs, arrays, and the ids on a command line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
+    by_job_id,
+    element_ids,
+    in_parts,
     node_states_command,
     parse_clock,
     parse_cluster_name,
@@ -87,17 +90,10 @@ def test_any_answer_is_read_without_a_fault(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("0:00", 0),
-        ("1:05", 65),
-        ("1:00:00", 3600),
-        ("2-03:04:05", 183845),
-        ("UNLIMITED", None),
-        ("NOT_SET", None),
-        ("INVALID", None),
-        ("", None),
-        ("5", None),
+        ("0:00", 0), ("1:05", 65), ("1:00:00", 3600), ("2-03:04:05", 183845), ("UNLIMITED", None), ("NOT_SET", None),
+        ("INVALID", None), ("", None), ("5", None),
     ],
-)
+)  # fmt: skip
 def test_a_clock_is_read(text: str, seconds: int | None) -> None:
     assert parse_clock(text) == seconds
 
@@ -168,3 +164,57 @@ def test_accounting_is_asked_from_a_minute_before() -> None:
 def test_advice_for_a_refusal(stderr: str, hint: str | None) -> None:
     advice = refusal_hint(stderr)
     assert advice == hint or (advice and hint and hint in advice)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "elements"),
+    [
+        ("7", ["7"]), ("7_4", ["7_4"]), ("7_[2-4]", ["7_2", "7_3", "7_4"]), ("7+1", ["7+1"]),
+        ("7_[0,5,8-9%2]", ["7_0", "7_5", "7_8", "7_9"]),
+    ],
+)  # fmt: skip
+def test_an_id_stands_for_elements(job_id: str, elements: list[str]) -> None:
+    assert element_ids(job_id) == elements
+
+
+def test_a_thousand_waiting_elements_are_one_line_of_squeue() -> None:
+    found = by_job_id([JobInfo("7_[0-999%10]", "PENDING", reason="Priority")])
+    assert len(found) == 1001  # and the array itself
+    assert found["7_999"] == JobInfo("7_999", "PENDING", reason="Priority")
+
+
+@pytest.mark.parametrize(
+    ("states", "whole"),
+    [
+        (["PENDING", "RUNNING", "FAILED"], "RUNNING"),
+        (["PENDING", "COMPLETED"], "PENDING"),
+        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"),
+        (["COMPLETED", "COMPLETED"], "COMPLETED"),
+    ],
+)
+def test_an_array_is_over_when_all_elements_are_and_well_when_all_are(states: list[str], whole: str) -> None:
+    found = by_job_id([JobInfo(f"7_{index}", state) for index, state in enumerate(states)])
+    assert found["7"].state == whole
+
+
+def test_an_array_says_how_many_are_in_which_state_and_where() -> None:
+    found = by_job_id(
+        [
+            JobInfo("7_0", "COMPLETED", hosts="n1", elapsed_s=5),
+            JobInfo("7_1", "COMPLETED", hosts="n2", elapsed_s=9),
+            JobInfo("7_2", "FAILED", hosts="n1"),
+            JobInfo("8", "RUNNING", hosts="n3"),
+        ]
+    )
+    assert (found["7"].reason, found["7"].hosts) == ("elements: 2 COMPLETED, 1 FAILED", "n1,n2")
+    assert found["7"].elapsed_s == 9
+    assert found["8"] == JobInfo("8", "RUNNING", hosts="n3")
+
+
+def test_ids_are_asked_for_in_parts_that_a_command_line_can_hold() -> None:
+    ids = [str(10**9 + number) for number in range(20_000)]
+    parts = in_parts(ids)
+    assert [item for part in parts for item in part] == ids
+    assert len(parts) == 3
+    assert max(len(word) for part in parts for word in sacct_command(part)) < 128 * 1024
+    assert in_parts([]) == []

@@ -86,23 +86,21 @@ def test_a_submitter_elsewhere_has_its_time(text: str | None, tmp_path: Path) ->
     assert names(folder) == ["submit.revoked"]
 
 
-def test_an_sbatch_that_outlived_its_parent_still_submits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("argv", "progress"),
+    [
+        (("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"), Sending.UNDER_WAY),  # sbatch itself
+        (("/somewhere/supervisor.py", f"/runs/{RUN_ID}", "60", "0"), Sending.UNDER_WAY),
+        (("tail", "-f", f"/runs/{RUN_ID}/batch.log", f"/runs/{RUN_ID}"), Sending.ENDED),  # only reads it
+    ],
+)
+def test_a_program_that_outlived_its_parent_may_still_submit(
+    argv: tuple[str, ...], progress: Sending, tmp_path: Path
+) -> None:
     folder = run_folder(tmp_path, "submit.called", of_the_dead())
-    with process("--output=x", f"/other/spelling/{RUN_ID}/.submission_file_0123.sh"):
-        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
+    with process(*argv):
+        assert submission_progress(folder, 0.0, time.time() + 1e6) is progress
     assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
-
-
-def test_a_supervisor_on_its_way_still_starts_its_job(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, "submit.called", of_the_dead())
-    with process("/somewhere/supervisor.py", str(folder), "60", "0"):
-        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.UNDER_WAY
-
-
-def test_looking_at_a_run_is_not_submitting_it(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, "submit.called", of_the_dead())
-    with process("tail", "-f", str(folder / "batch.log"), str(folder)):
-        assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
 def test_an_sbatch_that_is_gone_is_gone_though_its_parent_lives(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What nvidia-smi says, in its own forms, and what is made of it."""
+"""Steps beside a job: their srun, the answers of nvidia-smi, and the counters of a node's network."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from hpcrun.schedulers.job_steps import (
+    READ_PORTS,
     GpuReading,
     NodeReading,
+    PortReading,
     parse_gpu,
+    parse_ports,
     parse_readings,
     query_command,
     shell_command,
@@ -41,9 +44,7 @@ def test_a_line(line: str, expected: GpuReading | None) -> None:
 
 def test_the_answers_of_all_nodes() -> None:
     text = f"Welcome to alpha\na100-2\tgpu\t{A100}\na100-1\tnone\tno nvidia-smi there\n"
-    text += (
-        "a100-3\terror\tUnable to determine the device handle\na100-3\terror\tUnable to determine the device handle\n"
-    )
+    text += "a100-3\terror\tUnable to determine the device handle\n" * 2
     found = parse_readings(text)
     assert found["a100-1"] == NodeReading("a100-1", (), "no nvidia-smi there")
     assert [gpu.busy_percent for gpu in found["a100-2"].gpus] == [97]
@@ -92,3 +93,30 @@ def test_steps_share_what_the_job_has() -> None:
     assert shell[-4:] == ["--kill-on-bad-exit=0", "--nodelist=a100-2", "--chdir=/w", "--pty"]
     assert "--cpus-per-task=8" in shell
     assert "--pty" not in shell_command("7", node=None, cpus=None, workdir=None, is_terminal=False)
+
+
+def test_rates_are_what_came_between_two_readings() -> None:
+    lines = [
+        "100.0\tmlx5_0/1\t200 Gb/sec (4X HDR)\t1000\t500",
+        "100.0\tmlx5_1/1\t200 Gb/sec (4X HDR)\t7\t7",
+        "102.0\tmlx5_0/1\t200 Gb/sec (4X HDR)\t5000\t500",
+        "102.0\tmlx5_1/1\t200 Gb/sec (4X HDR)\t0\t7",  # it has begun anew
+    ]
+    assert parse_ports(lines) == (
+        PortReading("mlx5_0/1", "200 Gb/sec (4X HDR)", 2000.0, 0.0),
+        PortReading("mlx5_1/1", "200 Gb/sec (4X HDR)", 0.0, 0.0),
+    )
+
+
+def test_interfaces_that_moved_nothing_are_left_out_and_the_loopback_always() -> None:
+    lines = ["1.0\tlo\t\t0\t0", "1.0\teth0\t\t10\t10", "1.0\teth1\t\t5\t5"]
+    lines += ["", "1.0\teth2", "x\teth2\t\t1\t1", "1.0\teth2\t\tmany\t1", "1.0\teth3\t\t1\t1"]  # no readings
+    lines += ["2.0\tlo\t\t9\t9", "2.0\teth0\t\t10\t40", "2.0\teth1\t\t5\t5"]
+    assert parse_ports(lines) == (PortReading("eth0", "", 0.0, 30.0),)
+
+
+def test_a_node_without_rdma_reads_its_interfaces() -> None:
+    said = subprocess.run(["bash", "-c", READ_PORTS + "read_ports"], capture_output=True, text=True, check=True).stdout
+    names = {line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]}
+    assert {line.split("\t")[1] for line in said.splitlines()} == names
+    assert all(len(line.split("\t")) == 5 for line in said.splitlines())

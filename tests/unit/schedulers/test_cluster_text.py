@@ -68,17 +68,10 @@ def test_scontrol_s_partitions() -> None:
     assert by_name["preempt"] == Partition("preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10)
 
 
-def test_a_mode_of_preemption_means_nothing_where_partitions_do_not_preempt() -> None:
-    text = "PartitionName=a PreemptMode=REQUEUE\n"
-    assert parse_partitions(text, preempts=False) == [Partition("a")]
-
-
-def test_who_may_use_a_partition() -> None:
-    (found,) = parse_partitions(
-        "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN\n",
-        preempts=False,
-    )
-    assert found == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
+def test_who_may_use_a_partition_whose_mode_of_preemption_means_nothing_here() -> None:
+    text = "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN"
+    (partition,) = parse_partitions(f"{text} PreemptMode=REQUEUE\n", preempts=False)
+    assert partition == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
 
 
 def test_the_configuration() -> None:
@@ -131,33 +124,31 @@ def test_a_command_is_named_without_its_options() -> None:
     assert command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
 
 
-@given(ANYTHING)
-def test_no_text_raises(text: str) -> None:
+def read_all(text: str) -> None:
     parse_sinfo(text)
     parse_nodes(text)
     parse_partitions(text, preempts=True)
     parse_config(text)
     parse_assoc(text)
     parse_gres(text)
+    parse_qos(text)
+
+
+@given(ANYTHING)
+def test_no_text_raises(text: str) -> None:
+    read_all(text)
 
 
 @given(st.data())
 def test_no_mutilated_answer_raises(data: st.DataObject) -> None:
-    name = data.draw(
-        st.sampled_from(["sinfo.txt", "scontrol-node.txt", "scontrol-partition.txt", "scontrol-config.txt"])
-    )
-    text = recorded(name)[:3000]
+    names = ["sinfo.txt", "scontrol-node.txt", "scontrol-partition.txt", "scontrol-config.txt"]
+    text = recorded(data.draw(st.sampled_from(names)))[:3000]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
-    text = text[:start] + data.draw(st.text(max_size=5)) + text[end:]
-    parse_sinfo(text)
-    parse_nodes(text)
-    parse_partitions(text, preempts=True)
-    parse_config(text)
+    read_all(text[:start] + data.draw(st.text(max_size=5)) + text[end:])
 
 
 def test_the_limits_of_each_qos() -> None:
-    text = (
-        "normal|||||\nshort|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS\nodd\n"
-    )
+    short = "short|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS"
+    text = f"normal|||||\n{short}\nodd\n"
     assert parse_qos(text) == [QosLimits("normal"), QosLimits("short", 8, 4, None, 600, over_partition=True)]

@@ -1,0 +1,134 @@
+"""Which folders runs are kept in, who can write to them, and their file systems."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpcrun.runs.folder_checks import (
+    Mount,
+    UnsafeFolderError,
+    check_dedicated,
+    find_mount,
+    foreign_link,
+    look_at_place,
+    other_use,
+    parse_mounts,
+)
+from hpcrun.runs.store import RunStore
+from tests.unit.given import run, write
+
+NOBODY = 65534
+
+
+def test_a_folder_for_runs_alone_is_used_and_one_that_is_not_there_yet(tmp_path: Path) -> None:
+    for name in (".ssh/id", ".config/x", "notes.txt"):
+        write(tmp_path / name, "")
+    assert other_use(tmp_path) is None
+    assert other_use(tmp_path / "none" / "yet") is None
+
+
+@pytest.mark.parametrize(
+    "names", [[".git/HEAD"], [".git"], [".hg/store"], [".svn/entries"], [".jj/repo"], ["HEAD", "objects/x", "refs/x"]]
+)
+def test_a_repository_is_refused(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        write(tmp_path / name, "")
+    assert other_use(tmp_path) == "a repository"
+    assert other_use(tmp_path / "runs") is None
+
+
+def test_a_home_is_refused_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setenv("HOME", str(home))
+    for name in (home, tmp_path / "link", home / "x" / ".."):
+        assert other_use(name) == "a home folder"
+    monkeypatch.setenv("HOME", "/nonexistent")
+    assert other_use(home) is None
+    assert other_use(Path("~").expanduser()) is None
+    monkeypatch.delenv("HOME")  # then the user database says
+    assert other_use(Path("~").expanduser()) == "a home folder"
+
+
+@pytest.mark.parametrize("folder", ["/", "/proc"])
+def test_the_top_of_a_file_system_is_refused(folder: str) -> None:
+    assert other_use(Path(folder)) == "the top of a file system"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_another_user_s_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    assert foreign_link(tmp_path / "link") is None
+    os.chown(tmp_path / "link", NOBODY, -1, follow_symlinks=False)
+    for path in (tmp_path / "link", tmp_path / "link" / "below"):
+        assert f"{tmp_path}/link, a link of another user (uid {NOBODY})" in (other_use(path) or "")
+    # a site's link in the site's own folder
+    os.chown(tmp_path, NOBODY, -1)
+    assert foreign_link(tmp_path / "link" / "below") is None
+    assert foreign_link(tmp_path / "link") is not None
+
+
+def test_no_run_is_made_in_such_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / ".git/HEAD", "")
+    with pytest.raises(UnsafeFolderError, match=f"runs are not kept in {tmp_path}: it is a repository") as refused:
+        RunStore(tmp_path).create(run(), "")
+    assert f"HPCRUN_RUNS={tmp_path}/hpcrun-runs" in (refused.value.hint or "")
+    assert [path.name for path in tmp_path.iterdir()] == [".git"]
+    check_dedicated(tmp_path / "hpcrun-runs")
+
+
+MOUNTS = """/dev/vda / ext4 rw,relatime 0 0
+systemd-1 /home autofs rw 0 0
+nas:/export\\040one /home nfs4 rw 0 0
+tmpfs /dev/shm tmpfs rw 0 0
+tmpfs /home\\040two tmpfs rw 0 0
+broken
+"""
+
+
+def test_a_folder_is_written_to_and_nothing_is_left(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    place = look_at_place(tmp_path)
+    assert (place.tested, place.exists, place.error) == (tmp_path, True, None)
+    assert (place.mode, place.owner) == (0o750, os.getuid())
+    assert place.mount is not None
+    assert place.free_bytes > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_not_made_and_one_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    place = look_at_place(tmp_path / "a/b")
+    assert (place.tested, place.exists, place.error) == (tmp_path, False, None)
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(look_at_place(write(tmp_path / "runs", "")).error, NotADirectoryError)
+    assert look_at_place(Path("/proc/runs")).error is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/home/me/runs", Mount("nas:/export one", "/home", "nfs4")),
+        ("/homely", Mount("/dev/vda", "/", "ext4")),
+        ("/home two/x", Mount("tmpfs", "/home two", "tmpfs")),
+    ],
+)
+def test_the_deepest_and_last_mount_is_the_one(path: str, mount: Mount) -> None:
+    assert find_mount(Path(path), parse_mounts(MOUNTS)) == mount
+
+
+def test_a_link_is_followed_to_its_mount_and_there_may_be_none(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/shm")
+    assert find_mount(tmp_path / "link", parse_mounts(MOUNTS)) == Mount("tmpfs", "/dev/shm", "tmpfs")
+    assert find_mount(Path("/x"), []) is None
+
+
+def test_files_are_counted_where_the_file_system_counts_them(tmp_path: Path) -> None:
+    assert os.statvfs(tmp_path).f_files > 0
+    assert look_at_place(tmp_path).free_files is not None
+    assert os.statvfs("/proc").f_files == 0
+    assert look_at_place(Path("/proc")).free_files is None
