@@ -90,17 +90,11 @@ def append(path: Path, data: bytes) -> Callable[[], object]:
     return write
 
 
-def test_what_is_written_is_shown_as_it_comes_and_nothing_twice(tmp_path: Path) -> None:
+def test_what_is_written_is_shown_as_it_comes_until_the_end_and_nothing_twice(tmp_path: Path) -> None:
     log = tmp_path / "a"
     log.write_bytes(b"one\n")
     job = Job(tmp_path, append(log, b"two\n"), lambda: None, append(log, b"three"))
     assert list(job.follow()) == [("a", "one\n"), ("a", "two\n"), ("a", "three")]
-
-
-def test_what_was_written_just_before_the_end_is_shown(tmp_path: Path) -> None:
-    log = tmp_path / "a"
-    shown = follow(lambda: [LogFile(log, "a")], lines=None, is_over=log.exists, pause=lambda: log.write_bytes(b"last"))
-    assert [text for _, text in shown] == ["last"]
 
 
 def test_a_job_that_is_over_already_is_shown_and_not_waited_for(tmp_path: Path) -> None:

@@ -155,9 +155,8 @@ def test_a_tree_deeper_than_python_recurses_and_than_descriptors_reach(tmp_path:
     here = os.open(folder, os.O_RDONLY)
     for _ in range(1200):
         os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
+        above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(above)
     os.close(here)
     remove_tree(folder)
     assert list(tmp_path.iterdir()) == []

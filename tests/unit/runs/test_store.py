@@ -42,6 +42,14 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    """A store with one run."""
+    store = RunStore(tmp_path)
+    store.create(run(OLD), "")
+    return store
+
+
 def test_a_new_run_has_a_record_and_a_script_and_is_active(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs")
     folder = store.create(run(OLD), "#!/bin/bash\n")
@@ -92,9 +100,7 @@ def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) ->
     assert (store.run_ids(), store.active_ids()) == ([], [])
 
 
-def test_a_full_disk_leaves_an_old_record_as_it_was(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(OLD), "")
+def test_a_full_disk_leaves_an_old_record_as_it_was(store: RunStore, tmp_path: Path) -> None:
     before = files(tmp_path)
     with full_disk(), pytest.raises(PlanError):
         store.save(run(OLD, job_id="9"))
@@ -113,10 +119,13 @@ def test_a_runs_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) ->
 def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(run(OLD), "first")
-    with pytest.raises(PlanError):
+    with pytest.raises(RunExistsError):
         store.create(run(OLD), "second")
     assert (store.folder(OLD) / "script.sh").read_text() == "first"
-    assert store.active_ids() == [OLD]
+    write(tmp_path / "active" / NEW, "")  # another process is making it
+    with pytest.raises(RunExistsError):
+        store.create(run(NEW), "")
+    assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD, NEW])
 
 
 def test_a_copied_folder_is_not_taken_for_the_run_it_was_copied_from(tmp_path: Path) -> None:
@@ -124,15 +133,6 @@ def test_a_copied_folder_is_not_taken_for_the_run_it_was_copied_from(tmp_path: P
     shutil.copytree(store.create(run(OLD), ""), tmp_path / NEW)
     with pytest.raises(DamagedRunError, match=f"it is the record of {OLD}"):
         store.load(NEW)
-
-
-def test_a_run_that_is_being_made_is_of_one_process(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    write(tmp_path / "active" / OLD, "")
-    with pytest.raises(RunExistsError):
-        store.create(run(OLD), "")
-    assert store.active_ids() == [OLD]
-    assert store.run_ids() == []
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -166,17 +166,13 @@ def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', "\xff"])
-def test_a_damaged_record_is_named_by_its_file(text: str, tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(OLD), "")
+def test_a_damaged_record_is_named_by_its_file(text: str, store: RunStore, tmp_path: Path) -> None:
     (store.folder(OLD) / "run.json").write_text(text, "latin-1")
     with pytest.raises(DamagedRunError, match=r"run\.json cannot be read"):
         store.load(OLD)
 
 
-def test_a_run_that_is_over_is_active_no_more(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(OLD), "")
+def test_a_run_that_is_over_is_active_no_more(store: RunStore, tmp_path: Path) -> None:
     running = LastStatus("RUNNING", 1.0)
     store.save_status(OLD, running)
     assert (store.last_status(OLD), store.active_ids()) == (running, [OLD])
@@ -259,9 +255,7 @@ def test_what_a_killed_process_leaves_of_a_run_that_it_deletes_can_be_recognised
     assert files(tmp_path) == []
 
 
-def test_what_others_keep_in_a_runs_folder_is_no_leftover(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(OLD), "")
+def test_what_others_keep_in_a_runs_folder_is_no_leftover(store: RunStore, tmp_path: Path) -> None:
     kept = [".ssh/id", ".git/HEAD", ".venv/x", f".{NEW}/thesis.tex", "active/notes.txt", "jobs/4711", "jobs/4711.notes"]
     for name in kept:
         write(tmp_path / name, "")

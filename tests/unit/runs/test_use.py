@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.launch.sampler import line
-from hpcrun.runs.use import GpuUse, NodeUse, UseSample, read_use, summarise
+from hpcrun.runs.use import GpuUse, NodeUse, UseSample, UseSummary, read_use, summarise
 
 GPU = (0, 0.5, 1 << 30, 80 << 30, 300.0)
 
@@ -29,6 +29,12 @@ def head(started: float = 100.0) -> str:
 def sample(at: float, cpus: float = 2.0, busy: float | None = 0.5, memory: int = 1 << 30) -> UseSample:
     gpus = () if busy is None else (GpuUse(0, busy, 1 << 30, 80 << 30, 300.0),)
     return UseSample(at, cpus, memory, 1000.0, None, gpus)
+
+
+def summary(*uses: NodeUse) -> UseSummary:
+    summary = summarise(uses)
+    assert summary is not None
+    return summary
 
 
 def test_what_the_job_writes_is_read(tmp_path: Path) -> None:
@@ -91,11 +97,10 @@ def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -
 
 def test_the_summary_weighs_samples_by_their_time() -> None:
     one = NodeUse("a", 8, 16 << 30, (sample(110, cpus=1, busy=0.0), sample(140, cpus=5, busy=0.8)), started=100)
-    found = summarise([one])
-    assert found is not None
-    assert (found.seconds, found.nodes, found.gpus) == (40, 1, 1)
-    assert (found.cpus, found.cpus_peak, found.cpus_asked) == (4, 5, 8)
-    assert (found.gpu_busy, found.gpu_idle, found.idle_cpus) == (0.6, 0.25, 1)
+    result = summary(one)
+    assert (result.seconds, result.nodes, result.gpus) == (40, 1, 1)
+    assert (result.cpus, result.cpus_peak, result.cpus_asked) == (4, 5, 8)
+    assert (result.gpu_busy, result.gpu_idle, result.idle_cpus) == (0.6, 0.25, 1)
 
 
 def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
@@ -104,17 +109,15 @@ def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_ar
         return UseSample(at, cpus, 1, 0.0, None, gpus)
 
     samples = (both(110, 7, 0.0, 0.9), both(120, 2, 0.0, 0.0), both(130, 7, 0.9, 0.9))
-    found = summarise([NodeUse("a", 8, None, samples, started=100)])
-    assert found is not None
-    assert (found.idle_cpus, found.gpu_idle) == (2, 0.5)
+    result = summary(NodeUse("a", 8, None, samples, started=100))
+    assert (result.idle_cpus, result.gpu_idle) == (2, 0.5)
 
 
 def test_the_attempts_of_a_run_count_together() -> None:
     first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
     second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)
     other = NodeUse("b", 4, 8 << 30, (sample(520, busy=None),), started=500)
-    found = summarise([first, second, other])
-    assert found is not None
-    assert (found.seconds, found.nodes, found.memory_peak) == (30, 2, 3 << 30)
-    assert (found.cpus_asked, found.memory_asked) == (4, 8 << 30)
-    assert (found.gpus, found.gpu_busy, found.gpu_idle, found.gpu_memory) == (0, None, None, None)
+    result = summary(first, second, other)
+    assert (result.seconds, result.nodes, result.memory_peak) == (30, 2, 3 << 30)
+    assert (result.cpus_asked, result.memory_asked) == (4, 8 << 30)
+    assert (result.gpus, result.gpu_busy, result.gpu_idle, result.gpu_memory) == (0, None, None, None)

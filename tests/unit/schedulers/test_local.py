@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcrun.job.state import JobInfo
 from hpcrun.schedulers import supervisor
 from hpcrun.schedulers.local import LocalScheduler, look_at
 from hpcrun.schedulers.protocol import JobRef, Submission
@@ -44,52 +45,46 @@ def gone(record: dict[str, Any]) -> bool:
     return bool(supervisor.start_ticks(record["pid"]) != record["start_ticks"])
 
 
+def look_while(job: JobRef, happens: Callable[[dict[str, Any]], None]) -> JobInfo:
+    """What is read of a job whose supervisor ends just before it is checked: its record was read before."""
+
+    def alive(record: dict[str, Any]) -> bool:
+        assert "state" not in record
+        happens(record)
+        return not wait_for(lambda: gone(record), 30, "the supervisor to end")
+
+    info = look_at(job, time.time(), alive)
+    assert info is not None
+    return info
+
+
 @pytest.mark.parametrize(("status", "state"), [(0, "COMPLETED"), (3, "FAILED")])
 def test_a_supervisor_that_ends_between_two_looks_is_not_taken_for_killed(
     tmp_path: Path, go: Path, status: int, state: str
 ) -> None:
-    folder = tmp_path / "run"
-    job = JobRef(folder, start(folder, go, status=status))
-
-    def alive_after_it_has_ended(record: dict[str, Any]) -> bool:
-        """Look for the process when it has written its last record and is gone: the record was read before."""
-        assert "state" not in record
-        go.touch()
-        return not wait_for(lambda: gone(record), 30, "the supervisor to end")
-
-    found = look_at(job, time.time(), alive_after_it_has_ended)
-    assert found is not None
-    assert (found.state, found.exit_status, found.reason) == (state, status, None)
+    job = JobRef(tmp_path / "run", start(tmp_path / "run", go, status=status))
+    info = look_while(job, lambda _: go.touch())
+    assert (info.state, info.exit_status, info.reason) == (state, status, None)
 
 
 def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_cancelled(tmp_path: Path, go: Path) -> None:
-    folder = tmp_path / "run"
+    folder, looked = tmp_path / "run", list[str]()
     job_id = start(folder, go, elements=(0, 1))
-    looked: list[str] = []
 
-    def alive_after_it_has_ended(record: dict[str, Any]) -> bool:
+    def happens(record: dict[str, Any]) -> None:
         looked.append(record["job_id"])
         go.touch()
-        return not wait_for(lambda: gone(record), 30, "the sweep to end")
 
     wait_for((folder / "supervisor.json").exists, 30, "the sweep to begin")
-    found = look_at(JobRef(folder / "elements" / "1", f"{job_id}_1"), time.time(), alive_after_it_has_ended)
+    info = look_while(JobRef(folder / "elements" / "1", f"{job_id}_1"), happens)
     assert looked == [job_id]
-    assert found is not None
-    assert (found.job_id, found.state) == (f"{job_id}_1", "COMPLETED")
+    assert (info.job_id, info.state) == (f"{job_id}_1", "COMPLETED")
 
 
 def test_a_supervisor_that_was_killed_left_no_record_of_its_end(tmp_path: Path, go: Path) -> None:
-    folder = tmp_path / "run"
-    job = JobRef(folder, start(folder, go))
-
-    def alive_after_it_was_killed(record: dict[str, Any]) -> bool:
-        os.kill(record["pid"], signal.SIGKILL)
-        return not wait_for(lambda: gone(record), 30, "the supervisor to be gone")
-
-    found = look_at(job, time.time(), alive_after_it_was_killed)
-    assert found is not None
-    assert (found.state, found.reason) == ("NODE_FAIL", "the job's supervisor was killed")
+    job = JobRef(tmp_path / "run", start(tmp_path / "run", go))
+    info = look_while(job, lambda record: os.kill(record["pid"], signal.SIGKILL))
+    assert (info.state, info.reason) == ("NODE_FAIL", "the job's supervisor was killed")
 
 
 def test_a_process_that_cannot_be_looked_at_is_not_taken_for_gone() -> None:

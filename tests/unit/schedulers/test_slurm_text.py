@@ -40,10 +40,12 @@ def line(*fields: str) -> str:
 def test_squeue_s_answer_is_read() -> None:
     text = line("4711", "RUNNING", "None", "1:05", "2-00:00:00", "node[1-2]", "/runs/a/script.sh", "2026-01-02T09:00")
     text += line("4712", "PENDING", "Resources", "0:00", "UNLIMITED", "", "/runs/b/script.sh", "N/A")
+    text += line("1", "TELEPORTING", "", "", "", "", "", "")  # a state never seen before
     text += line("4713", "PENDING", "Priority", "0:00", "1:00", "", "(null)", "2026-01-02T09:00:00")
     assert parse_squeue(text) == [
         JobInfo("4711", "RUNNING", None, 65, 172800, "node[1-2]", script="/runs/a/script.sh"),
         JobInfo("4712", "PENDING", "Resources", 0, None, None, script="/runs/b/script.sh"),
+        JobInfo("1", "TELEPORTING"),
         JobInfo("4713", "PENDING", "Priority", 0, 60, start_s=datetime(2026, 1, 2, 9).timestamp()),
     ]
 
@@ -70,10 +72,6 @@ def test_the_questions_ask_for_as_many_fields_as_the_answers_have() -> None:
 def test_lines_that_are_no_answer_are_passed_over(text: str) -> None:
     assert parse_squeue(text) == []
     assert parse_sacct(text) == []
-
-
-def test_a_state_never_seen_before_is_kept_as_it_is() -> None:
-    assert parse_squeue(line("1", "TELEPORTING", "", "", "", "", "", ""))[0].state == "TELEPORTING"
 
 
 @given(st.text() | st.lists(st.lists(FIELD, min_size=7, max_size=9).map(lambda items: line(*items))).map("".join))

@@ -65,16 +65,13 @@ def test_while_the_submitter_lives_it_may_submit(tmp_path: Path) -> None:
     assert names(folder) == ["submit.ready"]
 
 
-def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, text=of_the_dead())
-    assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
-    assert names(folder) == ["submit.revoked"]
-    assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
-
-
-def test_a_pid_that_is_used_again_is_not_the_submitter(tmp_path: Path) -> None:
-    another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))
-    assert submission_progress(run_folder(tmp_path, text=another), 0.0, 1.0) is Sending.NEVER
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(reused: bool, tmp_path: Path) -> None:
+    another = json.dumps(asdict(replace(this_submitter(), start_ticks=1)))  # its pid is that of another process now
+    folder = run_folder(tmp_path, text=another if reused else of_the_dead())
+    for _ in range(2):
+        assert submission_progress(folder, time.time(), time.time()) is Sending.NEVER
+        assert names(folder) == ["submit.revoked"]
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", '{"colour": 1}'])
