@@ -106,7 +106,7 @@ def forecast(
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined", hint="choose one")
     from hpcrun.features.scaling.forecast_display import forecast_csv, forecast_json, forecast_text
-    from hpcrun.features.scaling.plan import make_forecast, read_measured, read_question
+    from hpcrun.features.scaling.plan import make_forecast, read_measured
 
     typed = {name: text for name, text in options.items() if text is not None}
     if also := typed.pop("also", None):
@@ -117,8 +117,7 @@ def forecast(
         known, trained_on, remarks = read_measured(source, context, typed.get("batch_size"))
         profile = profile or trained_on
         yield note(remarks)
-    question = read_question(typed, known)
-    result = make_forecast(question, context.profile_name(profile), context.surroundings)
+    result = make_forecast(typed, known, context.profile_name(profile), context.surroundings)
     yield Outcome(
         lambda: [stdout([forecast_csv(result)])] if as_csv else forecast_text(result, width()),
         lambda: forecast_json(result),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.output import TextPart, stdout, table
 from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, MeasuredEpoch, advised_lr
 from hpcrun.features.scaling.plan import ForecastResult
-from hpcrun.features.scaling.verdict import Step
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:
@@ -44,10 +43,11 @@ _WHY: dict[Concern, str] = {
 
 def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
     """Yield the answer, a table for each case, the learning rates, and what to measure or to run instead."""
-    yield stdout(answer_lines(result, width))
+    work, wrap = result.work, textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
+    # a sentence for each case, which it begins with: the answers differ
+    yield stdout(line for case in result.advice for line in wrap.wrap(one_line(_answer(result, case))))
     yield stdout(["", *heading_lines(result)])
-    work = result.question.work
-    for case in result.question.cases:
+    for case in result.advice:
         yield stdout(["", _TITLE[case].format(fixed=work.batch_size, scaled=work.batch_per_gpu)])
         yield table(case_table(result, case, width))
     if rates := rates_table(result):
@@ -58,14 +58,8 @@ def forecast_text(result: ForecastResult, width: int) -> Iterator[TextPart]:
         yield stdout(["", *advice])
 
 
-def answer_lines(result: ForecastResult, width: int) -> list[str]:
-    """Return how many GPUs to ask for, a sentence for each case, which it begins with: the answers differ."""
-    wrap = textwrap.TextWrapper(min(width, _PROSE), subsequent_indent="  ", break_long_words=False)
-    return [line for case in result.question.cases for line in wrap.wrap(one_line(_answer(result, case)))]
-
-
 def _answer(result: ForecastResult, case: Case) -> str:
-    work, advice = result.question.work, result.advice[case]
+    work, advice = result.work, result.advice[case]
     row, after = advice.row, advice.next_row
     batch = f"the global batch stays {work.batch_size}"
     if case == "scaled":
@@ -76,27 +70,23 @@ def _answer(result: ForecastResult, case: Case) -> str:
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if row.efficiency < 1 or row.speedup > 1:
         answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency"
-    answer += f"; {_would_be(row, after, advice.step)}" if after and advice.step else ""
+    if after and after.speedup < row.speedup:
+        answer += f"; {after.size.gpus} would be slower, {_speed(after)}"
+    elif after and (step := advice.step):
+        added = f"the added {step.gpus - step.before} at {_percent(step.added)}"
+        answer += f"; {after.size.gpus} would be {_speed(after)}, {added}"
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"
     return f"If {batch}: {answer}."
 
 
-def _would_be(row: Forecast, after: Forecast, step: Step) -> str:
-    if after.speedup < row.speedup:
-        return f"{after.size.gpus} would be slower, {_speed(after)}"
-    added = f"the added {step.gpus - step.before} at {_percent(step.added)}"
-    return f"{after.size.gpus} would be {_speed(after)}, {added}"
-
-
 def _speed(row: Forecast) -> str:
-    low, high = _times(row.speedup_low), _times(row.speedup_high)
+    low, high = _ends(row)
     return f"{_times(row.speedup)}×" + (f" ({low} to {high}×)" if low != high else "")
 
 
-def _range(row: Forecast) -> str:
-    low, high = _times(row.speedup_low), _times(row.speedup_high)
-    return "-" if low == high else f"{low}-{high}"
+def _ends(row: Forecast) -> tuple[str, str]:
+    return _times(row.speedup_low), _times(row.speedup_high)
 
 
 def _times(speedup: float) -> str:
@@ -109,7 +99,7 @@ def _percent(share: float) -> str:
 
 def heading_lines(result: ForecastResult) -> list[str]:
     """Return the measurements, and the machine of the forecast."""
-    work = result.question.work
+    work = result.work
     first, *others = work.epochs_measured
     epochs = f", {count(work.epochs, 'epoch')}" if work.epochs > 1 else ""
     where = result.profile.card.model or "no GPU model in the profile"
@@ -130,16 +120,17 @@ def _measured_text(epoch: MeasuredEpoch) -> str:
 def case_table(result: ForecastResult, case: Case, width: int) -> Table:
     """Return one case for a terminal of ``width`` columns; a row below the target says what its time is lost to."""
     rows = [row for row in result.rows if row.case == case]
+    several = any(row.size.nodes > 1 for row in rows)
+    batch = {"fixed": ("BATCH/GPU", "batch_per_gpu"), "scaled": ("BATCH", "batch_size")}[case]
     shown: dict[str, list[str]] = {
         "GPUS": [str(row.size.gpus) for row in rows],
-        **({"NODES": [str(row.size.nodes) for row in rows]} if any(row.size.nodes > 1 for row in rows) else {}),
-        **({"BATCH/GPU": [str(row.batch_per_gpu) for row in rows]} if case == "fixed" else {}),
-        **({"BATCH": [str(row.batch_size) for row in rows]} if case == "scaled" else {}),
+        **({"NODES": [str(row.size.nodes) for row in rows]} if several else {}),
+        batch[0]: [str(getattr(row, batch[1])) for row in rows],
         "STEPS": [str(row.steps) for row in rows],
         "STEP": [span_text(row.step_s) for row in rows],
         "EPOCH": [span_text(row.epoch_s) for row in rows],
         "SPEED-UP": [_times(row.speedup) for row in rows],
-        "RANGE": [_range(row) for row in rows],
+        "RANGE": ["-" if low == high else f"{low}-{high}" for low, high in map(_ends, rows)],
         "EFF.": [_percent(row.efficiency) for row in rows],
         "GPU-HOURS": [_amount(row.gpu_hours) for row in rows],
         **({"COST": [_amount(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
@@ -158,7 +149,7 @@ def _table(shown: Mapping[str, Sequence[str]]) -> Table:
 
 def rates_table(result: ForecastResult) -> Table | None:
     """Return the learning rates for batches that differ from the measured one; None if there are none."""
-    work = result.question.work
+    work = result.work
     rows = {row.batch_size: row for row in result.rows if row.batch_size != work.batch_size}
     if work.lr is None or not rows:
         return None
@@ -179,18 +170,19 @@ def advice_lines(result: ForecastResult, width: int) -> list[str]:
     lines = [f"measure  {measure}", "         and forecast again: hpcrun scale plan --from STUDY"] if measure else []
     lines += [line for text in _warnings(result) for line in labelled("warning", one_line(text), _INDENT, width)]
     for remedy in result.remedies:
+        each = remedy.batch_per_gpu
         lines += [
             f"instead  {remedy_command(result, remedy)}",
             f"         {count(remedy.steps, 'step')} and {span_text(remedy.epoch_s)} an epoch"
-            + _more_memory(result, remedy),
+            + (f", if {each} samples fit in the GPU's memory" if each > result.work.most_per_gpu else ""),
         ]
     return [*lines, *(line for note in result.notes for line in labelled("note", one_line(note), _INDENT, width))]
 
 
 def measure_command(result: ForecastResult) -> str:
     """Return the command that measures the next doubling; empty if several sizes were measured."""
-    case = result.question.cases[0]
-    advice, work = result.advice[case], result.question.work
+    case = next(iter(result.advice))
+    advice, work = result.advice[case], result.work
     if advice.row is not None or advice.next_row is None:
         return ""
     sizes = ",".join(str(gpus) for gpus in (work.gpus, advice.next_row.size.gpus))
@@ -201,46 +193,34 @@ def measure_command(result: ForecastResult) -> str:
     return one_line(f"hpcrun scale run {options} SCRIPT --batch-size {batch}")
 
 
-def _more_memory(result: ForecastResult, remedy: Forecast) -> str:
-    grows = remedy.batch_per_gpu > result.question.work.most_per_gpu
-    return f", if {remedy.batch_per_gpu} samples fit in the GPU's memory" if grows else ""
-
-
 def _warnings(result: ForecastResult) -> list[str]:
-    by_concern: dict[Concern, dict[tuple[int, int], Forecast]] = {}
+    by_concern: dict[Concern, dict[tuple[int, int], str]] = {}
     for row in result.rows:
         for concern in row.concerns[:1]:
-            by_concern.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), row)
-    fills = f"{result.fills_gpu:.0f}" if result.fills_gpu >= 1 else "1"
-    lost = [
-        f"{_and(list(rows.values()))}: most of the lost time is {_WHY[concern].format(fills=fills)}"
-        for concern, rows in by_concern.items()
-    ]
-    return [*lost, *_rate_warnings(result)]
-
-
-def _rate_warnings(result: ForecastResult) -> list[str]:
-    """Return a warning for batches that have grown so much that no rule can be trusted with the learning rate."""
+            text = f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})"
+            by_concern.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), text)
+    warnings = []
+    for concern, sizes in by_concern.items():
+        *most, last = sizes.values()
+        named = f"{', '.join(most)} and {last}" if most else last
+        reason = _WHY[concern].format(fills=f"{max(1.0, result.fills_gpu):.0f}")
+        warnings.append(f"{named}: most of the lost time is {reason}")
+    # no rule can be trusted with the learning rate of batches that have grown so much
     large = {row.batch_size: row for row in (*result.rows, *result.remedies) if row.growth >= LARGE_GROWTH}
-    if not large:
-        return []
-    row = max(large.values(), key=lambda row: row.growth)
-    factors = f"up to {row.growth:.0f} times" if len(large) > 1 else f"{row.growth:.0f} times"
-    rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
-    return [
-        f"a global batch {factors} the measured one trains differently: raise the learning rate over the warm-up"
-        f"{rate}, and compare the accuracy with that of the measured batch"
-    ]
-
-
-def _and(rows: Sequence[Forecast]) -> str:
-    named = [f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows]
-    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    if large:
+        row = max(large.values(), key=lambda row: row.growth)
+        factors = f"up to {row.growth:.0f} times" if len(large) > 1 else f"{row.growth:.0f} times"
+        rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
+        warnings.append(
+            f"a global batch {factors} the measured one trains differently: raise the learning rate over the warm-up"
+            f"{rate}, and compare the accuracy with that of the measured batch"
+        )
+    return warnings
 
 
 def remedy_command(result: ForecastResult, remedy: Forecast) -> str:
     """Return the command for a batch that gives each GPU enough work; the user replaces SCRIPT and its options."""
-    work, size = result.question.work, remedy.size
+    work, size = result.work, remedy.size
     gpus = f"{result.gpu_type}:{size.gpus}" if result.gpu_type else str(size.gpus)
     words = ["hpcrun", "submit", "-P", result.profile_name, "--gpus", gpus]
     words += ["--nodes", str(size.nodes)] if size.nodes > 1 else []
@@ -279,9 +259,12 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
     return {
         "kind": "forecast",
         "profile": result.profile.name,
-        "measured": asdict(result.question.work),
+        "measured": asdict(result.work),
         "price_per_gpu_hour": result.price,
-        "answer": [_answer_json(result, case) for case in result.question.cases],
+        "answer": [
+            {"case": case, "gpus": advice.row.size.gpus if advice.row else None, "text": _answer(result, case)}
+            for case, advice in result.advice.items()
+        ],
         "fills_gpu": result.fills_gpu,
         "rows": [_row(row, result.price) for row in result.rows],
         "remedies": [
@@ -291,11 +274,6 @@ def forecast_json(result: ForecastResult) -> dict[str, Any]:
         "measure": measure_command(result) or None,
         "notes": list(result.notes),
     }
-
-
-def _answer_json(result: ForecastResult, case: Case) -> dict[str, Any]:
-    row = result.advice[case].row
-    return {"case": case, "gpus": None if row is None else row.size.gpus, "text": _answer(result, case)}
 
 
 def _row(row: Forecast, price: float | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -41,66 +41,71 @@ from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape, for_gpu_type, multiples_around
 from hpcrun.job.units import COUNT_FORMS, parse_count, parse_duration, parse_positive
 from hpcrun.profiles.load import load_profile
+from hpcrun.views.text import count
 
 MOST_SIZES = 64
 _NOTABLE_MISFIT = 0.05
-
 LINEAR_HOLDS = 8192
 """Goyal et al. 2017 (arXiv:1706.02677): the error of ResNet-50 on ImageNet stays up to this batch, and rises beyond."""
 OPTIMIZERS: dict[str, Optimizer] = {
-    "sgd": "sgd",
-    "momentum": "sgd",
-    "adam": "adam",
-    "adamw": "adam",
-    "nadam": "adam",
-    "rmsprop": "adam",
-}
+    **dict.fromkeys(("sgd", "momentum"), "sgd"), **dict.fromkeys(("adam", "adamw", "nadam", "rmsprop"), "adam")
+}  # fmt: skip
 """Name of an optimizer → the optimizer whose rule applies."""
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class ForecastRequest:
-    """What is to be forecast."""
-
-    work: MeasuredTraining
-    gpu_type: str | None  # the one that was named
-    sizes: tuple[Size, ...]  # without a number of nodes, the profile's GPUs per node decide it
-    cases: tuple[Case, ...]
-    price: float | None  # of a GPU for an hour; None takes the profile's
-
-
-@dataclass(frozen=True, slots=True)
 class ForecastResult:
     """What to expect, and what it rests on."""
 
-    question: ForecastRequest
+    work: MeasuredTraining
     profile: Profile
     profile_name: str  # as it was asked for, by name or path
     gpu_type: str | None  # the one that was named
     rows: tuple[Forecast, ...]
-    advice: dict[Case, GpuAdvice]  # the GPUs to ask for in each case
+    advice: dict[Case, GpuAdvice]  # the GPUs to ask for in each case that is to be forecast
     fills_gpu: float  # samples of a step below which a GPU spends more than half of its computing on fixed overhead
     remedies: tuple[Forecast, ...]  # for each number of GPUs with too little work, a batch that gives them enough
     price: float | None
     notes: tuple[str, ...]  # what was left out, or taken for granted
 
 
-def read_question(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> ForecastRequest:
-    """Build the question from what was typed, by the names of the options.
-
-    Args:
-        known: what the metrics of runs say of the training, as ``workload_of`` returns it.
-    """
+def make_forecast(
+    options: Mapping[str, str], known: Mapping[str, Any], profile_name: str, surroundings: Surroundings
+) -> ForecastResult:
+    """Forecast every number of GPUs on a profile. ``options``: as typed; ``known``: as ``read_measured`` returns it."""
     work = read_workload(options, known)
-    gpu_type, sizes = parse_sizes(options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus")
-    if len(sizes) > MOST_SIZES:
-        raise UsageError(f"--gpus: {len(sizes)} numbers are more than {MOST_SIZES}")
+    gpu_type, numbers = parse_sizes(options.get("gpus", _doublings(work)), options.get("nodes"), "--gpus")
+    if len(numbers) > MOST_SIZES:
+        raise UsageError(f"--gpus: {len(numbers)} numbers are more than {MOST_SIZES}")
     cases = read_option("mode", options.get("mode", "both"), lambda text: one_of(text, CASES))
     price = options.get("price_per_gpu_hour")
-    each_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
-    return ForecastRequest(work, gpu_type, sizes, cases, each_h)
+    price_h = None if price is None else read_option("price_per_gpu_hour", price, parse_positive)
+
+    profile = load_profile(profile_name, surroundings.profile_folders).profile
+    gpu_type = gpu_type or settle_gpu_type(profile, ",".join(str(size.gpus) for size in numbers), surroundings)
+    profile = for_gpu_type(profile, _request(numbers[0], gpu_type))
+    sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in numbers))
+    measured = [_job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile) for epoch in work.epochs_measured]
+    fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
+    rows = forecast(work, cases, sizes, fitted)
+    little: dict[JobSize, Forecast] = {}
+    for row in rows:
+        if "little work" in row.concerns:
+            little.setdefault(row.size, row)
+    return ForecastResult(
+        work=work,
+        profile=profile,
+        profile_name=profile_name,
+        gpu_type=gpu_type,
+        rows=rows,
+        advice={case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in cases},
+        fills_gpu=fitted.half_batch(),
+        remedies=tuple(better for row in little.values() if (better := remedy(work, row, sizes, fitted))),
+        price=profile.price.per_gpu_hour if price_h is None else price_h,
+        notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
+    )
 
 
 def _doublings(work: MeasuredTraining) -> str:
@@ -108,6 +113,16 @@ def _doublings(work: MeasuredTraining) -> str:
     counts = [work.gpus * factor for factor in (1, 2, 4, 8)]
     fitting = [gpus for gpus in counts if work.batch_size % gpus == 0 and work.batch_per_gpu * gpus <= work.samples]
     return ",".join(map(str, fitting))
+
+
+def _request(size: Size, gpu_type: str | None) -> JobRequest:
+    gpus = GpuCount(count=size.gpus, type=gpu_type)
+    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)  # nothing runs; a request has a script
+
+
+def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
+    shape = decide_shape(_request(size, gpu_type), profile)
+    return JobSize(shape.gpus, shape.nodes)
 
 
 def read_measured(label: str, context: Context, batch_size: str | None = None) -> tuple[dict[str, Any], str, list[str]]:
@@ -118,7 +133,7 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
         batch_size: the global batch of runs that do not record theirs, as typed.
 
     Returns:
-        the fields for ``read_question``, the profile of the runs by name or path, and what a reader must know of them.
+        the fields for ``read_workload``, the profile of the runs by name or path, and what a reader must know of them.
     """
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     ports = context.ports
@@ -134,52 +149,6 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
     points = read_points([study], ports, patterns=lambda profile: context.metric_patterns(profile)[0])
     away = [f"hpcrun: {points.away.message}"] if points.away else []
     return workload_of(points.points, study.warmup, batch), study.profile, away
-
-
-def make_forecast(question: ForecastRequest, profile_name: str, surroundings: Surroundings) -> ForecastResult:
-    """Forecast every number of GPUs on a profile."""
-    profile = load_profile(profile_name, surroundings.profile_folders).profile
-    work, numbers = question.work, ",".join(str(size.gpus) for size in question.sizes)
-    gpu_type = question.gpu_type or settle_gpu_type(profile, numbers, surroundings)
-    profile = for_gpu_type(profile, _request(question.sizes[0], gpu_type))
-    sizes = tuple(dict.fromkeys(_job_size(size, gpu_type, profile) for size in question.sizes))
-    measured = [_job_size(Size(epoch.gpus, epoch.nodes), gpu_type, profile) for epoch in work.epochs_measured]
-    fitted = fit_steps(work, half_rows(profile.card), [size.nodes for size in measured])
-    rows = forecast(work, question.cases, sizes, fitted)
-    advice = {case: gpus_to_ask_for([row for row in rows if row.case == case], fitted) for case in question.cases}
-    return ForecastResult(
-        question=question,
-        profile=profile,
-        profile_name=profile_name,
-        gpu_type=gpu_type,
-        rows=rows,
-        advice=advice,
-        fills_gpu=fitted.half_batch(),
-        remedies=_remedies(work, rows, sizes, fitted),
-        price=question.price if question.price is not None else profile.price.per_gpu_hour,
-        notes=(*_assumed(work, profile, rows, fitted), *_remarks(work, fitted, rows)),
-    )
-
-
-def _request(size: Size, gpu_type: str | None) -> JobRequest:
-    gpus = GpuCount(count=size.gpus, type=gpu_type)
-    return JobRequest(script="true", gpus=gpus, nodes=size.nodes)  # nothing runs; a request has a script
-
-
-def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
-    shape = decide_shape(_request(size, gpu_type), profile)
-    return JobSize(shape.gpus, shape.nodes)
-
-
-def _remedies(
-    work: MeasuredTraining, rows: Sequence[Forecast], sizes: Sequence[JobSize], fitted: StepModel
-) -> tuple[Forecast, ...]:
-    """Return for each size with too little work a larger batch, if there is one to recommend."""
-    little: dict[JobSize, Forecast] = {}
-    for row in rows:
-        if "little work" in row.concerns:
-            little.setdefault(row.size, row)
-    return tuple(filter(None, (remedy(work, row, sizes, fitted) for row in little.values())))
 
 
 def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:
@@ -212,11 +181,10 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
     )
     if (most := max(rates, default=0.0)) > SUPER_LINEAR:
         yield f"a measured size has {100 * most:.0f} % of the ideal speed: measure the smallest one again"
-    misfits = [(epoch, fitted.misfit(each)) for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)]
     off = [
-        f"{epoch.batch_size} on {epoch.gpus} {'GPU' if epoch.gpus == 1 else 'GPUs'} ({misfit:+.0%})"
-        for epoch, misfit in misfits
-        if abs(misfit) > _NOTABLE_MISFIT
+        f"{epoch.batch_size} on {count(epoch.gpus, 'GPU')} ({misfit:+.0%})"
+        for epoch, each in zip(work.epochs_measured, fitted.timed, strict=True)
+        if abs(misfit := fitted.misfit(each)) > _NOTABLE_MISFIT
     ]
     if off:
         yield f"no forecast reproduces all measured epochs; it is off for {', '.join(off)}: measure again"
@@ -240,9 +208,8 @@ def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = 
     if where := typed.pop("reference_gpus", None):
         typed["gpus"], typed["nodes"] = where
     values = {**(known or {}), **typed}
-    missing = [
-        f"--{name.replace('_', '-')}" for name, field in NEEDED.items() if not {name, field} & {*options, *values}
-    ]
+    needed = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}  # option → field
+    missing = [f"--{name.replace('_', '-')}" for name in needed if not {name, needed[name]} & {*options, *values}]
     if missing:
         raise UsageError(
             f"the measured epoch is incomplete: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
@@ -288,16 +255,7 @@ def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = N
         whole = samples / point.samples if samples and point.samples else 1.0  # an epoch of fewer samples, as in part
         sizes.setdefault((point.gpus, point.nodes, batch), []).append(epoch_s * whole)
     epochs = [MeasuredEpoch(gpus, batch, fmean(times), nodes) for (gpus, nodes, batch), times in sorted(sizes.items())]
-    first = epochs[0]
-    known = {
-        "samples": samples,
-        "batch_size": first.batch_size,
-        "epoch_s": first.epoch_s,
-        "gpus": first.gpus,
-        "nodes": first.nodes,
-        "also": tuple(epochs[1:]),
-    }
-    return {name: value for name, value in known.items() if value is not None}
+    return {**asdict(epochs[0]), "also": tuple(epochs[1:]), **({"samples": samples} if samples else {})}
 
 
 def _timed(point: Point, warmup: int) -> tuple[Point, float] | None:
@@ -360,8 +318,6 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "tokens_per_sample": parse_count,
 }
 """How the value of an option is read that needs no other one."""
-NEEDED = {"samples": "samples", "batch_size": "batch_size", "epoch_time": "epoch_s"}
-"""Options without which nothing was measured, and their fields."""
 
 
 def _check(work: MeasuredTraining) -> None:
