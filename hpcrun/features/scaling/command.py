@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import SUBMISSION, takes_job_options
@@ -13,6 +14,13 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdou
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.features.scaling.study_flow import (
+    chosen_study,
+    list_studies,
+    measured_points,
+    show_status,
+    wait_for_study,
+)
 from hpcrun.job import layout
 from hpcrun.views.text import count, one_line
 
@@ -26,8 +34,6 @@ _STUDY = HelpPanel("Study")
 @quiet
 def study_name(_: str) -> list[str]:
     """Complete a study: ``last`` and the names of the newest, each once, then their ids."""
-    from hpcrun.actions.runs.find import LAST
-
     newest = StudyStore(make_context(announce=None).store.root).study_ids()[: -MOST_RUNS - 1 : -1]
     return [*dict.fromkeys([LAST, *map(layout.run_name, newest)]), *newest]
 
@@ -172,9 +178,13 @@ def scale(
             hint = "hpcrun scale run --list"
             raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
         if listing or resume is None:
-            from hpcrun.features.scaling.study_flow import list_studies, show_study
-
-            yield from list_studies(context) if listing else show_study(shown or "", context, wait=wait)
+            if listing:
+                yield from list_studies(context)
+                return
+            study = yield from chosen_study(shown or "", context)
+            if wait:
+                wait_for_study(study, context)
+            yield from show_status(study, context, check=wait)
             return
         from hpcrun.features.scaling.scale import resume_study
 
@@ -216,7 +226,6 @@ def report(
     Writes text, tables and figures to a folder, once all runs of the studies have ended.
     """
     from hpcrun.features.scaling.report_files import check_folder, report_files, report_json, report_text, save_report
-    from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points
     from hpcrun.features.scaling.study_report import (
         make_report,
         read_tables,

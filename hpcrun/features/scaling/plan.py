@@ -31,10 +31,11 @@ from hpcrun.features.scaling.forecast import (
     remedy,
     steps_per_epoch,
 )
-from hpcrun.features.scaling.points import Point, measure, read_points, with_measurements
+from hpcrun.features.scaling.points import Point, measure, with_measurements
 from hpcrun.features.scaling.sizes import Size, parse_sizes
 from hpcrun.features.scaling.step_model import StepModel, StepSize
 from hpcrun.features.scaling.studies import StudyStore, find_study
+from hpcrun.features.scaling.study_flow import measured_points
 from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
@@ -138,7 +139,7 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
     ports = context.ports
     try:
-        study = find_study(label, StudyStore(ports.store.root)).study
+        study, _ = find_study(label, StudyStore(ports.store.root))
     except NotFoundError:
         match = find_run(label, ports.store)
         run = match.run
@@ -146,9 +147,8 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
         point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
         measured = with_measurements(point, item, context.metric_patterns(run.profile)[0])
         return workload_of([measured], 1, batch), run.profile_file or run.profile, [match.note] if match.note else []
-    points = read_points([study], ports, patterns=lambda profile: context.metric_patterns(profile)[0])
-    away = [f"hpcrun: {points.away.message}"] if points.away else []
-    return workload_of(points.points, study.warmup, batch), study.profile, away
+    points, remarks = measured_points([study], context)
+    return workload_of(points, study.warmup, batch), study.profile, remarks
 
 
 def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:

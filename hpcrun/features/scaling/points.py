@@ -218,22 +218,10 @@ def mean_shares(shares: Sequence[Shares]) -> Shares:
     return Shares(*map(mean, zip(*shares, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class StudyMeasurements:
-    """What studies have measured so far."""
-
-    points: tuple[Point, ...]
-    away: SchedulerError | None = None  # the scheduler's own message where it did not answer
-
-
 def read_points(
-    studies: Sequence[Study],
-    ports: Ports,
-    *,
-    patterns: Callable[[str], Mapping[str, str]],
-    explained: Explained | None = None,
-) -> StudyMeasurements:
-    """Read what the runs of some studies measured.
+    studies: Sequence[Study], ports: Ports, *, patterns: Callable[[str], Mapping[str, str]], explained: Explained
+) -> tuple[list[Point], SchedulerError | None]:
+    """Return what the runs of some studies measured, and the scheduler's own message where it did not answer.
 
     Args:
         patterns: profile → metric → regular expression to find it in the logs.
@@ -248,12 +236,11 @@ def read_points(
         away = away or status.away
         measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
         points += [replace(point, dataset=study.dataset) for point in measured.values()]
-        ended = {item.run_id for item in status.runs if item.status and item.status.status.final}
-        over = {run_id: point for run_id, point in measured.items() if run_id in ended or run_id in known}
-        if over.keys() != known.keys():
-            kept = {run_id: asdict(point) for run_id, point in over.items()}
+        ended = {item.run_id for item in status.runs if item.status and item.status.status.final} | known.keys()
+        kept = {run_id: asdict(point) for run_id, point in measured.items() if run_id in ended}
+        if kept.keys() != known.keys():
             place.save_measured(study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept})
-    return StudyMeasurements(tuple(points), away)
+    return points, away
 
 
 def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:
@@ -275,17 +262,10 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
                   batch_size=size.batch_size, problem=item.problem)  # fmt: skip
     if item.status is None:
         return point
-    point = replace(point, nodes=item.status.run.nodes, problem=_problem(item.status))
-    return with_measurements(point, item.status, patterns)
-
-
-def _problem(item: RunStatus) -> str:
-    status = item.status
-    if status.state == state.COMPLETED:
-        return ""
-    if not status.final:
-        return f"{NOT_ENDED}: {status.state}"
-    return status.cause or status.reason or status.state
+    status = item.status.status
+    problem = (status.cause or status.reason or status.state) if status.final else f"{NOT_ENDED}: {status.state}"
+    problem = "" if status.state == state.COMPLETED else problem
+    return with_measurements(replace(point, nodes=item.status.run.nodes, problem=problem), item.status, patterns)
 
 
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:

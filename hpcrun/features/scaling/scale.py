@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,21 @@ from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.output import Outcome, Outcomes, note, printed
+from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, printed, stderr, verbatim
 from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore, last_open, with_run_ids
 from hpcrun.features.scaling.study_flow import (
-    StudyJob,
-    Submitted,
     chosen_study,
+    head_json,
     interrupted,
     next_lines,
     show_status,
+    size_text,
     status_of,
     study_lines,
-    study_plan,
-    submitted_lines,
     wait_for_study,
 )
 from hpcrun.job.after import Dependency
@@ -47,8 +46,24 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape, for_gpu_type
 from hpcrun.profiles.load import LoadedProfile, load_profile
-from hpcrun.views.plan import plan_lines
-from hpcrun.views.text import count
+from hpcrun.views.plan import plan_lines, prepared_json
+from hpcrun.views.text import count, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class StudyJob:
+    """A run of a study that is to be submitted, with its script."""
+
+    point: StudyPoint
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one submission."""
+
+    point: StudyPoint
+    result: SubmitResult | HpcrunError  # an error if no job was submitted, or if this is uncertain
 
 
 def run_study(
@@ -139,18 +154,14 @@ def _submit_jobs(
     if jobs:
         yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
     submitted = []
-    submissions = submit_points(
-        study,
-        jobs,
-        context.ports,
-        context.surroundings,
-        last=last,
-        wait=lambda run_id: context.waiter(run_id).wait(),
-    )
+
+    def wait(run_id: str) -> None:
+        context.waiter(run_id).wait()
+
     with interrupted_as(partial(interrupted, study, context)):
-        for item in submissions:
+        for item in submit_points(study, jobs, context.ports, context.surroundings, last=last, wait=wait):
             submitted.append(item)
-            yield printed(submitted_lines(item))
+            yield printed(submitted_lines(study, item))
     return submitted
 
 
@@ -175,6 +186,37 @@ def _finish(
         message = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
         hint = f"hpcrun scale run --resume {study.study_id} submits them again"
         raise type(errors[0])(message, hint=hint)
+
+
+def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
+    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
+
+    def line(job: StudyJob) -> str:
+        command = job.prepared.plan.command
+        program = shlex.join(command[command.index(job.prepared.request.script) :])
+        return one_line(f"{run_name(job.point.run_id)}  {size_text(study, job.point)}: {program}")
+
+    def text() -> Iterator[TextPart]:
+        yield stderr([*study_lines(study), *map(line, jobs), ""])
+        if jobs:
+            yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
+            yield verbatim(jobs[0].prepared.script.text)
+
+    def document() -> dict[str, Any]:
+        points = [{**asdict(job.point), **prepared_json(job.prepared)} for job in jobs]
+        return {"kind": "study_plan", **head_json(study), "points": points}
+
+    return Outcome(text, document)
+
+
+def submitted_lines(study: Study, item: Submitted) -> list[str]:
+    """Return the result of the submission of one run."""
+    name, size = run_name(item.point.run_id), size_text(study, item.point)
+    if isinstance(item.result, HpcrunError):
+        label = "uncertain" if item.point.submitted else "refused"
+        return [one_line(f"{label:<10} {name}  {size}: {' '.join(item.result.message.split())}")]
+    remarks = [f"           {line}" for line in item.result.remarks.splitlines()]
+    return [one_line(line) for line in (f"submitted  {name}  {size}, job {item.result.run.job_id}", *remarks)]
 
 
 def new_study(
@@ -334,7 +376,7 @@ def submit_points(
         except HpcrunError as error:
             item, point = error, replace(point, problem=" ".join(error.message.split()))
         study = _noted(study, point, studies, was=job.point.run_id)
-        yield Submitted(study, point, item)
+        yield Submitted(point, item)
         if waits and isinstance(item, SubmitResult):
             wait(item.run.run_id)
 

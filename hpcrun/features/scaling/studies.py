@@ -95,32 +95,22 @@ _STUDY_KINDS = reading.kinds_of(
 _MOST = 8 << 20
 
 
-def study_to_json(study: Study) -> str:
-    """Return the text of ``study.json``."""
-    fields = asdict(study)
-    points = [_with_unknown(point) for point in fields.pop("points")]
-    return json.dumps({"schema": SCHEMA, **_with_unknown({**fields, "points": points})}, indent=1) + "\n"
-
-
 def _with_unknown(fields: dict[str, Any]) -> dict[str, Any]:
     """Add the fields that another version of hpcrun wrote to those of this version."""
     unknown = fields.pop("unknown")
     return {**fields, **unknown}
 
 
-def study_from_json(content: str | bytes) -> Study:
-    """Read ``study.json``."""
+def _study_from_json(content: bytes) -> Study:
     data = reading.parse_object(content)
-    newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
-    if newer:
+    if newer := check_schema(data.pop("schema", SCHEMA), SCHEMA):
         raise ValueError(newer)
-    known, unknown = reading.read_fields(data, _STUDY_KINDS, (*reading.needs_of(Study), "points"))
-    return Study(**{**known, "points": tuple(map(_point, known["points"]))}, unknown=unknown)
-
-
-def _point(fields: dict[str, Any]) -> StudyPoint:
-    known, unknown = reading.read_fields(fields, _POINT_KINDS)
-    return StudyPoint(**known, unknown=unknown)
+    fields, unknown = reading.read_fields(data, _STUDY_KINDS, (*reading.needs_of(Study), "points"))
+    points = []
+    for point in fields.pop("points"):
+        known, others = reading.read_fields(point, _POINT_KINDS)
+        points.append(StudyPoint(**known, unknown=others))
+    return Study(**fields, points=tuple(points), unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +140,7 @@ class StudyStore:
         folder = self._study(study_id)
         check_private(folder.path)
         try:
-            study = study_from_json(reading.read_bytes(folder.record, _MOST))
+            study = _study_from_json(reading.read_bytes(folder.record, _MOST))
             if study.study_id != study_id:  # a copied folder: actions on it would affect the original
                 raise ValueError(f"it is the record of {study.study_id}")
             return study
@@ -163,13 +153,14 @@ class StudyStore:
 
     def save(self, study: Study) -> None:
         """Write a study's record: if the process is killed, there is the complete old or new record."""
-        folder = self._study(study.study_id)
+        folder, fields = self._study(study.study_id), asdict(study)
+        fields["points"] = list(map(_with_unknown, fields["points"]))
         check_dedicated(self.runs)
         with writing(self.runs):
             make_folder(folder.path)
             check_private(self.runs)
             check_path(self.runs)
-            replace_file(folder.record, study_to_json(study))
+            replace_file(folder.record, json.dumps({"schema": SCHEMA, **_with_unknown(fields)}, indent=1) + "\n")
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
@@ -199,14 +190,6 @@ class StudyStore:
         """Save the measurements of ended runs; on a full disk the runs are read again the next time."""
         with suppress(OSError):
             replace_file(self._study(study_id).measured, json.dumps(measured) + "\n", durable=False)
-
-
-@dataclass(frozen=True, slots=True)
-class StudyMatch:
-    """A study, and what to say where its label could have meant an older one too."""
-
-    study: Study
-    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +223,10 @@ class StudyStatus:
     away: SchedulerError | None = None  # the scheduler's own message where it did not answer
 
 
-def find_study(label: str, studies: StudyStore) -> StudyMatch:
-    """Find one study.
+def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
+    """Return one study, and a note where its label could have meant an older one too.
 
-    Args:
-        label: a study's id or the beginning of one, a name (the newest wins, said so), or ``last``.
+    A label is a study's id or the beginning of one, a name, of which the newest wins, or ``last``.
     """
     ids = studies.study_ids()
     if not ids:
@@ -252,11 +234,11 @@ def find_study(label: str, studies: StudyStore) -> StudyMatch:
     if label == LAST:
         second = ids[-1][:15]  # ids tell time in seconds, records more exactly
         newest = [studies.load(study_id) for study_id in ids if study_id.startswith(second)]
-        return StudyMatch(max(newest, key=lambda study: study.created_s))
+        return max(newest, key=lambda study: study.created_s), None
     if label in ids:
-        return StudyMatch(studies.load(label))
+        return studies.load(label), None
     study_id, note = choose_id(label, ids, ("study", "studies"), "hpcrun scale run --list lists them")
-    return StudyMatch(studies.load(study_id), note)
+    return studies.load(study_id), note
 
 
 def all_studies(studies: StudyStore) -> tuple[list[Study], list[str]]:
@@ -298,30 +280,18 @@ def _last(run_id: str, later: Mapping[str, str]) -> str:
     return run_id
 
 
-def wait_for_runs(study: Study, store: RunStore, wait: Callable[[str], object]) -> None:
-    """Wait until every run that was submitted is over. ``wait``: waits for the end of a run, given its id."""
-    for run_id in newest_runs([study], store).values():
-        if store.folder(run_id).exists():
-            wait(run_id)
-
-
 def study_status(
     study: Study,
     newest: Mapping[str, str],
     ports: Ports,
     *,
+    explained: Explained,
     known: Collection[str] = (),
-    explained: Explained | None = None,
 ) -> StudyStatus:
-    """Return what became of the runs of a study: one question to the scheduler for all of them.
-
-    Args:
-        newest: as ``newest_runs`` returns it.
-        known: runs whose state is not needed.
-    """
+    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` ones."""
     made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
-    result = get_status(made, ports)
-    statuses = {item.run.run_id: item for item in (explained(result) if explained else result).runs}
+    result = explained(get_status(made, ports))
+    statuses = {item.run.run_id: item for item in result.runs}
     runs = []
     for point in study.points:
         item = statuses.get(newest[point.run_id])
@@ -331,11 +301,7 @@ def study_status(
 
 
 def with_run_ids(status: StudyStatus, new_id: Callable[[str], str]) -> Study:
-    """Return a study with its submitted runs marked, and new run ids for those that were refused or never tried.
-
-    Args:
-        new_id: name → an id that begins now.
-    """
+    """Return a study with its submitted runs marked, and new run ids for those that were refused or never tried."""
 
     def marked(item: StudyRun) -> StudyPoint:
         if item.state == state.NOT_SUBMITTED:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim
-from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
+from hpcrun.cli.output import Outcome, Outcomes, note, stderr, stdout, table
+from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.explain.first_line import with_first_lines
 from hpcrun.features.scaling.points import Point, read_points
 from hpcrun.features.scaling.studies import (
+    Explained,
     Study,
     StudyPoint,
     StudyStatus,
@@ -23,7 +23,6 @@ from hpcrun.features.scaling.studies import (
     find_study,
     newest_runs,
     study_status,
-    wait_for_runs,
 )
 from hpcrun.job.layout import run_name
 from hpcrun.job.state import COMPLETED
@@ -33,27 +32,7 @@ from hpcrun.views.text import count, one_line, text_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcrun.actions.jobs.prepare import Prepared
-    from hpcrun.actions.jobs.submit import SubmitResult
-
 _CANCELLED_BY_NAME_AT_MOST = 20
-
-
-@dataclass(frozen=True, slots=True)
-class StudyJob:
-    """A run of a study that is to be submitted, with its script."""
-
-    point: StudyPoint
-    prepared: Prepared
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of one submission."""
-
-    study: Study  # as it is recorded now
-    point: StudyPoint
-    result: SubmitResult | HpcrunError  # an error if no job was submitted, or if this is uncertain
 
 
 def list_studies(context: Context) -> Outcomes:
@@ -62,40 +41,26 @@ def list_studies(context: Context) -> Outcomes:
     none = stderr([f"no studies in {context.store.root}"])
     yield Outcome(
         lambda: [table(studies_table(studies, context.now_s())) if studies else none],
-        lambda: {"kind": "studies", "studies": [{**_head_json(each), "runs": len(each.points)} for each in studies]},
+        lambda: {"kind": "studies", "studies": [{**head_json(each), "runs": len(each.points)} for each in studies]},
     )
     yield note(one_line(f"hpcrun: {message}") for message in damaged)
 
 
 def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study]:
     """Return the study that a label means; yields a note if it could have meant another one."""
-    match = find_study(label, StudyStore(context.store.root))
-    yield note([match.note])
-    return match.study
+    study, remark = find_study(label, StudyStore(context.store.root))
+    yield note([remark])
+    return study
 
 
-def show_study(label: str, context: Context, *, wait: bool) -> Outcomes:
-    """Show the runs of a study as they stand, with ``wait`` when all are over."""
-    study = yield from chosen_study(label, context)
-    if wait:
-        wait_for_study(study, context)
-    yield from show_status(study, context, check=wait)
+def explained(context: Context) -> Explained:
+    """Return what adds to runs that failed the first line of their explanation."""
+    return lambda result: with_first_lines(result, context.store, context.rules)
 
 
 def status_of(study: Study, context: Context) -> StudyStatus:
     """Return what became of the runs of a study."""
     return study_status(study, newest_runs([study], context.store), context.ports, explained=explained(context))
-
-
-def explained(context: Context) -> Callable[[StatusResult], StatusResult]:
-    """Return what adds to runs that failed the first line of their explanation."""
-
-    def explain(result: StatusResult) -> StatusResult:
-        from hpcrun.explain.first_line import with_first_lines
-
-        return with_first_lines(result, context.store, context.rules)
-
-    return explain
 
 
 def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequence[Point], list[str]]:
@@ -113,8 +78,8 @@ def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequenc
         remarks.extend([remark] if remark else [])
         return metrics
 
-    measured = read_points(studies, context.ports, patterns=patterns, explained=explained(context))
-    return measured.points, [*remarks, *([f"hpcrun: {measured.away.message}"] if measured.away else [])]
+    points, away = read_points(studies, context.ports, patterns=patterns, explained=explained(context))
+    return points, [*remarks, *([f"hpcrun: {away.message}"] if away else [])]
 
 
 def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
@@ -137,7 +102,9 @@ def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
 def wait_for_study(study: Study, context: Context) -> None:
     """Wait until every run that was submitted is over."""
     with interrupted_as(partial(interrupted, study, context)):
-        wait_for_runs(study, context.store, lambda run_id: context.waiter(run_id).wait())
+        for run_id in newest_runs([study], context.store).values():
+            if context.store.folder(run_id).exists():
+                context.waiter(run_id).wait()
 
 
 def interrupted(study: Study, context: Context) -> InterruptedByUser:
@@ -151,30 +118,6 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
         f"study {study.study_id}: {goes_on}",
         hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
     )
-
-
-def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
-    """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
-    from hpcrun.views.plan import plan_lines, prepared_json
-
-    def text() -> Iterator[TextPart]:
-        yield stderr([*study_lines(study), *(_job_line(study, job) for job in jobs), ""])
-        if jobs:
-            yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
-            yield verbatim(jobs[0].prepared.script.text)
-
-    def document() -> dict[str, Any]:
-        points = [{**asdict(job.point), **prepared_json(job.prepared)} for job in jobs]
-        return {"kind": "study_plan", **_head_json(study), "points": points}
-
-    return Outcome(text, document)
-
-
-def _job_line(study: Study, job: StudyJob) -> str:
-    """Return one run that would be submitted: its name, its size, its command line."""
-    command = job.prepared.plan.command
-    program = shlex.join(command[command.index(job.prepared.request.script) :])
-    return one_line(f"{run_name(job.point.run_id)}  {_size_text(study, job.point)}: {program}")
 
 
 def study_lines(study: Study) -> list[str]:
@@ -193,18 +136,9 @@ def _sizes(study: Study) -> str:
     return f"{', '.join(texts)} {study.unit}"
 
 
-def _size_text(study: Study, point: StudyPoint) -> str:
+def size_text(study: Study, point: StudyPoint) -> str:
+    """Return ``4 GPUs on 1 node``."""
     return f"{count(point.gpus, study.unit[:-1])} on {count(point.nodes, 'node')}"
-
-
-def submitted_lines(item: Submitted) -> list[str]:
-    """Return the result of the submission of one run."""
-    name, size = run_name(item.point.run_id), _size_text(item.study, item.point)
-    if isinstance(item.result, HpcrunError):
-        label = "uncertain" if item.point.submitted else "refused"
-        return [one_line(f"{label:<10} {name}  {size}: {' '.join(item.result.message.split())}")]
-    remarks = [f"           {line}" for line in item.result.remarks.splitlines()]
-    return [one_line(line) for line in (f"submitted  {name}  {size}, job {item.result.run.job_id}", *remarks)]
 
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:
@@ -252,10 +186,11 @@ def study_json(status: StudyStatus) -> dict[str, Any]:
         }
         for item in status.runs
     ]
-    return {"kind": "study", **_head_json(status.study), "points": points}
+    return {"kind": "study", **head_json(status.study), "points": points}
 
 
-def _head_json(study: Study) -> dict[str, Any]:
+def head_json(study: Study) -> dict[str, Any]:
+    """Return what JSON documents tell of a study, without its runs."""
     names = ("study_id", "name", "created_s", "profile", "unit", "scaling", "batch_size", "lr", "dataset", "warmup",
              "one_by_one")  # fmt: skip
     return {name: getattr(study, name) for name in names}

@@ -9,10 +9,9 @@ import pytest
 
 from hpcrun.actions.jobs.prepare import prepare
 from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, UsageError
-from hpcrun.features.scaling.scale import new_study, prepare_points, submit_points
+from hpcrun.features.scaling.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
 from hpcrun.features.scaling.sizes import Design, Size, Workload
 from hpcrun.features.scaling.studies import Study, StudyStore
-from hpcrun.features.scaling.study_flow import StudyJob, Submitted
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunStore
 from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write

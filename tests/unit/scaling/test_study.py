@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.features.scaling.points import Epoch, StudyMeasurements, read_points
+from hpcrun.features.scaling.points import Epoch, Point, read_points
 from hpcrun.features.scaling.studies import (
     REMOVED,
     Study,
@@ -86,8 +86,9 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
         (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def measure(store: RunStore, **patterns: str) -> StudyMeasurements:
-    return read_points([STUDY], ports(store, Ended(), 3000.0), patterns=lambda profile: patterns)
+def measure(store: RunStore, **patterns: str) -> list[Point]:
+    everything = ports(store, Ended(), 3000.0)
+    return read_points([STUDY], everything, patterns=lambda profile: patterns, explained=lambda result: result)[0]
 
 
 # --- which one ------------------------------------------------------------------------------------------------
@@ -95,15 +96,15 @@ def measure(store: RunStore, **patterns: str) -> StudyMeasurements:
 
 @pytest.mark.parametrize("word", ["last", "train", "20260101", "bbbb", STUDY.study_id])
 def test_a_study_is_meant_as_a_run_is(studies: StudyStore, word: str) -> None:
-    assert find_study(word, studies).study == STUDY
+    assert find_study(word, studies)[0] == STUDY
 
 
 def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studies: StudyStore) -> None:
     newer = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
     studies.save(newer)
-    found = find_study("train", studies)
-    assert found.study == newer
-    assert found.note == f"train: the newest of 2 studies of that name, {newer.study_id}"
+    study, note = find_study("train", studies)
+    assert study == newer
+    assert note == f"train: the newest of 2 studies of that name, {newer.study_id}"
     with pytest.raises(UsageError, match="matches 2 studies"):
         find_study("2026", studies)
 
@@ -115,10 +116,10 @@ def test_the_last_study_is_the_newest_also_of_those_begun_in_one_second(studies:
     ]
     for study in (*same_second, replace(STUDY, study_id="20260101-235959-train-eeee", created_s=1999.0)):
         studies.save(study)
-    assert find_study("last", studies).study == same_second[1]
+    assert find_study("last", studies)[0] == same_second[1]
     newer = replace(STUDY, study_id="20260102-000001-other-0000", created_s=2001.0)
     studies.save(newer)
-    assert find_study("last", studies).study == newer
+    assert find_study("last", studies)[0] == newer
 
 
 def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
 
 def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
     newest = {point.run_id: point.run_id for point in study.points}
-    return study_status(study, newest, ports(store, Ended(), 3000.0))
+    return study_status(study, newest, ports(store, Ended(), 3000.0), explained=lambda result: result)
 
 
 def test_a_point_without_a_run_is_over() -> None:
@@ -185,7 +186,7 @@ def test_epochs_of_all_attempts_are_one_training(store: RunStore) -> None:
     ]
     attempt(folder, 0, 100.0, 150.0, {0: before, 1: [{"time": 125.0, "step": 1, "samples": 29}]})
     attempt(folder, 1, 200.0, 260.5, {0: [{"step": 2, "epoch_time": 18.0}, {"step": 2, "val_accuracy": 0.5}]})
-    point = measure(store).points[1]
+    point = measure(store)[1]
     assert point.epochs == (Epoch(1, 20.0), Epoch(2, 18.0, accuracy=0.5))
     assert (point.gpus, point.dataset, point.state, point.source, point.run) == (2, "imdb", "COMPLETED", "metrics", TWO)
     assert (point.total_s, point.startup_s) == (110.5, 5.0)
@@ -197,7 +198,7 @@ def test_samples_are_known_only_where_every_rank_said_them(store: RunStore) -> N
     folder = end(store, TWO, world_size=3)
     said = [{"step": 1, "epoch_time": 2.0, "samples": 10}]
     attempt(folder, 0, 100.0, 150.0, {0: said, 1: said})
-    point = measure(store).points[1]
+    point = measure(store)[1]
     assert (point.samples, point.rank_samples, point.batch_size) == (None, (), 64)
 
 
@@ -206,20 +207,20 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     attempt(folder, 0, 100.0, 150.0, {})
     (folder / "elements/0/attempts/0/rank-0.out").write_text("epoch 1: 1,200 samples/s\nepoch 2: 1,300 samples/s\n")
     patterns = {"step": r"epoch (\d+)", "samples_per_s": r"([\d,]+) samples/s"}
-    point = measure(store, **patterns).points[1]
+    point = measure(store, **patterns)[1]
     assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
-    elapsed = measure(store).points[1]  # what was kept is not believed where the patterns are others
+    elapsed = measure(store)[1]  # what was kept is not believed where the patterns are others
     assert (elapsed.source, elapsed.epochs, elapsed.total_s) == ("elapsed", (), 50.0)
 
 
 def test_a_run_without_a_record_of_its_end_took_as_long_as_the_scheduler_says(store: RunStore) -> None:
     attempt(end(store, TWO), 0, 100.0, None, {})
-    assert measure(store).points[1].total_s == 90
+    assert measure(store)[1].total_s == 90
 
 
 def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     end(store, ONE, "FAILED")
-    one, two, four = measure(store).points
+    one, two, four = measure(store)
     assert (one.state, one.problem) == ("FAILED", "exit status 1")
     assert (two.state, two.problem) == ("UNKNOWN", REMOVED)
     assert (four.state, four.problem) == ("NOT_SUBMITTED", "sbatch refused")
@@ -227,20 +228,20 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
 
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    before = measure(store).points[1]
+    before = measure(store)[1]
     kept = studies.folder(STUDY.study_id) / "points.json"
     kept.write_text(kept.read_text().replace('"gpus":', '"field of another version": [{}], "gpus":'))
     store.delete(TWO)
-    assert measure(store).points[1] == before
+    assert measure(store)[1] == before
     assert before.epochs == (Epoch(1, 2.0),)
 
 
 def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> None:
     end(store, TWO, "FAILED")
-    assert measure(store).points[1].state == "FAILED"
+    assert measure(store)[1].state == "FAILED"
     again = "20260103-000000-train-g2-r1-bbbb"
     attempt(end(store, again, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
-    point = measure(store).points[1]
+    point = measure(store)[1]
     assert (point.state, point.run, point.epochs) == ("COMPLETED", again, (Epoch(3, 2.0),))
 
 
@@ -258,4 +259,4 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> Non
 def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore, text: str) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
-    assert measure(store).points[1].epochs == (Epoch(1, 2.0),)
+    assert measure(store)[1].epochs == (Epoch(1, 2.0),)
