@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import SUBMISSION, takes_job_options
 from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.scaling.study_flow import (
@@ -22,11 +25,15 @@ from hpcrun.features.scaling.study_flow import (
     wait_for_study,
 )
 from hpcrun.job import layout
+from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line
+from hpcrun.writing import replace_file
 
 _SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 _SHOWN = 8
+MARK = ".hpcrun-report"
+"""Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
 _MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
 _STUDY = HelpPanel("Study")
 
@@ -225,7 +232,7 @@ def report(
 
     Writes text, tables and figures to a folder, once all runs of the studies have ended.
     """
-    from hpcrun.features.scaling.report_files import check_folder, report_files, report_json, report_text, save_report
+    from hpcrun.features.scaling.report_files import report_files, report_json, report_text
     from hpcrun.features.scaling.study_report import (
         make_report,
         read_tables,
@@ -267,3 +274,53 @@ def report(
         lambda: [stdout(report_text(result, missing=made.missing, most=_SHOWN)), stderr([written])],
         lambda: {**report_json(result), "folder": str(folder), "files": sorted(made.files)},
     )
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder with files that no report wrote, before any work is done."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
+    others = _others(folder)
+    if others and not force:
+        raise PlanError(
+            f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
+            hint="choose another folder with --out DIR, or keep these files and write with --force",
+        )
+
+
+def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a report.
+
+    A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
+    removed, and what others wrote stays; on a full disk it stays as it was.
+    """
+    folder = folder.resolve()
+    marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+            fresh = Path(beside, "new")
+            fresh.mkdir(mode=0o755)
+            for name, content in marked.items():
+                replace_file(fresh / name, content, durable=False, mode=0o644)  # only its owner may write to it
+            if not folder.exists():
+                fresh.rename(folder)
+                return
+            for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
+                (folder / name).unlink()
+            for name in marked:
+                os.replace(fresh / name, folder / name)
+    except OSError as error:
+        raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
+
+
+def _others(folder: Path) -> list[str]:
+    """Return what lies in a folder and no report wrote."""
+    try:
+        of_report = {MARK, *read_text(folder / MARK).splitlines()}
+    except OSError:
+        of_report = set()
+    # a report has no folders: one that its list names is somebody's all the same
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir())

@@ -1,33 +1,208 @@
-"""A whole report as JSON, as text in 80 columns, as Markdown, as one HTML file; and saving all its files."""
+"""A report in every form: JSON, CSV and LaTeX for other programs; text in 80 columns, Markdown and one HTML file."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import textwrap
+import unicodedata
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hpcrun.errors import PlanError
 from hpcrun.features.scaling.figures import ReportFiles, draw_figures
-from hpcrun.features.scaling.report_tables import Column, rows_of, summaries, summary_csv, summary_tex, table
-from hpcrun.features.scaling.sentences import Line, answer_lines, caption, heading, part_lines, report_lines
+from hpcrun.features.scaling.points import Spread
+from hpcrun.features.scaling.sentences import (
+    Line,
+    answer_lines,
+    caption,
+    heading,
+    hours_name,
+    mean_text,
+    number_text,
+    part_lines,
+    percent_text,
+    range_text,
+    report_lines,
+    time_unit,
+    times_text,
+)
 from hpcrun.features.scaling.series import BatchChange, Row
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.verdict import Advice
-from hpcrun.reading import read_text
-from hpcrun.views.text import labelled, one_line
-from hpcrun.writing import replace_file
+from hpcrun.features.scaling.verdict import Advice, pareto, verdict
+from hpcrun.views.text import csv_text, labelled, one_line
 
-MARK = ".hpcrun-report"
-"""Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
 WIDTH = 80
+_PLAIN = {"NODES": "1", "RUNS": "1"}  # a column without other values is not shown
 _LABEL = 21
 # If a line is too narrow, these columns are dropped in this order; Markdown, CSV and HTML have them.
 _DROPPED = ("BATCH/GPU", "CPU", "GPU", "STEPS", "BATCH", "ACC.", "SAMPLES/S", "GPU-H")
+
+
+_Value = Callable[[Row, Part], Any]
+
+
+def _spread(mean: str, low: str, high: str, of: Callable[[Row], Spread | None]) -> dict[str, _Value]:
+    def end(name: str) -> _Value:
+        return lambda row, _: getattr(of(row), name, None)
+
+    return {mean: end("mean"), low: end("low"), high: end("high")}
+
+
+SUMMARY: dict[str, _Value] = {
+    "dataset": lambda _, part: one_line(part.series.dataset),
+    "gpus": lambda row, _: row.gpus,
+    "nodes": lambda row, _: row.nodes,
+    "runs": lambda row, _: row.speedup.n,
+    "batch_size": lambda row, _: row.batch_size,
+    "steps": lambda row, _: row.steps,
+    "time_of": lambda _, part: part.series.time_of,
+    **_spread("time_s", "time_low_s", "time_high_s", lambda row: row.time_s),
+    "time_derived": lambda row, _: row.time_derived,
+    **_spread("samples_per_s", "samples_per_s_low", "samples_per_s_high", lambda row: row.samples_per_s),
+    **_spread("speedup", "speedup_low", "speedup_high", lambda row: row.speedup),
+    "efficiency": lambda row, part: row.efficiency if part.series.compared else None,
+    "gpu_hours": lambda row, _: row.gpu_hours,
+    **_spread("accuracy", "accuracy_low", "accuracy_high", lambda row: row.accuracy),
+    "data_share": lambda row, _: row.shares.data,
+    "sync_share": lambda row, _: row.shares.sync,
+    "startup_share": lambda row, _: row.shares.startup,
+    "idle_share": lambda row, _: row.shares.idle,
+    "pareto": lambda row, part: row in pareto(part.series.rows),
+    "verdict": lambda row, part: verdict(row, part.series, part.advice),
+    "published_speedup": lambda row, _: row.published,
+    "unit": lambda row, _: row.unit,
+    "gpu_busy": lambda row, _: row.gpu_busy,
+    "cpu_busy": lambda row, _: row.cpu_busy,
+}
+"""All numbers of a row, under the names that CSV and JSON have: names are only ever added, at the end.
+
+Efficiency and shares are from 0 to 1, ``low`` and ``high`` the extremes of the repeats.
+"""
+
+
+def summaries(part: Part) -> list[dict[str, Any]]:
+    """Return the numbers of each row by name; the only size of a series has no speed-up."""
+    none = {} if part.series.compared else dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
+    return [{**{name: value(row, part) for name, value in SUMMARY.items()}, **none} for row in part.series.rows]
+
+
+def summary_csv(report: Report) -> str:
+    """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
+    rows = (summary.values() for part in report.parts for summary in summaries(part))
+    return csv_text(SUMMARY, ([f"{each:.6g}" if isinstance(each, float) else each for each in row] for row in rows))
+
+
+# Inside another document \@nodocument is \relax, since \begin{document} sets it.
+_TEX_HEAD = r"""% A document of its own, and also tables for \input in another one that has \usepackage{booktabs}.
+\expandafter\ifx\csname @nodocument\endcsname\relax\else
+  \documentclass{article}
+  \usepackage{booktabs}
+  \usepackage[margin=2cm]{geometry}
+  \def\reportend{\end{document}}
+  \begin{document}
+\fi
+"""
+_TEX_TAIL = "\\csname reportend\\endcsname\n"
+
+
+def summary_tex(report: Report) -> str:
+    """Return a booktabs table for each series."""
+    tables = "\n".join(_tex_table(part, report) for part in report.parts if part.series.rows)
+    return _TEX_HEAD + (tables or "No usable run.\n") + _TEX_TAIL
+
+
+def _tex_table(part: Part, report: Report) -> str:
+    series, headings = part.series, [column.heading for column in table(part)]
+    head, *body = (" & ".join(map(tex_text, cells)) + r" \\" for cells in (headings, *rows_of(part)))
+    kind = "Weak" if series.weak else "Strong"
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering\small",
+        rf"\caption{{{kind} scaling: {tex_text(heading(series, report))}.}}",
+        rf"\begin{{tabular}}{{{'r' * (len(headings) - 1)}l}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_TEX = {
+    **{char: rf"\{char}" for char in "&%#_{}"},
+    "$": r"\char36{}",  # \$ needs another font
+    "\\": r"\textbackslash{}",
+    "~": r"$\sim$",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    '"': "''",
+    "×": r"$\times$",
+    "–": "--",
+}
+
+
+def tex_text(text: str) -> str:
+    """Return text that LaTeX only typesets; letters that pdflatex lacks lose their accents or become ?."""
+    return "".join(_TEX.get(char) or _plain_letters(char) for char in text)
+
+
+def _plain_letters(char: str) -> str:
+    plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
+    return "".join(_TEX.get(each, each) for each in plain if each.isprintable()) or "?"
+
+
+class Column(NamedTuple):
+    """A heading and its cells."""
+
+    heading: str
+    short: str  # the heading in a narrow table
+    cells: tuple[str, ...]
+
+
+def table(part: Part) -> tuple[Column, ...]:
+    """Return the columns for which the series has values."""
+    series, unit, hours = part.series, time_unit(part.series), hours_name(part.series.unit)
+    by_rate = series.basis == "throughput"  # samples per second in place of the times
+    columns: list[tuple[str, str, Callable[[Row], str]]] = [
+        (series.unit[0].upper() + series.unit[1:], series.unit.upper(), lambda row: str(row.gpus)),
+        ("Nodes", "NODES", lambda row: str(row.nodes)),
+        ("Runs", "RUNS", lambda row: str(row.speedup.n)),
+        ("Batch", "BATCH", lambda row: str(row.batch_size or "")),
+        ("Batch per GPU", "BATCH/GPU", lambda row: f"{row.batch_size / row.gpus:g}" if row.batch_size else ""),
+        ("Steps", "STEPS", lambda row: str(row.steps or "")),
+        (f"Time ({unit.name})", f"TIME {unit.name}",
+         lambda row: ("~" if row.time_derived else "") + mean_text(row.time_s, 1 / unit.seconds)),
+        ("Range", "RANGE", lambda row: range_text(row.time_s, 1 / unit.seconds)),
+        ("Samples/s", "SAMPLES/S", lambda row: mean_text(row.samples_per_s if by_rate else None)),
+        ("Range", "RANGE", lambda row: range_text(row.samples_per_s if by_rate else None)),
+        ("Speed-up", "SPEED-UP", lambda row: times_text(row.speedup.mean) if series.compared else ""),
+        ("Published", "PUBL.", lambda row: _published(row) if series.compared else ""),
+        ("Efficiency", "EFFIC.", lambda row: percent_text(row.efficiency) if series.compared else ""),
+        (hours[0].upper() + hours[1:], f"{series.unit[:-1].upper()}-H", lambda row: number_text(row.gpu_hours)),
+        ("Accuracy", "ACC.", lambda row: f"{row.accuracy.mean:.4g}" if row.accuracy else ""),
+        ("GPUs busy", "GPU", lambda row: "" if row.gpu_busy is None else f"{row.gpu_busy:.0%}"),
+        ("CPUs busy", "CPU", lambda row: "" if row.cpu_busy is None else f"{row.cpu_busy:.0%}"),
+        ("Verdict", "VERDICT", lambda row: verdict(row, series, part.advice)),
+    ]  # fmt: skip
+    made = (Column(heading, short, tuple(map(cell, series.rows))) for heading, short, cell in columns)
+    return tuple(column for column in made if set(column.cells) - {"", _PLAIN.get(column.short)})
+
+
+def rows_of(part: Part) -> list[tuple[str, ...]]:
+    """Return the cells of a series, row by row."""
+    return list(zip(*(column.cells for column in table(part)), strict=True))
+
+
+def _published(row: Row) -> str:
+    """Return the speed-up of a table, if it differs from the one that follows from its times."""
+    written = "" if row.published is None else times_text(row.published)
+    return "" if written == times_text(row.speedup.mean) else written
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -56,7 +231,7 @@ def _part_json(part: Part) -> dict[str, Any]:
         "sources": list(series.sources),
         "rows": summaries(part),
         "outlook": asdict(part.outlook) if part.outlook else None,
-        "advice": _advice_json(part.advice) if part.advice else None,
+        "advice": _advice_json(part.advice),
         "doubts": [asdict(doubt) for doubt in part.doubts],
         "measure_again": part.again or None,
         "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
@@ -70,7 +245,9 @@ def _part_json(part: Part) -> dict[str, Any]:
     }
 
 
-def _advice_json(advice: Advice) -> dict[str, Any]:
+def _advice_json(advice: Advice | None) -> dict[str, Any] | None:
+    if advice is None:
+        return None
     chosen = {"fastest": advice.fastest, "fewest_gpu_hours": advice.cheapest, "best_value": advice.value}
     return {
         **{name: {"gpus": row.gpus, "nodes": row.nodes} for name, row in chosen.items()},
@@ -81,11 +258,11 @@ def _advice_json(advice: Advice) -> dict[str, Any]:
 
 
 def _change_json(change: BatchChange) -> dict[str, Any]:
-    def side(row: Row) -> dict[str, Any]:
-        return {"batch_size": row.batch_size, "time_s": row.time_s and row.time_s.mean, "steps": row.steps}
-
-    size = {"dataset": change.dataset, "gpus": change.after.gpus, "nodes": change.after.nodes}
-    return {**size, "before": side(change.before), "after": side(change.after)}
+    sides = {
+        name: {"batch_size": row.batch_size, "time_s": row.time_s and row.time_s.mean, "steps": row.steps}
+        for name, row in (("before", change.before), ("after", change.after))
+    }
+    return {"dataset": change.dataset, "gpus": change.after.gpus, "nodes": change.after.nodes, **sides}
 
 
 def report_files(report: Report) -> ReportFiles:
@@ -109,31 +286,19 @@ def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
 
 
 def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:
-    """Return the report as lines.
-
-    Args:
-        missing: the figures that were not drawn, with the reasons.
-        most: how many series are shown; None for all.
-    """
+    """Return the report as lines, with at most so many series. ``missing``: why figures were not drawn."""
     lines = [text for line in answer_lines(report, most) for text in _wrapped(line)]
     lines += [""] if lines else []
     for part in report.parts[:most]:
-        lines += [*_part_text(part, report), ""]
+        lines += textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH)
+        lines += _aligned(table(part)) if part.series.rows else []
+        sentences = [text for line in part_lines(part) for text in _wrapped(line)]
+        lines += ["", *sentences, ""] if sentences else [""]
     if most is not None and len(report.parts) > most:
         lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
     rest = _notes(report, missing)
     lines += [text for line in rest for text in _wrapped(line)]
     return lines if rest else lines[:-1]
-
-
-def _part_text(part: Part, report: Report) -> list[str]:
-    """Return one series: its table, and the sentences about it."""
-    sentences = [text for line in part_lines(part) for text in _wrapped(line)]
-    return [
-        *textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH),
-        *(_aligned(table(part)) if part.series.rows else ()),
-        *(["", *sentences] if sentences else ()),
-    ]
 
 
 def _aligned(columns: Sequence[Column]) -> list[str]:
@@ -189,12 +354,7 @@ def _plain(text: str) -> str:
 
 
 def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequence[str]) -> str:
-    """Return the page, which contains the figures, and loads or runs nothing.
-
-    Args:
-        figures: name → PNG.
-        missing: the figures that were not drawn, with the reasons.
-    """
+    """Return the page, which contains the figures, by name as PNG, and loads or runs nothing."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
@@ -213,63 +373,9 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
             for part in report.parts
         ],
         notes=_notes(report, missing),
+        # larger than on paper, and sharp on every screen
         images=[
-            # larger than on paper, and sharp on every screen
-            {
-                "name": name,
-                "width": int.from_bytes(content[16:20], "big") * 96 // 220,
-                "data": b64encode(content).decode(),
-            }
+            (name, int.from_bytes(content[16:20], "big") * 96 // 220, b64encode(content).decode())
             for name, content in figures.items()
         ],
     )
-
-
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder with files that no report wrote, before any work is done."""
-    if not os.path.lexists(folder):
-        return
-    if not folder.is_dir():
-        raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
-    others = _others(folder)
-    if others and not force:
-        raise PlanError(
-            f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
-            hint="choose another folder with --out DIR, or keep these files and write with --force",
-        )
-
-
-def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a report.
-
-    A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
-    removed, and what others wrote stays; on a full disk it stays as it was.
-    """
-    folder = folder.resolve()
-    marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-            fresh = Path(beside, "new")
-            fresh.mkdir(mode=0o755)
-            for name, content in marked.items():
-                replace_file(fresh / name, content, durable=False, mode=0o644)  # only its owner may write to it
-            if not folder.exists():
-                fresh.rename(folder)
-                return
-            for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
-                (folder / name).unlink()
-            for name in marked:
-                os.replace(fresh / name, folder / name)
-    except OSError as error:
-        raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
-
-
-def _others(folder: Path) -> list[str]:
-    """Return what lies in a folder and no report wrote."""
-    try:
-        of_report = {MARK, *read_text(folder / MARK).splitlines()}
-    except OSError:
-        of_report = set()
-    # a report has no folders: one that its list names is somebody's all the same
-    return sorted(entry.name for entry in folder.iterdir() if entry.name not in of_report or entry.is_dir())

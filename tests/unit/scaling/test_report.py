@@ -20,8 +20,15 @@ from matplotlib.figure import Figure
 
 from hpcrun.features.scaling.figures import draw_figures, settled_figures
 from hpcrun.features.scaling.points import Epoch, Point
-from hpcrun.features.scaling.report_files import report_html, report_json, report_markdown, report_text
-from hpcrun.features.scaling.report_tables import summary_csv, summary_tex, tex_text
+from hpcrun.features.scaling.report_files import (
+    report_html,
+    report_json,
+    report_markdown,
+    report_text,
+    summary_csv,
+    summary_tex,
+    tex_text,
+)
 from hpcrun.features.scaling.sizes import ScaleCommand
 from hpcrun.features.scaling.study_report import Report, ReportOptions, make_report, read_tables
 from hpcrun.views.figure import paper_style

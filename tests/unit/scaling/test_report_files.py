@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import PlanError
-from hpcrun.features.scaling.report_files import MARK, check_folder, save_report
+from hpcrun.features.scaling.command import MARK, check_folder, save_report
 
 FILES = {"report.txt": b"new\n", "cost.png": b"\x89PNG"}
 
