@@ -104,10 +104,6 @@ def _duration(text: str) -> float:
         raise ValueError("is not a time with its unit; write 36m or 1h30m, or name the unit: time_min") from None
 
 
-def _wholes(text: str) -> tuple[int, ...]:
-    return tuple(_whole(part.strip()) for part in text.split(";"))
-
-
 @dataclass(frozen=True, slots=True)
 class _Column:
     part: Literal["point", "epoch", "claim"]
@@ -131,7 +127,9 @@ COLUMNS: dict[str, _Column] = {
     "startup_s": _Column("point", "startup_s", _not_negative),
     "batch_size": _Column("point", "batch_size", _whole),
     "samples": _Column("point", "samples", _whole),
-    "rank_samples": _Column("point", "rank_samples", _wholes),
+    "rank_samples": _Column(
+        "point", "rank_samples", lambda text: tuple(_whole(part.strip()) for part in text.split(";"))
+    ),
     "parameters": _Column("point", "parameters", _whole),
     "speedup": _Column("point", "speedup", _positive),
     "epoch": _Column("epoch", "number", _whole),
@@ -169,7 +167,7 @@ CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps"
 
 
 def load_table(path: Path, dataset: str = "") -> Table:
-    """Read runs from a file, as ``parse_table`` does."""
+    """Read runs, of ``dataset`` unless they name one, from a file."""
     try:
         text = read_named_text(path, _MAX_BYTES)
     except ValueError as error:
@@ -178,12 +176,7 @@ def load_table(path: Path, dataset: str = "") -> Table:
 
 
 def parse_table(text: str, name: str, dataset: str = "") -> Table:
-    """Read runs from the text of a file; lines that begin with # are comments.
-
-    Args:
-        name: of the file, for messages.
-        dataset: the default data set of runs.
-    """
+    """Read runs, of ``dataset`` unless they name one, from the text of a file; lines that begin with # are comments."""
     lines = _lines(text, name)
     if not (header := next(lines, (0, []))[1]):
         raise UsageError(f"{name}: it is empty", hint=f"it needs a header of columns: {', '.join(COLUMNS)}")
