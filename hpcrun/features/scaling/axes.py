@@ -91,12 +91,11 @@ def draw_panels(shown: Shown, draw: Callable[[Axes, Panel], None]) -> Figure:
 
 def _same_range(panels: Sequence[Axes]) -> None:
     """Give panels whose axes have the same names and scales the same range."""
-    for name in ("xaxis", "yaxis"):
-        axes_of = [getattr(axes, name) for axes in panels]
-        if len({(axis.get_scale(), axis.label.get_text()) for axis in axes_of}) == 1:
-            ends = [end for axis in axes_of for end in axis.get_view_interval()]
-            for axis in axes_of:
-                if axis.get_scale() == "log" and name == "yaxis":
+    for same in ([axes.xaxis for axes in panels], [axes.yaxis for axes in panels]):
+        if len({(axis.get_scale(), axis.label.get_text()) for axis in same}) == 1:
+            ends = [end for axis in same for end in axis.get_view_interval()]
+            for axis in same:
+                if axis.get_scale() == "log" and axis is axis.axes.yaxis:
                     _log_range(axis, min(ends), max(ends))
                 else:
                     axis.set_view_interval(min(ends), max(ends), ignore=True)
@@ -105,9 +104,7 @@ def _same_range(panels: Sequence[Axes]) -> None:
 def draw_legend(figure: Figure, shown: Shown, entries: Sequence[tuple[str, Any]], *, doubts: bool = True) -> None:
     """Put a legend above everything, in as many columns as its longest label leaves room for.
 
-    Args:
-        entries: label and handle.
-        doubts: the markers of sizes without a verdict differ: explain them if there are some.
+    The markers of sizes without a verdict differ: with ``doubts`` an entry explains them, if there are some.
     """
     if doubts and any(is_doubtful(row, panel.part) for panel in shown.panels for row in panel.series.sizes):
         from matplotlib.lines import Line2D

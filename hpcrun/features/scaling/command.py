@@ -17,13 +17,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdou
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import StudyStore
-from hpcrun.features.scaling.study_flow import (
-    chosen_study,
-    list_studies,
-    measured_points,
-    show_status,
-    wait_for_study,
-)
+from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points, show_status, wait_for_study
 from hpcrun.job import layout
 from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpcrun.errors import PlanError
 from hpcrun.features.scaling.axes import (
@@ -46,8 +47,7 @@ _MOST_DOTS = 20
 """More runs of one size are only shown as their range."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFiles:
+class ReportFiles(NamedTuple):
     """Files by name, and the reasons why some figures are missing."""
 
     files: dict[str, bytes]
@@ -55,13 +55,16 @@ class ReportFiles:
 
 
 def draw_figures(report: Report) -> ReportFiles:
-    """Draw every figure that has numbers."""
+    """Draw every figure that has numbers; the same numbers give the same bytes."""
     files: dict[str, bytes] = {}
     try:
         with paper_style():
             figures, missing = settled_figures(report)
             for name, figure in figures.items():
-                files |= _files(name, figure)
+                for kind, metadata in FORMATS.items():
+                    file = io.BytesIO()
+                    figure.savefig(file, format=kind, metadata=metadata)
+                    files[f"{name}.{kind}"] = file.getvalue()
     except PlanError as error:
         return ReportFiles({}, (f"none drawn: matplotlib is not installed; {error.hint}",))
     return ReportFiles(files, tuple(missing))
@@ -87,19 +90,19 @@ def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
     return figures, missing
 
 
-def _files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return a figure in every format; the same numbers give the same bytes."""
-    files = {}
-    for kind, metadata in FORMATS.items():
-        file = io.BytesIO()
-        figure.savefig(file, format=kind, metadata=metadata)
-        files[f"{name}.{kind}"] = file.getvalue()
-    return files
+def _by_size(
+    shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None], *, grows: bool = True
+) -> Figure:
+    """Draw one number by size beside the ideal, which is a straight line on these axes.
 
+    Args:
+        grows: more GPUs have more of it; else less, or where the work grows with them as much.
+    """
+    weak = all(panel.series.weak for panel in shown.panels)
 
-def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None],
-             ideal: Callable[[Row, int], float], *, always_log: bool) -> Figure:  # fmt: skip
-    """Draw one number by size beside the ideal, which is a straight line on these axes."""
+    def ideal(first: Row, gpus: int) -> float:
+        return gpus / first.gpus if grows else 1.0 if weak else first.gpus / gpus
+
     ideal_lines: list[Any] = []
     measured: list[Any] = []
 
@@ -107,7 +110,7 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
         series = panel.series
         numbers = [(row, number) for row in series.sizes if (number := value(row, series))]
         gpus = [row.gpus for row, _ in numbers]
-        logarithmic = always_log or spans(gpus)
+        logarithmic = not grows or spans(gpus)
         ideals = [numbers[0][1].mean * ideal(numbers[0][0], each) for each in gpus]
         measured.append(draw_curve(axes, panel, numbers))
         if len(gpus) > 1:
@@ -117,7 +120,7 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
         values = [*ideals, *(end for _, number in numbers for end in (number.low, number.high))]
         value_axis(axes, values, logarithmic=logarithmic)
         for row, number in numbers if len(numbers) <= MOST_NOTES else ():
-            mark = "~" if row.time_derived and label is _time_label else ""
+            mark = "~" if row.time_derived and not grows else ""
             note(axes, row.gpus, number.mean, mark + brief(number.mean))
 
     figure = draw_panels(shown, draw)
@@ -130,24 +133,6 @@ def _by_size(shown: Shown, label: Callable[[Series], str], value: Callable[[Row,
 
 def _time_label(series: Series) -> str:
     return f"time of {'the run' if series.time_of == 'run' else 'one epoch'} ({time_unit(series).name})"
-
-
-def _epoch_time(shown: Shown) -> Figure:
-    def time(row: Row, series: Series) -> Spread | None:
-        return row.time_s.scaled(1 / time_unit(series).seconds) if row.time_s else None
-
-    weak = all(panel.series.weak for panel in shown.panels)
-    return _by_size(shown, _time_label, time, lambda first, gpus: 1.0 if weak else first.gpus / gpus, always_log=True)
-
-
-def _throughput(shown: Shown) -> Figure:
-    return _by_size(
-        shown,
-        lambda _: "samples per second",
-        lambda row, _: row.samples_per_s,
-        lambda first, gpus: gpus / first.gpus,
-        always_log=False,
-    )
 
 
 def _speedup_efficiency(shown: Shown) -> Figure:
@@ -326,30 +311,32 @@ def _costs(rows: Sequence[Row], unit: TimeUnit) -> tuple[list[float], list[float
     return hours, [row.time_s.mean / unit.seconds for row in rows if row.time_s]
 
 
-def _time_by_epoch(shown: Shown) -> Figure:
-    return _by_epoch(shown, "time of the epoch (s)", lambda epoch: epoch.time_s, times=True)
-
-
-def _accuracy_by_epoch(shown: Shown) -> Figure:
-    return _by_epoch(shown, "accuracy", lambda epoch: epoch.accuracy, times=False)
-
-
-def _any_row(has: Callable[[Row], bool]) -> Callable[[Series], bool]:
-    return lambda series: any(map(has, series.sizes))
+def _any_row(value: Callable[[Row], object]) -> Callable[[Series], bool]:
+    return lambda series: any(value(row) is not None for row in series.sizes)
 
 
 def _epoch_by_epoch(value: Callable[[Epoch], float | None]) -> Callable[[Series], bool]:
-    return _any_row(lambda row: any(sum(value(e) is not None for e in point.epochs) > 1 for point in row.points))
+    def has_several(row: Row) -> bool:
+        return any(sum(value(epoch) is not None for epoch in point.epochs) > 1 for point in row.points)
+
+    return lambda series: any(map(has_several, series.sizes))
 
 
+def _time(row: Row, series: Series) -> Spread | None:
+    return row.time_s.scaled(1 / time_unit(series).seconds) if row.time_s else None
+
+
+_time_of, _accuracy_of = attrgetter("time_s"), attrgetter("accuracy")
 _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
     "speedup_efficiency": (_speedup_efficiency, lambda series: series.compared, "fewer than two sizes"),
-    "epoch_time": (_epoch_time, _any_row(lambda row: row.time_s is not None), "no run has a time"),
-    "throughput": (_throughput, _any_row(lambda row: row.samples_per_s is not None), "no run has samples per second"),
-    "cost": (_cost, _any_row(lambda row: row.time_s is not None), "no run has a time"),
-    "time_by_epoch": (_time_by_epoch, _epoch_by_epoch(lambda epoch: epoch.time_s), "no run has several epochs"),
-    "accuracy": (_accuracy, _any_row(lambda row: row.accuracy is not None), "no run has an accuracy"),
-    "accuracy_by_epoch": (
-        _accuracy_by_epoch, _epoch_by_epoch(lambda epoch: epoch.accuracy), "no run has the accuracy of several epochs",
-    ),
+    "epoch_time": (partial(_by_size, label=_time_label, value=_time, grows=False), _any_row(_time_of),
+                   "no run has a time"),
+    "throughput": (partial(_by_size, label=lambda _: "samples per second", value=lambda row, _: row.samples_per_s),
+                   _any_row(attrgetter("samples_per_s")), "no run has samples per second"),
+    "cost": (_cost, _any_row(_time_of), "no run has a time"),
+    "time_by_epoch": (partial(_by_epoch, label="time of the epoch (s)", value=_time_of, times=True),
+                      _epoch_by_epoch(_time_of), "no run has several epochs"),
+    "accuracy": (_accuracy, _any_row(_accuracy_of), "no run has an accuracy"),
+    "accuracy_by_epoch": (partial(_by_epoch, label="accuracy", value=_accuracy_of, times=False),
+                          _epoch_by_epoch(_accuracy_of), "no run has the accuracy of several epochs"),
 }  # fmt: skip

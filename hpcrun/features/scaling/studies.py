@@ -281,12 +281,7 @@ def _last(run_id: str, later: Mapping[str, str]) -> str:
 
 
 def study_status(
-    study: Study,
-    newest: Mapping[str, str],
-    ports: Ports,
-    *,
-    explained: Explained,
-    known: Collection[str] = (),
+    study: Study, newest: Mapping[str, str], ports: Ports, *, explained: Explained, known: Collection[str] = ()
 ) -> StudyStatus:
     """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` ones."""
     made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]

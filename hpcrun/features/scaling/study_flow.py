@@ -115,8 +115,7 @@ def interrupted(study: Study, context: Context) -> InterruptedByUser:
     goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
     come_back = "resume" if left else "show"
     return InterruptedByUser(
-        f"study {study.study_id}: {goes_on}",
-        hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues",
+        f"study {study.study_id}: {goes_on}", hint=f"hpcrun scale run --{come_back} {study.study_id} --wait continues"
     )
 
 
