@@ -213,11 +213,6 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def mean_shares(shares: Sequence[Shares]) -> Shares:
-    """Return the means over runs."""
-    return Shares(*map(mean, zip(*shares, strict=True)))
-
-
 def read_points(
     studies: Sequence[Study], ports: Ports, *, patterns: Callable[[str], Mapping[str, str]], explained: Explained
 ) -> tuple[list[Point], SchedulerError | None]:

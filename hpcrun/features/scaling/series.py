@@ -15,7 +15,6 @@ from hpcrun.features.scaling.points import (
     Source,
     Spread,
     mean,
-    mean_shares,
     measure,
     positive,
     spread,
@@ -129,10 +128,7 @@ def build_series(
 ) -> tuple[Series, ...]:
     """Sort runs by data set and size, and compare the sizes with the smallest.
 
-    Args:
-        warmup: first epochs of each run that do not count; its last one always does.
-        weak: the work grew with the number of GPUs.
-        unit: what the sizes count.
+    The first ``warmup`` epochs of each run do not count; in a weak study the work grew with the number of GPUs.
     """
     return tuple(
         _series(name, [measure(point, warmup) for point in _with_baseline(group)], weak, unit)
@@ -178,19 +174,12 @@ def _series(name: str, runs: Sequence[RunMeasurement], weak: bool, unit: Unit) -
     left_out = [(run.point, _problem(run.point)) for run in runs if _problem(run.point)]
     missing = f"it has no {BASIS_WORDS[basis]}, which the other runs are compared by"
     left_out += [(run.point, missing) for run in completed if _value(run, basis) is None]
-    time_of = _time_of(useful, basis)
-    rows = tuple(replace(row, unit=unit) for row in _with_derived_times(_rows(useful, basis, time_of, weak), basis))
-    return Series(
-        name,
-        runs[0].point.dataset,
-        basis,
-        time_of,
-        weak,
-        rows,
-        tuple(dict.fromkeys(run.point.source for run in useful)),
-        tuple(left_out),
-        tuple(_remarks(rows, weak)),
-    )
+    has_only_runs = any(run.run_s for run in useful) and not any(run.epoch_s for run in useful)
+    time_of: TimeOf = "run" if basis == "run" or (basis == "published" and has_only_runs) else "epoch"
+    rows = _with_derived_times(_rows(useful, basis, time_of, weak, unit), basis)
+    sources = tuple(dict.fromkeys(run.point.source for run in useful))
+    remarks = tuple(_remarks(rows, weak))
+    return Series(name, runs[0].point.dataset, basis, time_of, weak, rows, sources, tuple(left_out), remarks)
 
 
 def _problem(point: Point) -> str:
@@ -206,13 +195,6 @@ def _basis(runs: Sequence[RunMeasurement], order: Sequence[Basis]) -> Basis:
     return max(order, key=covered)
 
 
-def _time_of(runs: Sequence[RunMeasurement], basis: Basis) -> TimeOf:
-    """Return whose times stand beside the speed-ups."""
-    if basis == "published" and not any(run.epoch_s for run in runs) and any(run.run_s for run in runs):
-        return "run"
-    return "run" if basis == "run" else "epoch"
-
-
 def _value(run: RunMeasurement, basis: Basis) -> float | None:
     """Return the value by which a run is compared: positive, or None."""
     values: dict[Basis, float | None] = {
@@ -224,44 +206,38 @@ def _value(run: RunMeasurement, basis: Basis) -> float | None:
     return values[basis]
 
 
-def _rows(runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool) -> tuple[Row, ...]:
+def _rows(runs: Sequence[RunMeasurement], basis: Basis, time_of: TimeOf, weak: bool, unit: Unit) -> tuple[Row, ...]:
     sizes: dict[tuple[int, int], list[RunMeasurement]] = defaultdict(list)
     for run in runs:
         sizes[run.point.gpus, run.point.nodes].append(run)
     if not sizes:
         return ()
     smallest = min(gpus for gpus, _ in sizes)
-    values = {size: spread(_value(run, basis) for run in group) for size, group in sizes.items()}
-    speeds = {size: _speed(value, size[0] / smallest, basis, weak) for size, value in values.items() if value}
+    speeds = {}  # the work per second, up to a factor that is the same for all sizes
+    for size, group in sizes.items():
+        value = spread(_value(run, basis) for run in group)
+        assert value is not None  # the runs have one
+        of_work = basis in ("throughput", "published")
+        speeds[size] = value if of_work else value.under(size[0] / smallest if weak else 1.0)
     base = max(speed.mean for (gpus, _), speed in speeds.items() if gpus == smallest)
-    rows = [_row(sizes[size], speed.scaled(1 / base), smallest, time_of) for size, speed in speeds.items()]
+    rows = []
+    for (gpus, nodes), group in sizes.items():
+        speedup = speeds[gpus, nodes].scaled(1 / base)
+        rows.append(
+            Row(
+                gpus=gpus,
+                nodes=nodes,
+                speedup=speedup,
+                efficiency=speedup.mean * smallest / gpus,
+                time_s=spread(run.run_s if time_of == "run" else run.epoch_s for run in group),
+                samples_per_s=spread(run.samples_per_s for run in group),
+                accuracy=spread(run.accuracy for run in group),
+                shares=Shares(*map(mean, zip(*(run.shares for run in group), strict=True))),
+                points=tuple(run.point for run in group),
+                unit=unit,
+            )
+        )
     return tuple(sorted(rows, key=lambda row: (row.gpus, -row.speedup.mean)))
-
-
-def _speed(value: Spread, growth: float, basis: Basis, weak: bool) -> Spread:
-    """Return the work per second, up to a factor that is the same for all sizes.
-
-    Args:
-        growth: the number of GPUs over the smallest, and in a weak study also the growth of the work.
-    """
-    if basis in ("throughput", "published"):
-        return value
-    return value.under(growth if weak else 1.0)
-
-
-def _row(runs: Sequence[RunMeasurement], speedup: Spread, smallest: int, time_of: TimeOf) -> Row:
-    first = runs[0].point
-    return Row(
-        gpus=first.gpus,
-        nodes=first.nodes,
-        speedup=speedup,
-        efficiency=speedup.mean * smallest / first.gpus,
-        time_s=spread(run.run_s if time_of == "run" else run.epoch_s for run in runs),
-        samples_per_s=spread(run.samples_per_s for run in runs),
-        accuracy=spread(run.accuracy for run in runs),
-        shares=mean_shares([run.shares for run in runs]),
-        points=tuple(run.point for run in runs),
-    )
 
 
 def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
@@ -276,8 +252,8 @@ def _with_derived_times(rows: tuple[Row, ...], basis: Basis) -> tuple[Row, ...]:
 def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
     if not rows:
         return
-    smallest = rows[0].gpus
-    units, one = rows[0].unit, rows[0].unit.removesuffix("s")
+    smallest, units = rows[0].gpus, rows[0].unit
+    one = units.removesuffix("s")
     if smallest != 1 and rows[-1].gpus != smallest:
         baseline = f"the baseline of speed-up and efficiency is that size, not 1 {one}"
         yield f"the smallest size is {smallest} {units}: {baseline}"
