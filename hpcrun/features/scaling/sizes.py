@@ -21,7 +21,6 @@ UNKNOWN_SCRIPT = "SCRIPT"
 """Stands for a script with its arguments; of a table nothing is known of them."""
 BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
 Unit = Literal["GPUs", "ranks"]
-_NUMBERS = re.compile(r"\d{1,6}(,\d{1,6})*", re.ASCII)
 _SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", re.ASCII)
 
 
@@ -34,10 +33,7 @@ class Size:
 
 
 def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, tuple[Size, ...]]:
-    """Read ``[TYPE:]1,2,4`` and the nodes of each, or one number of nodes for all.
-
-    Args:
-        option: ``--gpus`` or ``--ranks``, for the message.
+    """Read ``[TYPE:]1,2,4`` behind --gpus or --ranks, and the nodes of each, or one number of nodes for all.
 
     Returns:
         The type of the GPUs, None if none is named, and the sizes in their order.
@@ -49,25 +45,20 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
     if 0 in numbers:
         hint = "hpcrun scale run --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
         raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
-    return match["type"], tuple(map(Size, numbers, _nodes(nodes, numbers, option)))
-
-
-def _nodes(text: str | None, numbers: list[int], option: str) -> list[int | None]:
-    if text is None:
-        return [None] * len(numbers)
-    if _NUMBERS.fullmatch(text.replace(" ", "")) is None:
-        raise UsageError(f"--nodes {text}: not a list of numbers of nodes", hint="write --nodes 1,1,2")
-    nodes = [int(number) for number in text.split(",")]
-    if 0 in nodes:
-        raise UsageError(f"--nodes {text}: a job has one node or more")
-    if len(nodes) == 1:
-        nodes *= len(numbers)
-    if len(nodes) != len(numbers):
+    if nodes is None:
+        return match["type"], tuple(map(Size, numbers))
+    on = _SIZES.fullmatch(nodes.replace(" ", ""))
+    if on is None or on["type"]:
+        raise UsageError(f"--nodes {nodes}: not a list of numbers of nodes", hint="write --nodes 1,1,2")
+    counts = [int(number) for number in on["numbers"].split(",")]
+    if 0 in counts:
+        raise UsageError(f"--nodes {nodes}: a job has one node or more")
+    if len(counts) not in (1, len(numbers)):
         raise UsageError(
-            f"--nodes names {len(nodes)} numbers, and {option} {len(numbers)} sizes",
+            f"--nodes names {len(counts)} numbers, and {option} {len(numbers)} sizes",
             hint="give one number of nodes for all sizes, or one for each",
         )
-    return list(nodes)
+    return match["type"], tuple(map(Size, numbers, counts * (len(numbers) // len(counts))))
 
 
 def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:
@@ -145,10 +136,14 @@ class Workload:
         """Return the script's arguments at one size."""
         values = self.values(gpus, nodes, repeat)
         placed, used = fill_places(tuple(words), values, lambda name: self._unknown(name, gpus, values))
-        if self.batch_size is not None and not used & {"batch_size", "per_gpu_batch_size"}:
-            raise _unused("--batch-size", "batch_size")
-        if self.lr is not None and "lr" not in used:
-            raise _unused("--lr", "lr")
+        unused = [] if self.batch_size is None or used & {"batch_size", "per_gpu_batch_size"} else ["batch_size"]
+        unused += [] if self.lr is None or "lr" in used else ["lr"]
+        for name in unused:
+            option = _OPTION_OF[name]
+            raise UsageError(
+                f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
+                hint=f"train.py {option} {{{name}}}",
+            )
         return placed
 
     def _unknown(self, name: str, gpus: int, values: dict[str, str]) -> UsageError:
@@ -185,11 +180,7 @@ class Design:
 def read_design(
     workload: Workload, *, gpus: str | None, ranks: str | None, nodes: str | None, repeat: int, warmup: int
 ) -> tuple[Design, str | None]:
-    """Read a study from its options.
-
-    Returns:
-        The study, and a note on it.
-    """
+    """Return the study that the options describe, and a note on it."""
     if (gpus is None) == (ranks is None):
         raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale run --gpus 1,2,4 train.py")
     if warmup < 0:
@@ -204,13 +195,6 @@ def read_design(
 
 
 _OPTION_OF = {"batch_size": "--batch-size", "per_gpu_batch_size": "--batch-size", "lr": "--lr", "dataset": "--dataset"}
-
-
-def _unused(option: str, name: str) -> UsageError:
-    return UsageError(
-        f"{option} is given, but the script does not receive it: no argument has {{{name}}}",
-        hint=f"train.py {option} {{{name}}}",
-    )
 
 
 @dataclass(frozen=True, slots=True)

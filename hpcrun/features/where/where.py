@@ -19,7 +19,7 @@ from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.job.units import format_time
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
-from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
+from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
 from hpcrun.schedulers.cluster_text import Partition
 from hpcrun.views.text import GAP, count, fitting, one_line, text_table
@@ -93,7 +93,7 @@ def compare_profiles(
 def where(
     request: JobRequest, names: Sequence[str], forecast: SlurmForecast, surroundings: Surroundings, now_s: float
 ) -> WhereResult:
-    """Ask Slurm when a job could start with each profile. ``names``: the profiles; all of Slurm's where empty."""
+    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none is named."""
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(
             "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
@@ -111,10 +111,16 @@ def where(
             fitting.append(candidate)  # a person's own profile of this cluster says the same under a better name
     requests = list(dict.fromkeys(candidate.sbatch_request() for candidate in fitting))[:MOST_ASKED]
     answers = dict(zip(requests, forecast.estimate(requests), strict=True))
-    offers, refused = _judged(fitting, answers, partitions)
+    offers = []
+    for candidate in fitting:
+        answer = answers.get(candidate.sbatch_request())
+        if answer and answer.start:
+            offers.append(Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions)))
+        else:
+            misfits.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
     if not offers and (silent := next((answer for answer in answers.values() if answer.silent), None)):
         raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
-    return WhereResult(ranked(offers, now_s), (*misfits, *refused), now_s)
+    return WhereResult(ranked(offers, now_s), tuple(misfits), now_s)
 
 
 def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
@@ -167,7 +173,9 @@ def _tried(
         for type_ in types_to_choose_from(profile, request) or (None,):
             named = naming_gpu_type(request, type_) if type_ else request
             try:
-                plan = _plan(named, loaded, surroundings)
+                wanted = with_defaults(named, profile, surroundings)
+                settled = settle(wanted, loaded, replace(surroundings, choose=first_option))
+                plan = build_plan(settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1))
                 idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
                 yield name, type_, Placement(name, type_, named, plan, idles_gpus)
             except HpcrunError as error:
@@ -186,29 +194,18 @@ def _all_names(surroundings: Surroundings) -> list[str]:
     return [*([default] if default else []), *names]
 
 
-def _plan(request: JobRequest, loaded: LoadedProfile, surroundings: Surroundings) -> Plan:
-    request = with_defaults(request, loaded.profile, surroundings)
-    settled = settle(request, loaded, replace(surroundings, choose=first_option))
-    return build_plan(settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1))
-
-
 def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
     """Return why the job cannot start in any partition that it names, None where it may."""
     if plan.directive("clusters"):  # another cluster's partitions, which sbatch asks there
         return None
     named = plan.directive("partition")
     known = {partition.name: partition for partition in partitions}
-    if named is None:
-        return _over_all(plan, [partition for partition in partitions if partition.default])
-    names = [name for name in named.split(",") if name]  # sbatch(1): several, of which the first that can start it
-    missing = next((name for name in names if name not in known), None)
-    if missing:
-        return f"there is no partition {missing} on this cluster"
-    return _over_all(plan, [known[name] for name in names])
-
-
-def _over_all(plan: Plan, partitions: Sequence[Partition]) -> str | None:
-    reasons = [_over(plan, partition) for partition in partitions]
+    names = [name for name in (named or "").split(",") if name]  # sbatch(1): several, of which the first that can
+    for name in names:
+        if name not in known:
+            return f"there is no partition {name} on this cluster"
+    possible = [each for each in partitions if each.default] if named is None else [known[name] for name in names]
+    reasons = [_over(plan, partition) for partition in possible]
     return reasons[0] if reasons and all(reasons) else None
 
 
@@ -224,19 +221,6 @@ def _over(plan: Plan, partition: Partition) -> str | None:
     if partition.max_nodes is not None and nodes > partition.max_nodes:
         return f"{nodes} nodes are more than the {partition.max_nodes} per job of partition {partition.name}"
     return None
-
-
-def _judged(
-    candidates: Sequence[Placement], answers: dict[DirectivePairs, StartEstimate], partitions: Sequence[Partition]
-) -> tuple[list[Offer], list[Misfit]]:
-    offers, refused = [], []
-    for candidate in candidates:
-        answer = answers.get(candidate.sbatch_request())
-        if answer and answer.start:
-            offers.append(Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions)))
-            continue
-        refused.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
-    return offers, refused
 
 
 def _no_start(answer: StartEstimate | None) -> str:
@@ -283,7 +267,7 @@ def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
         "START": start_text(offer.start.start_s, asked_s),
         "NODES": offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
         "PARTITION": offer.start.partition or "-",
-        "GPU-HOURS": _hours(offer),
+        "GPU-HOURS": f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-",
     }
     return {heading: one_line(cell) for heading, cell in cells.items()}
 
@@ -315,21 +299,14 @@ def start_text(start_s: float, now_s: float) -> str:
     return f"in {' '.join([part for part in parts if part][:2])}, {clock}"
 
 
-def _hours(offer: Offer) -> str:
-    return f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-"
-
-
 def misfit_lines(result: WhereResult) -> list[str]:
     """Return the profiles that do not fit, each with its reason on one line."""
-    rows = [(who(misfit.profile, misfit.gpu_type), _reason(misfit.reason)) for misfit in result.misfits]
+    rows = [(who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in result.misfits]
     if not rows:
         return []
     width = max(len(name) for name, _ in rows)
-    return [*([""] if result.offers else []), "does not fit:", *(one_line(f"  {a:<{width}}  {b}") for a, b in rows)]
-
-
-def _reason(text: str) -> str:
-    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    texts = (f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}" for name, lines in rows)
+    return [*([""] if result.offers else []), "does not fit:", *map(one_line, texts)]
 
 
 def submit_line(offer: Offer) -> str:
