@@ -58,8 +58,7 @@ def plan_script(
     """Decide a job that runs a batch script.
 
     The profile says where jobs go and how they are requeued; it adds no directive and no variable to the script.
-    ``python`` runs hpcrun's programs in the job, not the script. It raises UsageError for an option without effect on a
-    script, and PlanError if hpcrun cannot give the script's directives to sbatch.
+    ``python`` runs hpcrun's programs in the job, not the script.
     """
     if script.options.problems:
         raise PlanError("\n".join(script.options.problems), hint=f"submit it with sbatch: sbatch {script.name}")

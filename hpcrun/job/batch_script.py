@@ -24,8 +24,7 @@ from hpcrun.job.shell_text import Source, Word, misread_line, node_text, nodes_o
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-PROGRAM = '"$HPCRUN_LAUNCH"'
-"""What a launch line calls: launch/script.py."""
+PROGRAM = '"$HPCRUN_LAUNCH"'  # what a launch line calls: launch/script.py
 ERROR_TRAP = (
     """set -E; trap 'printf "%s %s %s\\n" "$?" "$LINENO" "$BASH_COMMAND" 2>/dev/null >|"$HPCRUN_SCRIPT_ERRORS"' ERR"""
 )

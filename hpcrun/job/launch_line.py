@@ -17,8 +17,7 @@ from hpcrun.job.launchers import BY_MODULE, BY_NAME, SHELLS, WRAPPERS, find_call
 from hpcrun.job.shell_text import UNKNOWN, Word, read_commands
 
 Starter = Literal["torchrun", "srun", "command", "python"]
-EACH, BY_TORCHRUN = "::", ":::"
-"""The marks of hpcrun/launch/launch_words.py."""
+EACH, BY_TORCHRUN = "::", ":::"  # the marks of hpcrun/launch/launch_words.py
 _TRANSPARENT = frozenset("env nohup time timeout exec command builtin stdbuf uv poetry pipenv pdm hatch rye pixi conda "
                          "mamba micromamba".split())  # fmt: skip
 """Wrappers that may run hpcrun_launch in place of the launch: what they set reaches the ranks."""
@@ -73,10 +72,7 @@ class LaunchLine:
 
 
 def read_launch(words: Sequence[Word]) -> tuple[LaunchLine, list[Word]] | None:
-    """Return what a command starts, and its words with the values of its variables; None if it starts no training.
-
-    It raises UnclearError for a training that hpcrun does not take over.
-    """
+    """Return what a command starts, and its words with the values of its variables; None if it starts no training."""
     words = _with_values(words, 0)
     at, texts = 0, _texts(words)
     while at < len(texts) and PurePath(texts[at]).name in _TRANSPARENT:
@@ -223,10 +219,7 @@ def number_of(text: str | None) -> int | None:
 
 
 def read_options(words: Sequence[Word], at: int, program: Program) -> tuple[int, dict[str, str | None]]:
-    """Return the number of the first word behind a program's options, and the options by their long names.
-
-    It raises UnclearError for an unknown option, and where only the job knows where the options end.
-    """
+    """Return the number of the first word behind a program's options, and the options by their long names."""
     options: dict[str, str | None] = {}
     waiting = ""
     for number in range(at, len(words)):

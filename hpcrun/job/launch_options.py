@@ -13,8 +13,7 @@ from hpcrun.job.quoting import quote_bash
 from hpcrun.job.units import advice_table
 
 Program = Literal["srun", "torchrun"]
-Options = tuple[tuple[str, str | None], ...]
-"""Name → value, None for a flag; names without leading dashes."""
+Options = tuple[tuple[str, str | None], ...]  # name → value, None for a flag; names without leading dashes
 
 # Options that hpcrun sets itself | what a user writes instead. --wait and --kill-on-bad-exit may be set, for a training
 # that continues with fewer ranks.
@@ -89,10 +88,7 @@ _LEAST_SHUTDOWN_S = 30
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
-    """Return the normalised name of an option that a user or a profile may set; ``where`` names it in messages.
-
-    It raises UsageError for an option that hpcrun sets itself, or that would break the job.
-    """
+    """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it breaks the job."""
     name = normalise_key(key)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
         raise UsageError(f"{where}: {key!r} cannot be an option of {program}",

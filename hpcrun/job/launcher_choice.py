@@ -202,8 +202,6 @@ def choose_launcher(
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on it.
 
-    It raises UsageError if hpcrun starts the ranks itself, or if the nodes of the job would not join one training.
-
     Args:
         calls: the launchers that the program is, or calls.
         typed: hpcrun's subcommand and options as typed, for the line to type instead.

@@ -155,8 +155,7 @@ def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
-_DEPTH = 4
-"""The depth to which scripts that call scripts are followed."""
+_DEPTH = 4  # the depth to which scripts that call scripts are followed
 
 
 @dataclass(frozen=True, slots=True)

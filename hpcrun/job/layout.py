@@ -15,8 +15,7 @@ from typing import Any
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-(?P<name>.+)-[0-9a-f]{4}", re.ASCII)
 """``YYYYMMDD-HHMMSS-name-xxxx``: the name of a run's folder, and of a study's."""
-JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)
-"""A Slurm job id, or one of the local scheduler."""
+JOB_ID = re.compile(r"L?\d{1,20}", re.ASCII)  # a Slurm job id, or one of the local scheduler
 SUBMISSION_FILE = ".submission_file_"
 """The beginning of submitit's name for the script that it submits; Slurm shows it as the job's command."""
 
@@ -160,8 +159,7 @@ class RunFolder(JobFolder):
         return ElementFolder(self.elements / str(index))
 
 
-WITHIN = RunFolder(Path())
-"""The paths of a run relative to its folder."""
+WITHIN = RunFolder(Path())  # the paths of a run relative to its folder
 
 
 @dataclass(frozen=True, slots=True)

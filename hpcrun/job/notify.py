@@ -17,10 +17,8 @@ STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE = "started", "first-step", 
 EVENTS = (STARTED, FIRST_STEP, FAILED, FINISHED, WAITING, IDLE)
 ATTEMPT, FIRST_FAILURE = "attempt", "first-failure"
 """A message about each failed attempt, ``attempt-0``, and about the first failed element: both are ``failed``."""
-NONE = "none"
-"""``--notify none``: no messages, whatever the configuration and the profile name."""
-WAITING_S = 3600
-"""How long a job is pending before the message ``waiting``, if nothing else is configured."""
+NONE = "none"  # ``--notify none``: no messages, whatever the configuration and the profile name
+WAITING_S = 3600  # how long a job is pending before the message ``waiting``, if nothing else is configured
 
 _FILE, _MAIL = "file:", "mailto:"
 _MAIL_TYPES = {STARTED: "BEGIN", FAILED: "FAIL,REQUEUE", FINISHED: "END"}
@@ -48,7 +46,7 @@ class Notify:
 def check_destination(text: str) -> str:
     """Return a destination: an apprise URL, ``$NAME``, ``file:PATH``, or ``mailto:ADDRESS`` for mail by Slurm.
 
-    It raises ValueError for another text, and for a secret; the message does not contain the destination.
+    A ValueError for another text, or for a secret, does not contain the destination.
     """
     if text == NONE or _VARIABLE.fullmatch(text) or (text.startswith(_FILE) and text.isprintable() and text != _FILE):
         return text

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
-MOST = 10_000
-"""The most elements of a sweep: more are a mistake, or the task of one program with a loop."""
+MOST = 10_000  # the most elements of a sweep: more are a mistake, or the task of one program with a loop
 
 Parameters = tuple[tuple[str, str], ...]
 """The parameters of one element: name and value, in the order in which the script gets them."""

@@ -152,10 +152,8 @@ def _group(text: str) -> str:
     return f"(?{kept}{text[-1]}" if kept or text[-1] == ":" else ""
 
 
-VALUE = "value"
-"""The named group with the number; without it, the first group has the number."""
-STEP = "step"
-"""The named group, or the metric, with the step of a line."""
+VALUE = "value"  # the named group with the number; without it, the first group has the number
+STEP = "step"  # the named group, or the metric, with the step of a line
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)"
 _USUAL = re.compile(
     r"(?<![\w./-])(?P<name>(?:(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"

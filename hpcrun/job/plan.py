@@ -160,8 +160,6 @@ def build_plan(
 ) -> Plan:
     """Decide every number of a job: the request's, else the profile's.
 
-    It raises UsageError for a request that contradicts itself, and PlanError for one that the profile cannot run.
-
     Args:
         python: the interpreter of the job; for a job in a container, that of the host, which starts it.
         machine: the machine of the local scheduler; not used for Slurm.

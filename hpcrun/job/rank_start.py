@@ -77,8 +77,7 @@ def _laid_over(program: Program, theirs: Mapping[str, str | bool], typed: tuple[
 
 
 Runtime = Literal["apptainer", "singularity", "pyxis", "podman"]
-NONE = "none"
-"""``--container none`` turns off the profile's container."""
+NONE = "none"  # ``--container none`` turns off the profile's container
 _REFERENCE = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
 
 

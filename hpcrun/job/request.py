@@ -21,8 +21,7 @@ from hpcrun.job.units import error_words, format_memory, format_time, parse_memo
 
 Launcher = Literal["torchrun", "srun", "python", "command"]
 Preflight = Literal["first", "only"]
-MOST = 1_000_000
-"""The largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits."""
+MOST = 1_000_000  # the largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits
 # Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.
 RawText = Annotated[str, SkipValidation]
 _INSTEAD_OF_SECRET = (

@@ -146,10 +146,7 @@ _GPU_DIRECTIVES = ("gpus-per-node", "gres", "gpus")
 def read_allocation(
     directives: Directives, shape: Shape, profile: Profile
 ) -> tuple[int | None, int | None, int | None]:
-    """Return the CPUs and MB of each node and the seconds that directives request, None where the site decides.
-
-    It raises UsageError if the ranks would not see their planned GPUs.
-    """
+    """Return the CPUs and MB of each node and the seconds that directives request, None where the site decides."""
     _check_gpus(directives, shape)
     check_binding("sbatch", directives, shape)
     cpus_per_task = _read(int, directives.get("cpus-per-task"))
@@ -198,8 +195,7 @@ def _read(parse: Callable[[str], int], text: str | None) -> int | None:
         return None
 
 
-EARLY_S = 60
-"""Slurm may send the warning up to a minute early (sbatch(1), --signal)."""
+EARLY_S = 60  # Slurm may send the warning up to a minute early (sbatch(1), --signal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 MAIN_TEMPLATE = "job.sh.j2"
-Template = tuple[str, str]
-"""The Jinja2 source of a template, and its file, for messages."""
+Template = tuple[str, str]  # the Jinja2 source of a template, and its file, for messages
 LAUNCH = PurePath(__file__).parents[1] / "launch"
 """The folder where a script that was submitted by hand finds the programs that run inside a job."""
 
@@ -54,10 +53,7 @@ class Script:
 
 
 def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
-    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others.
-
-    It raises ProfileError for a missing or broken template, and UsageError for a value that no script can contain.
-    """
+    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others."""
     environment = Sandbox(
         loader=jinja2.FunctionLoader(lambda name: (*templates[name], None) if name in templates else None),
         undefined=jinja2.StrictUndefined,

@@ -312,8 +312,7 @@ _BY_CONTENT = ("*.pem", "*.key")
 _SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
 _SECRET_PATHS = ("*.config/gcloud/*", "*.docker/config.json", "*.huggingface/token", "*.cache/huggingface/token")
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
-MOST_NAMED = 5
-"""How many of the files that are not copied a message names."""
+MOST_NAMED = 5  # how many of the files that are not copied a message names
 
 
 def looks_secret(path: str) -> bool:

@@ -53,8 +53,7 @@ def naming_gpu_type(request: JobRequest, type_: str) -> JobRequest:
 def for_gpu_type(profile: Profile, request: JobRequest) -> Profile:
     """Return the profile for the GPU type of a request: the type's values override the profile's own.
 
-    Without ``gpu.types``, and for a job without GPUs, the profile does not change. It raises UsageError if the profile
-    does not have the type, or if nothing names a type.
+    Without ``gpu.types``, and for a job without GPUs, the profile does not change.
     """
     types = profile.gpu.types
     type_ = asked_gpu_type(request)
@@ -136,10 +135,7 @@ class Shape:
 
 
 def decide_shape(request: JobRequest, profile: Profile) -> Shape:
-    """Decide nodes, GPUs per node, launcher and ranks from any combination of options.
-
-    It raises UsageError for options that contradict each other, and PlanError for what the profile's nodes do not have.
-    """
+    """Decide nodes, GPUs per node, launcher and ranks from any combination of options."""
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
     launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
     if profile.scheduler == "local" and launcher == "srun":
@@ -294,10 +290,7 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
 
 
 def decide_segment(request: JobRequest, profile: Profile, shape: Shape) -> tuple[int | None, str | None]:
-    """Return the number of nodes in one block of the network, and a note if the profile's number is not used.
-
-    It raises UsageError for a requested number that does not divide the nodes, or on this machine.
-    """
+    """Return the number of nodes in one block of the network, and a note if the profile's number is not used."""
     requested = request.segment
     if profile.scheduler != "slurm":
         if requested is not None:

@@ -19,11 +19,9 @@ from hpcrun.errors import UsageError
 if TYPE_CHECKING:  # few jobs run a shell script
     from tree_sitter import Node, Parser
 
-UNKNOWN = "\0"
-"""A piece of a text that only a running shell knows."""
+UNKNOWN = "\0"  # a piece of a text that only a running shell knows
 MOST_BYTES = 200_000
-_DEEPEST = 400
-"""How deep a script's grammar may be nested: Python's own recursion ends at a thousand."""
+_DEEPEST = 400  # how deep a script's grammar may be nested: Python's own recursion ends at a thousand
 _MOST_SECONDS = 2
 _MOST_CHOICES, _MOST_TEXT = 8, 20_000
 _VARIABLE = re.compile(r"\$(\w+|[@*])|\$\{(\w+)(?:\[([@*])\])?\}")

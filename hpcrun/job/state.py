@@ -28,12 +28,9 @@ PENDING, RUNNING, COMPLETING, COMPLETED = "PENDING", "RUNNING", "COMPLETING", "C
 FAILED, CANCELLED, TIMEOUT = "FAILED", "CANCELLED", "TIMEOUT"
 NODE_FAIL, PREEMPTED = "NODE_FAIL", "PREEMPTED"
 
-SUBMITTING = "SUBMITTING"
-"""sbatch was called, and no job is known yet."""
-NOT_SUBMITTED = "NOT_SUBMITTED"
-"""sbatch was called, and there is no job."""
-UNKNOWN = "UNKNOWN"
-"""Neither Slurm nor the run's records know the end of the job."""
+SUBMITTING = "SUBMITTING"  # sbatch was called, and no job is known yet
+NOT_SUBMITTED = "NOT_SUBMITTED"  # sbatch was called, and there is no job
+UNKNOWN = "UNKNOWN"  # neither Slurm nor the run's records know the end of the job
 
 EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED = 134, 137, 143
 """The exit statuses of a rank that SIGABRT, SIGKILL or SIGTERM ended: 128 + the number of the signal."""

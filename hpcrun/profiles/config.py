@@ -14,8 +14,7 @@ from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Mistake, MistakesError, YamlFile, parse_yaml
 
-DETECTED = "detected"
-"""The name of the profile that is made of what Slurm says of the cluster."""
+DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"
 KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
 _KINDS: dict[str, tuple[type, str]] = {
@@ -53,10 +52,7 @@ class Config:
 
 
 def load_config(folders: Sequence[Source]) -> Config:
-    """Read ``config.yaml`` of each folder, most important first; the first value of a key counts.
-
-    A ProfileError lists all invalid keys and values; there is one, too, if another user could have written a file.
-    """
+    """Read ``config.yaml`` of each folder, most important first; the first value of a key counts."""
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):

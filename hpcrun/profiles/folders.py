@@ -93,8 +93,7 @@ def shipped(kind: str) -> Folder:
     return Folder(shipped_folder(kind), checked=False)
 
 
-Source = Folder | Path
-"""A place of files: a path is a folder on disk, whose files are checked when they are read."""
+Source = Folder | Path  # a place of files: a path is a folder on disk, whose files are checked when they are read
 
 
 def load_templates(folders: Sequence[Source]) -> dict[str, tuple[str, str]]:

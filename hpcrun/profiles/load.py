@@ -69,10 +69,7 @@ def is_path(name: str) -> bool:
 
 
 def find_profile(name: str, folders: Sequence[Source]) -> Path:
-    """Return the file of a profile, given its name or a path to it.
-
-    A ProfileError names the nearest profile, or says that hpcrun may not use the file.
-    """
+    """Return the file of a profile, given its name or a path to it; ProfileError if hpcrun may not use it."""
     if is_path(name):
         path = Path(name)
         if not os.path.isfile(path):
@@ -98,10 +95,7 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
 
 
 def load_profile(name: str, folders: Sequence[Source]) -> LoadedProfile:
-    """Load a profile by name or path, or raise ProfileError with file, line and key of every mistake.
-
-    Names are looked up in the folders, the most important first.
-    """
+    """Load a profile by path, or by name from the first folder that has it; ProfileError lists all of its mistakes."""
     path = find_profile(name, folders)
     return _load(parse_yaml(_text(path, folders), path), folders)
 

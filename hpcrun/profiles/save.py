@@ -24,10 +24,7 @@ STALE_S = 60.0
 
 @contextmanager
 def locked(path: Path, host: str) -> Iterator[None]:
-    """Hold the lock of a file: only one program at a time changes the file.
-
-    It raises ProfileError if another program holds it for longer than a change takes.
-    """
+    """Hold the lock of a file; ProfileError if another program holds it for longer than a change takes."""
     lock = path.with_name(f".{path.name}.lock")
     token = f"{host} {os.getpid()} {os.urandom(4).hex()}"
     deadline = time.monotonic() + WAIT_S

@@ -23,8 +23,7 @@ _WORDS = re.compile(r"~|null|true|false", re.IGNORECASE)
 def set_value(text: str, key: Key, value: Any, path: Path) -> str:
     """Return the text with one value set; its section is made if there is none.
 
-    The value is text, True (a flag), None (removes the inherited value), or a list or mapping of these. It raises
-    ProfileError for a broken text, or one in which the value cannot be placed.
+    The value is text, True (a flag), None (removes the inherited value), or a list or mapping of these.
     """
     expected = _changed(parse_yaml(text, path).data, key, value)
     return _checked(lambda: _spliced(text, key, value), expected, key, path)
