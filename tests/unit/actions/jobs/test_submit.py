@@ -8,18 +8,25 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.after_and_chain import chain_links
+from hpcrun.actions.jobs.after_and_chain import chain_links, resolve_after
 from hpcrun.actions.jobs.new_run import ChainLink, Lineage, new_run
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submit import SubmitResult, submit_all, sweep_parts
-from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SchedulerError, SubmissionUncertainError
-from hpcrun.job.after import Dependency, parse_chain
+from hpcrun.errors import (
+    HpcrunError,
+    InterruptedByUser,
+    NotFoundError,
+    PlanError,
+    SchedulerError,
+    SubmissionUncertainError,
+)
+from hpcrun.job.after import Dependency, parse_after, parse_chain
 from hpcrun.job.resources import Machine
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
-from tests.unit.given import Takes, ports, request, surroundings, write
+from tests.unit.given import Takes, ports, request, run, surroundings, write
 
 BEFORE = Lineage(after=(Dependency("20260101-000000-data-aaaa", "77", "ok"),))
 
@@ -214,3 +221,16 @@ def test_more_elements_than_the_cluster_takes_jobs_are_refused_with_what_fits(tm
     ) as said:
         parts(tmp_path, limits(1001, 4), sweep=["n=a,b,c,d,e"])
     assert said.value.hint == "submit it in pieces: --elements 0-1, then the rest"
+
+
+@pytest.mark.parametrize(("text", "dependency"), [("19", "afterok:19"), ("19:any", "afterany:19")])
+def test_a_job_that_hpcrun_did_not_submit_is_waited_for_with_sbatch_s_option(
+    text: str, dependency: str, tmp_path: Path
+) -> None:
+    store = RunStore(tmp_path)
+    store.create(run("20260101-000000-train-aaaa", job_id="100"), "")
+    with pytest.raises(NotFoundError) as refused:
+        resolve_after([parse_after(text)], ports(store, object(), 0.0))
+    assert refused.value.message == "--after 19: there is no run '19'"
+    assert refused.value.hint == "hpcrun status --all lists them"  # nobody may know the job
+    assert f"--sbatch dependency={dependency} waits for it" in refused.value.if_listed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,24 +100,83 @@ def test_what_24_11_says_of_a_job_that_was_preempted_before_it_ended_well(tmp_pa
     assert (status.state, status.reason, status.elapsed_s) == ("COMPLETED", None, 6)
 
 
-def test_a_local_job_that_had_ended_is_not_lost_with_its_supervisor(tmp_path: Path) -> None:
-    killed = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
-    ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
-    assert decide(killed, ended, of=run(scheduler="local")).state == "COMPLETED"
-    assert decide(killed, attempt(tmp_path), of=run(scheduler="local")).state == "NODE_FAIL"
-    assert decide(replace(killed, job_id="7"), ended).state == "NODE_FAIL"
+def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:
+    return ExitRecord(status, "", 9_500.0, message, reason, again)
 
 
-def test_what_the_script_found_wrong_is_the_reason_of_a_job_that_is_over(tmp_path: Path) -> None:
-    ended = attempt(tmp_path, ExitRecord(1, "", 9_500.0, "this node has no module command"))
-    status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode"), ended)
-    assert status.reason == "this node has no module command"
-    assert status.exit_status == 1
+WELL, TOLD = ExitRecord(0, "", 9_500.0), ExitRecord(143, "TERM", 9_500.0)
+REQUEUED = ExitRecord(124, "", NOW - 5, "", "time_limit", True)
+IDLE = ExitRecord(143, "", NOW, "cancelled: its GPUs were idle for 30 min", "idle")
+PENDING, RUNNING = LastStatus("PENDING", 500.0, reason="Resources"), LastStatus("RUNNING", 500.0)
+LOST = replace(RUNNING, missed_s=NOW - MISSED_FOR_S)
+BY_SIGTERM = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
+FAILED, CANCELLED = JobInfo("4711", "FAILED", "NonZeroExitCode"), JobInfo("4711", "CANCELLED", "Resources", elapsed_s=0)
+KILLED = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
 
 
-def test_the_scheduler_s_exit_status_is_kept() -> None:
-    status = decide(JobInfo("4711", "FAILED", exit_status=3, signal=9))
-    assert (status.exit_status, status.signal) == (3, 9)
+@pytest.mark.parametrize(
+    ("known", "exit_", "expected"),
+    [
+        # the reason of a job that is over
+        ({"info": FAILED}, ExitRecord(1, "", 9_500.0, "no module"), {"reason": "no module", "exit_status": 1}),
+        ({"info": replace(FAILED, exit_status=3, signal=9)}, None, {"exit_status": 3, "signal": 9}),
+        ({"info": CANCELLED}, None, {"reason": "cancelled before it started"}),  # not why it was pending
+        ({"info": CANCELLED}, ExitRecord(143, "TERM", 9_500.0, reason="preemption", again=True), {"reason": None}),
+        ({"info": replace(CANCELLED, reason="DependencyNeverSatisfied")}, None, {"reason": "DependencyNeverSatisfied"}),
+        # the script's reason at the last attempt, where the scheduler's state says no more
+        *(
+            ({"info": info}, stopped(reason, again=False, message="not requeued"),
+             {"state": state, "final": True, "reason": text})
+            for reason, state, text in (
+                ("time_limit", "TIMEOUT", "time limit, not requeued"),
+                ("preemption", "PREEMPTED", "preempted, not requeued"),
+                ("node_failure", "NODE_FAIL", "a node failed, not requeued"),
+                ("failure", "FAILED", "not requeued"),
+            )
+            for info in (FAILED, None)
+        ),
+        *(({"info": JobInfo("4711", state)}, stopped("preemption", again=False), {"state": state})
+          for state in ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY")),
+        *(({"info": info}, IDLE, {"state": "CANCELLED", "reason": IDLE.message, "final": True})
+          for info in (FAILED, None)),
+        # a local supervisor that was killed after its job had ended
+        ({"info": KILLED, "of": run(scheduler="local")}, WELL, {"state": "COMPLETED"}),
+        ({"info": KILLED, "of": run(scheduler="local")}, None, {"state": "NODE_FAIL"}),
+        ({"info": KILLED}, WELL, {"state": "NODE_FAIL"}),
+        # the scheduler has no record of a job that was told to end
+        ({"cancelled": True}, TOLD, {"state": "CANCELLED"}),
+        ({"cancelled": True}, None, {"state": "CANCELLED", "final": True, "reason": "cancelled before it started"}),
+        ({}, replace(TOLD, ended_s=STARTED + 3600), {"state": "TIMEOUT"}),
+        ({"of": run(walltime_s=None)}, replace(TOLD, ended_s=STARTED + 3600), {"state": "UNKNOWN"}),
+        ({}, TOLD, {"state": "UNKNOWN", "reason": BY_SIGTERM}),
+        ({"last": RUNNING}, TOLD, {"state": "RUNNING"}),  # the next answer may say who ended it
+        ({"last": LOST}, TOLD, {"state": "UNKNOWN"}),
+        # the scheduler is away
+        ({"answered": False}, TOLD, {"final": False, "reason": None}),
+        ({"answered": False, "last": PENDING}, None, {"state": "PENDING", "asked_s": 500.0, "reason": "Resources"}),
+        ({"answered": False}, None, {"state": "PENDING", "final": False, "asked_s": 1000.0}),
+        ({"answered": False, "of": run(job_id=None)}, None, {"state": "SUBMITTING"}),
+        # it leaves out a job
+        ({"of": run(created_s=NOW - 1)}, None, {"state": "PENDING", "final": False, "missed_s": NOW}),
+        ({"info": JobInfo("4711", "RUNNING"), "last": replace(RUNNING, missed_s=NOW, reason="not listed")}, None,
+         {"state": "RUNNING", "missed_s": None, "reason": None}),
+        # between two attempts
+        ({}, REQUEUED, {"state": "PENDING", "final": False, "reason": "to be requeued"}),
+        ({"answered": False}, REQUEUED, {"state": "PENDING", "final": False, "reason": "to be requeued"}),
+        ({}, replace(REQUEUED, ended_s=NOW - ALIVE_WITHIN_S - 1), {"state": "UNKNOWN", "final": False}),
+        ({"cancelled": True}, REQUEUED, {"state": "CANCELLED", "final": True}),
+    ],
+)  # fmt: skip
+def test_the_status_by_all_that_is_known(
+    known: dict[str, Any], exit_: ExitRecord | None, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    status = decide(attempt=attempt(tmp_path, exit_) if exit_ else None, **known)
+    assert {name: getattr(status, name) for name in expected} == expected
+
+
+def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:
+    status = decide(None, attempt(tmp_path), answered=False)
+    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node[1-2]")
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -127,43 +187,6 @@ def test_a_job_the_scheduler_has_forgotten_is_judged_by_its_own_exit_record(
     status = decide(None, attempt(tmp_path, ExitRecord(exit_status, "", 9_500.0)), answered=answered)
     assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
     assert (status.elapsed_s, status.hosts, status.limit_s) == (500, "node[1-2]", 3600)
-
-
-def test_a_forgotten_job_that_was_told_to_end_was_cancelled_where_hpcrun_did_it(tmp_path: Path) -> None:
-    told = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0))
-    assert decide(None, told, cancelled=True).state == "CANCELLED"
-
-
-def test_a_forgotten_job_that_was_told_to_end_at_its_limit_was_out_of_time(tmp_path: Path) -> None:
-    told = attempt(tmp_path, ExitRecord(143, "TERM", STARTED + 3600))
-    assert decide(None, told).state == "TIMEOUT"
-    assert decide(None, told, of=run(walltime_s=None)).state == "UNKNOWN"
-
-
-def test_a_forgotten_job_that_was_told_to_end_early_is_not_guessed_at(tmp_path: Path) -> None:
-    status = decide(None, attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0)))
-    assert status.state == "UNKNOWN"
-    assert status.reason is not None
-    assert "cancelled, preempted or time limit" in status.reason
-
-
-def test_with_the_scheduler_away_a_job_that_was_told_to_end_is_not_said_to_be_forgotten(tmp_path: Path) -> None:
-    status = decide(None, attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0)), answered=False)
-    assert not status.final
-    assert "forgotten" not in (status.reason or "")
-
-
-def test_with_the_scheduler_away_the_last_that_was_known_is_shown() -> None:
-    last = LastStatus("PENDING", 500.0, reason="Resources")
-    assert decide(None, None, last, answered=False) == last
-
-
-def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: Path) -> None:
-    status = decide(None, attempt(tmp_path), answered=False)
-    assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node[1-2]")
-    status = decide(None, None, answered=False)
-    assert (status.state, status.final, status.asked_s) == ("PENDING", False, 1000.0)
-    assert decide(None, None, of=run(job_id=None), answered=False).state == "SUBMITTING"
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -227,40 +250,10 @@ def test_a_job_that_hpcrun_cancelled_and_that_is_left_out_is_cancelled_at_once(
     assert decide(None, record, last, cancelled=True, answered=False).state == state
 
 
-def test_a_job_that_was_just_submitted_and_is_left_out_waits() -> None:
-    status = decide(of=run(created_s=NOW - 1))
-    assert (status.state, status.final, status.missed_s) == ("PENDING", False, NOW)
-
-
 def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
     alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
     last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
     assert decide(None, alive, last).state == "RUNNING"
-
-
-def test_who_ended_a_job_is_not_given_up_at_the_first_answer_that_leaves_it_out(tmp_path: Path) -> None:
-    told = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0))
-    assert decide(None, told, LastStatus("RUNNING", 500.0)).state == "RUNNING"
-    assert decide(None, told, LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)).state == "UNKNOWN"
-
-
-def test_a_job_that_is_known_again_after_an_empty_answer_is_shown_again() -> None:
-    lost = decide(None, None, LastStatus("RUNNING", 500.0))
-    known = decide(JobInfo("4711", "RUNNING"), None, lost)
-    assert (known.state, known.missed_s, known.reason) == ("RUNNING", None, None)
-
-
-def test_a_waiting_job_that_hpcrun_cancelled_and_nobody_knows_was_cancelled() -> None:
-    status = decide(cancelled=True)
-    assert (status.state, status.final, status.reason) == ("CANCELLED", True, "cancelled before it started")
-
-
-def test_the_reason_for_which_a_job_was_pending_is_not_why_it_was_cancelled(tmp_path: Path) -> None:
-    cancelled = JobInfo("4711", "CANCELLED", reason="Resources", elapsed_s=0)
-    assert decide(cancelled).reason == "cancelled before it started"
-    requeued = attempt(tmp_path, ExitRecord(143, "TERM", 9_500.0, reason="preemption", again=True))
-    assert decide(cancelled, requeued).reason is None
-    assert decide(JobInfo("4711", "CANCELLED", reason="DependencyNeverSatisfied")).reason == "DependencyNeverSatisfied"
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
@@ -273,65 +266,8 @@ def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
 # --- being started again --------------------------------------------------------------------------------------
 
 
-def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:
-    return ExitRecord(status, "", 9_500.0, message, reason, again)
-
-
-@pytest.mark.parametrize(
-    ("reason", "state", "says"),
-    [
-        ("time_limit", "TIMEOUT", "time limit, not requeued"),
-        ("preemption", "PREEMPTED", "preempted, not requeued"),
-        ("node_failure", "NODE_FAIL", "a node failed, not requeued"),
-        ("failure", "FAILED", "not requeued"),
-    ],
-)
-def test_at_the_last_attempt_the_scripts_reason_is_the_state(
-    reason: str, state: str, says: str, tmp_path: Path
-) -> None:
-    ended = attempt(tmp_path, stopped(reason, again=False, message="not requeued"))
-    status = decide(JobInfo("4711", "FAILED", "NonZeroExitCode", exit_status=124), ended)
-    assert (status.state, status.final, status.reason) == (state, True, says)
-
-
-@pytest.mark.parametrize("word", ["CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"])
-def test_a_state_that_says_more_than_failed_is_slurms_to_say(word: str, tmp_path: Path) -> None:
-    ended = attempt(tmp_path, stopped("preemption", again=False))
-    assert decide(JobInfo("4711", word), ended).state == word
-
-
-def test_a_forgotten_job_that_was_stopped_at_its_last_attempt_is_known_by_the_record(tmp_path: Path) -> None:
-    ended = attempt(tmp_path, stopped("time_limit", again=False, message="not requeued"))
-    status = decide(None, ended)
-    assert (status.state, status.final) == ("TIMEOUT", True)
-    assert status.reason == "time limit, not requeued"
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_between_two_attempts_a_job_is_not_over(answered: bool, tmp_path: Path) -> None:
-    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
-    status = decide(None, ended, answered=answered)
-    assert (status.state, status.final, status.reason) == ("PENDING", False, "to be requeued")
-
-
-def test_one_that_was_to_start_again_and_is_gone_is_unknown(tmp_path: Path) -> None:
-    ended = attempt(tmp_path, ExitRecord(124, "", NOW - ALIVE_WITHIN_S - 1, "", "time_limit", True))
-    status = decide(None, ended)
-    assert (status.state, status.final) == ("UNKNOWN", False)
-
-
-def test_one_that_was_cancelled_between_two_attempts_was_cancelled(tmp_path: Path) -> None:
-    ended = attempt(tmp_path, ExitRecord(124, "", NOW - 5, "", "time_limit", True))
-    status = decide(None, ended, cancelled=True)
-    assert (status.state, status.final) == ("CANCELLED", True)
-
-
 def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
     return Attempt(AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED)
-
-
-RUNNING = LastStatus("RUNNING", NOW)
-PENDING = LastStatus("PENDING", NOW)
 
 
 def test_before_the_first_start_there_is_no_attempt_to_speak_of() -> None:
@@ -365,14 +301,6 @@ def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
     over = LastStatus("TIMEOUT", NOW, final=True)
     status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
     assert (status.attempt, status.before) == (1, "no heartbeat from node1: a node failed")
-
-
-def test_a_job_whose_gpus_were_idle_was_cancelled_by_itself(tmp_path: Path) -> None:
-    message = "cancelled: its GPUs were idle for 30 min"
-    ended = attempt(tmp_path, ExitRecord(143, "", NOW, message, "idle"))
-    for info in (JobInfo("4711", "FAILED", exit_status=143), None):
-        status = decide(info, ended)
-        assert (status.state, status.reason, status.final) == ("CANCELLED", message, True)
 
 
 LATER = NOW + 5

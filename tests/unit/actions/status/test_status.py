@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import NEWEST, active_ids, chosen_ids, get_status, last_known
-from hpcrun.job.layout import WITHIN
+from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.status import (
+    NEWEST,
+    active_ids,
+    chosen_ids,
+    damage_words,
+    failures_of,
+    first_silent,
+    get_status,
+    last_known,
+    with_silence,
+)
+from hpcrun.job.layout import WITHIN, AttemptFolder, RunFolder
+from hpcrun.runs.attempt import Attempt, ExitRecord
+from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus
-from hpcrun.runs.store import RunStore
+from hpcrun.runs.store import DamagedRunError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.submit_claim import claim_text
+from tests.unit import given
 from tests.unit.given import ports, run, write
 
 RUN_ID = "20260102-030405-train-0a1b"
@@ -38,17 +52,6 @@ def test_a_run_of_which_no_job_came_says_what_sbatch_said(tmp_path: Path) -> Non
     assert (found.state, found.final) == ("NOT_SUBMITTED", True)
     assert "sbatch said: sbatch: error: Invalid qos" in (found.reason or "")
     assert store.active_ids() == []
-
-
-def test_a_run_without_a_job_that_starts_after_all_is_known_again(tmp_path: Path) -> None:
-    store = a_run(tmp_path)
-    assert status(store, 5000.0).status.state == "NOT_SUBMITTED"
-    record = json.dumps({"job_id": "4711", "host": "node1", "started": 6000.0})
-    write(store.folder(RUN_ID) / "elements/0/attempts/0/start", record)
-    found = status(store, 6001.0)
-    assert (found.status.state, found.run.job_id) == ("RUNNING", "4711")
-    assert store.load(RUN_ID).job_id == "4711"
-    assert store.active_ids() == [RUN_ID]
 
 
 def test_a_marker_of_a_run_that_is_over_goes(tmp_path: Path) -> None:
@@ -141,3 +144,158 @@ def test_a_run_that_is_not_over_is_shown_however_old_it_is(tmp_path: Path) -> No
     assert chosen_ids(store, everything=False) == [ids[0], *ids[3:]]
     assert active_ids(store) == [ids[0], *ids[3:5]]
     assert chosen_ids(store, everything=True) == ids
+
+
+RUN = run(gpus_per_node=2)
+
+
+def words(store: RunStore, record: str) -> tuple[str, str]:
+    """What is wrong, and what is known all the same, of a run with this ``run.json``."""
+    folder = store.folder(RUN.run_id)
+    (folder / "run.json").write_text(record)
+    with pytest.raises(DamagedRunError) as damaged:
+        store.load(RUN.run_id)
+    wrong, known = damage_words(RUN.run_id, damaged.value, store).split("; what can be read: ")
+    assert known.endswith(f"; its logs are in {folder}")
+    return wrong, known.removesuffix(f"; its logs are in {folder}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    made = RunStore(tmp_path / "runs")
+    made.create(RUN, "")
+    return made
+
+
+def test_of_a_run_of_which_nothing_is_left_its_name_is_known(store: RunStore) -> None:
+    wrong, known = words(store, "")
+    assert wrong.startswith(f"{RUN.run_id} is damaged: ")
+    assert known == "run train"
+
+
+def test_what_the_record_the_script_and_the_last_status_say_is_put_together(store: RunStore) -> None:
+    store.save_status(RUN.run_id, LastStatus("RUNNING", 1000.0))
+    assert words(store, "{")[1] == "run train, last known RUNNING"
+    half = json.dumps({"job_id": "4711", "cluster": "alpha", "profile": "big", "nodes": 2}, indent=1)[:-3]
+    assert words(store, half)[1] == "run train, job 4711, profile big, cluster alpha, last known RUNNING"
+    attempt = store.folder(RUN.run_id) / "elements/0/attempts/0"
+    write(attempt / "start", json.dumps({"job_id": "4712", "host": "node1", "started": 1.0}))
+    assert words(store, "{")[1] == "run train, job 4712, last known RUNNING"
+    write(attempt / "exit", json.dumps({"status": 3, "signal": "", "ended": 2.0}))
+    assert words(store, "{")[1] == "run train, job 4712, last known RUNNING, exit status 3"
+
+
+def test_a_record_of_a_newer_hpcrun_is_not_called_damaged(store: RunStore) -> None:
+    wrong, known = words(store, json.dumps({"schema": 99, "job_id": "4711"}))
+    assert wrong.startswith(f"{RUN.run_id} needs a newer hpcrun: ")
+    assert known == "run train, job 4711"
+
+
+FAILED = (
+    FailedNode("a-1", "big", 5.0, "down or not responding", "r1"),
+    FailedNode("b-1", "other", 5.0, "down or not responding", "r2"),
+    FailedNode("a-2", "big", 4.0, "down or not responding", "r3"),
+)
+
+
+def attempt(number: int, exit_: ExitRecord | None) -> Attempt:
+    return Attempt(AttemptFolder(Path("/runs/r")), number, "4711", f"head-{number}", 100.0, exit_, 150.0)
+
+
+def test_the_nodes_of_a_node_failure_failed_and_no_others() -> None:
+    dead = attempt(
+        0, ExitRecord(137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2"))
+    )
+    wrong = attempt(1, ExitRecord(3, "", 300.0, reason="failure", again=True, how="restart", nodes=("a-3",)))
+    run = given.run(cluster="big")
+    found = [(one.node, one.cluster, one.failed_s) for one in failures_of(run, [attempt(2, None), wrong, dead])]
+    assert found == [("a-1", "big", 200.0), ("a-2", "big", 200.0)]
+
+
+def test_an_attempt_that_left_no_word_was_on_a_node_that_died_once_another_has_started() -> None:
+    run = given.run(cluster="big")
+    assert list(failures_of(run, [attempt(0, None)])) == []
+    assert [one.node for one in failures_of(run, [attempt(1, None), attempt(0, None)])] == ["head-0"]
+
+
+NOW_S = 1_800_000_000.0
+
+
+STARTED_S = NOW_S - 36_000
+
+
+def silence(path: Path, state: str = "RUNNING", elapsed_s: int = 36_000) -> float | None:
+    item = RunStatus(run(), path, LastStatus(state, NOW_S, elapsed_s=elapsed_s), live=True)
+    (found,) = with_silence(StatusResult((item,)), NOW_S).runs
+    return found.silent_s
+
+
+def wrote(path: Path, rank: int, text: str, ago_s: float, kind: str = "out") -> None:
+    folder = RunFolder(path).element(0).attempt(0)
+    write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": STARTED_S}))
+    file = write(folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind), text)
+    os.utime(file, (NOW_S - ago_s,) * 2)
+
+
+def metrics(pause_s: float, ago_s: float) -> str:
+    times = (NOW_S - ago_s - number * pause_s for number in reversed(range(20)))
+    return "".join(json.dumps({"time": at_s, "step": 1, "loss": 1.0}) + "\n" for at_s in times)
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "ago_s", "expected"),
+    [(1, 590, None), (1, 720, 720), (600, 1700, None), (600, 1900, 1900), (None, 1700, None), (None, 1900, 1900)],
+)
+def test_a_silence_is_long_by_the_usual_pause_of_the_run(
+    tmp_path: Path, pause_s: float | None, ago_s: float, expected: float | None
+) -> None:
+    if pause_s is None:
+        wrote(tmp_path, 0, "begins\n", ago_s)
+    else:
+        wrote(tmp_path, 0, metrics(pause_s, ago_s), ago_s, "metrics")
+    assert silence(tmp_path) == expected
+
+
+def test_the_times_of_lines_show_the_pace(tmp_path: Path) -> None:
+    wrote(tmp_path, 0, "".join(f"[{int(NOW_S) - 9000 + 900 * n}] epoch {n}\n" for n in range(9)), 1800)
+    assert silence(tmp_path) is None
+
+
+def test_lines_without_times_have_a_mean_pace(tmp_path: Path) -> None:
+    wrote(tmp_path, 0, "epoch\n" * 10, 6000)  # 3000 s each
+    assert silence(tmp_path) is None
+    wrote(tmp_path, 0, "step\n" * 64, 6000)
+    assert silence(tmp_path) == 6000
+
+
+def test_the_mean_pace_is_that_of_all_lines_and_not_of_the_last_ones(tmp_path: Path) -> None:
+    wrote(tmp_path, 0, "step\n" * 35_000, 720)  # one each second
+    assert silence(tmp_path) == 720
+
+
+def test_any_rank_that_writes_counts(tmp_path: Path) -> None:
+    wrote(tmp_path, 0, "step\n" * 9, 7200)
+    wrote(tmp_path, 3, "step\n" * 9, 30, "err")
+    assert silence(tmp_path) is None
+
+
+def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silent(tmp_path: Path) -> None:
+    assert silence(tmp_path) is None
+    wrote(tmp_path, 0, "", 7200)
+    assert silence(tmp_path) is None
+    wrote(tmp_path, 0, "step\n" * 9, 20_000)
+    assert silence(tmp_path) == 20_000
+    assert silence(tmp_path, elapsed_s=300) is None  # requeued: a new attempt that has not begun
+    assert silence(tmp_path, "PENDING") is None
+    end = {"status": 0, "signal": "", "ended": NOW_S}
+    write(RunFolder(tmp_path).element(0).attempt(0).exit, json.dumps(end))
+    assert silence(tmp_path) is None
+
+
+def test_the_hint_is_for_the_run_that_has_been_silent_for_the_longest_time() -> None:
+    ages = (None, 700.0, 900.0)
+    items = [RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age) for age in ages]
+    found = first_silent(items)
+    assert found is not None
+    assert found.silent_s == 900
+    assert first_silent(items[:1]) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 from hpcrun.actions.status import wait
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.wait import Waiter
+from hpcrun.actions.status.wait import Waiter, answers_of
+from hpcrun.errors import SchedulerError
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from tests.unit.given import run, write
@@ -168,3 +171,25 @@ def test_status_watch_looks_again_where_a_run_s_records_have_changed(
     before = now_s
     changes.wait()
     assert 27 <= now_s - before <= 34  # it has become quiet
+
+
+def failing() -> int:
+    raise SchedulerError("away")
+
+
+@pytest.mark.parametrize(("ask", "raises"), [(lambda: 7, False), (failing, True)])
+def test_a_quick_answer_is_just_the_answer(ask: Callable[[], int], raises: bool) -> None:
+    answers = answers_of(ask, 20)
+    if raises:
+        with pytest.raises(SchedulerError, match="away"):
+            next(answers)
+    else:
+        assert list(answers) == [7]
+
+
+def test_before_a_late_answer_comes_none() -> None:
+    may_answer = threading.Event()
+    answers = answers_of(may_answer.wait, 0.01)
+    assert next(answers) is None
+    may_answer.set()
+    assert list(answers) == [True]
