@@ -19,7 +19,7 @@ from hpcrun.features.top.pager import Pager, TextScreen, pieces_of, search_patte
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.run_page_text import title_text
 from hpcrun.features.top.screen import BOLD, PLAIN, REVERSED, Piece, Row, TextLines, cut, error_text
-from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section, Surface
+from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section
 from hpcrun.views.status import why_text
 from hpcrun.views.text import count, one_line
 
@@ -175,7 +175,8 @@ class RunPage(TextScreen):
         self._now_s = self.reader.now_s()
         item, section = self._item, self._section
         if item is not None:
-            section.frame = Surface(item, self._now_s, self.size.width, max(5, self.size.height - _AROUND))
+            section.item, section.now_s = item, self._now_s
+            section.width, section.height = self.size.width, max(5, self.size.height - _AROUND)
         heading = self.query_one("#heading", TextLines)
         self._heading = [sliced(pieces_of(text), 0, self.size.width) for text in (section.heading() if item else [])]
         heading.styles.height = len(self._heading)

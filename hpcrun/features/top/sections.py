@@ -10,7 +10,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -37,38 +36,24 @@ SHARE_OF_TIME = 20  # after a reading that took 2 s, the next one begins 40 s la
 _MOST_SCRIPT = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
-    """What a section is drawn for: the run as it is known now, the time, and the room for the lines."""
+class Section(ABC):
+    """One section of the page."""
 
+    title = ""  # on the line of the sections
+    noun = "line"  # what one of its lines is
+    filter: str | None = None  # only lines with these words are shown; None where lines are searched
+    every_s = 10.0  # seconds between two readings of a run that has not ended
+    # what it is drawn for
     item: RunStatus
     now_s: float
-    width: int = 80
-    height: int = 20
-
-
-class Section(ABC):
-    """One section of the page.
-
-    Attributes:
-        title: on the line of the sections.
-        noun: what one of its lines is.
-        pages: its lines, and which of them are on the screen.
-        data: what was read last; None before the first reading.
-        error: why the last reading failed; empty if it did not.
-    """
-
-    title = ""
-    noun = "line"
-    filter: str | None = None  # only lines with these words are shown; None where lines are searched
-    frame: Surface  # what it is drawn for; set before anything is drawn
-    every_s = 10.0  # seconds between two readings of a run that has not ended
+    width: int
+    height: int
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.pages: Pages[Any] = Pages(lambda line: pieces_of(self.draw(line)))
-        self.data: Any = None
-        self.error = ""
+        self.data: Any = None  # what was read last; None before the first reading
+        self.error = ""  # why the last reading failed
         self.reads_since: float | None = None
         self._next_s = 0.0
         self._read_of: tuple[object, ...] | None = None
@@ -156,12 +141,12 @@ class RanksSection(Section):
         if not self.data:
             return []
         attempt, rows = self.data
-        above = view.rank_heading(attempt, rows, len(matching_rows(rows, self.filter)), self.frame.now_s)
+        above = view.rank_heading(attempt, rows, len(matching_rows(rows, self.filter)), self.now_s)
         return [Text(above), Text(view.RankColumns(rows).heading(), "bold")]
 
     def lines(self) -> Sequence[Any]:
         """Return the ranks that match the filter."""
-        item, rows = self.frame.item, self.data[1] if self.data else []
+        item, rows = self.item, self.data[1] if self.data else []
         if not rows or (item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)):
             over = "The job ended before it started a rank; b shows the batch script's log."
             return [Text(over if item.status.final else f"The job is {item.status.state}: no rank has started.")]
@@ -170,7 +155,7 @@ class RanksSection(Section):
 
     def draw(self, line: Any) -> Text:
         """Return one rank as a line."""
-        return line if isinstance(line, Text) else self._columns.line(line, self.frame.now_s)
+        return line if isinstance(line, Text) else self._columns.line(line, self.now_s)
 
     def first_choice(self) -> int:
         """Return the first rank."""
@@ -193,13 +178,11 @@ class AttemptsSection(Section):
 
     def lines(self) -> Sequence[Text]:
         """Return their bars."""
-        item, begun = self.frame.item, self.data
+        item, begun = self.item, self.data
         waits = item.status.state in (state.PENDING, state.SUBMITTING)
         over = item.status.final or waits or (bool(begun) and begun[-1].exit is not None)
         ending = f"ended as {item.status.state}" if item.status.final else ""
-        return view.attempt_lines(
-            begun, item.run.created_s, self.frame.now_s, self.frame.width, is_over=over, ending=ending
-        )
+        return view.attempt_lines(begun, item.run.created_s, self.now_s, self.width, is_over=over, ending=ending)
 
     def first_choice(self) -> int:
         """Return the line of the newest attempt."""
@@ -230,7 +213,7 @@ class MetricsSection(Section):
 
     def lines(self) -> Sequence[Text]:
         """Return the curve of the chosen metric, and the last values of all."""
-        return view.metric_lines(self.data, self.chosen, self.frame.width, self.frame.height) or [
+        return view.metric_lines(self.data, self.chosen, self.width, self.height) or [
             Text("The run has logged no metrics so far."),
             Text(),
             Text("Call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a"),
@@ -262,8 +245,8 @@ class UseSection(Section):
     def lines(self) -> Sequence[Text]:
         """Return a row of bars for each GPU, and for the CPUs, the memory and the network of each node."""
         yet = "No use of the hardware is recorded yet: the job takes a sample every 10 s."
-        none = "No use of the hardware was recorded for this run." if self.frame.item.status.final else yet
-        return view.use_lines(self.data, self.frame.width) or [Text(none)]
+        none = "No use of the hardware was recorded for this run." if self.item.status.final else yet
+        return view.use_lines(self.data, self.width) or [Text(none)]
 
 
 class ExplainSection(Section):
@@ -287,7 +270,7 @@ class ExplainSection(Section):
         """Return its lines, as hpcrun explain prints them."""
         from hpcrun.views.explain import explanation_text
 
-        return list(explanation_text(self.data, self.frame.width).split("\n", allow_blank=True))
+        return list(explanation_text(self.data, self.width).split("\n", allow_blank=True))
 
 
 class ScriptSection(Section):
@@ -319,7 +302,7 @@ class PlanSection(Section):
 
     def lines(self) -> Sequence[Text]:
         """Return all of it."""
-        return view.plan_lines(self.frame.item, self.data, self.frame.width)
+        return view.plan_lines(self.item, self.data, self.width)
 
 
 SECTIONS: tuple[type[Section], ...] = (
