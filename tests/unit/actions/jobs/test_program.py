@@ -37,30 +37,18 @@ def test_what_is_no_file_is_called_what_it_is(make: Callable[[Path], None], tmp_
     assert "f.py" not in str(refused.value.hint)
 
 
-def test_a_python_script_is_run_as_it_was_named(tmp_path: Path) -> None:
-    write(tmp_path / "sub/train.py", "")
-    assert check(tmp_path, "sub/train.py") == "sub/train.py"
-    assert check(tmp_path, str(tmp_path / "sub/train.py")) == str(tmp_path / "sub/train.py")
-
-
-def test_a_program_in_this_folder_needs_no_dot_and_slash(tmp_path: Path) -> None:
+def test_a_program_that_is_there_is_called_as_the_job_finds_it(tmp_path: Path) -> None:
     program(tmp_path / "run.sh", "#!/bin/sh\n")
+    write(tmp_path / "sub/train.py", "")
+    for script in ("sub/train.py", str(tmp_path / "sub/train.py"), "./run.sh", "env"):
+        assert check(tmp_path, script) == script
     assert check(tmp_path, "run.sh") == "./run.sh"
-    assert check(tmp_path, "./run.sh") == "./run.sh"
-
-
-def test_a_program_on_path_is_run_by_its_name(tmp_path: Path) -> None:
-    assert check(tmp_path, "env") == "env"
-
-
-def test_a_module_is_left_to_the_job_s_python(tmp_path: Path) -> None:
-    assert check(tmp_path, "pkg.train", module=True) == "pkg.train"
-
-
-def test_a_script_is_looked_for_where_the_job_starts(tmp_path: Path) -> None:
-    write(tmp_path / "work/train.py", "")
-    asked = request("train.py", workdir=str(tmp_path / "work"))
-    assert check_program(asked, surroundings(tmp_path), path_may_change=False).script == "train.py"
+    assert check(tmp_path, "pkg.train", module=True) == "pkg.train"  # the job's Python looks for it
+    there = request("train.py", workdir=str(tmp_path / "sub"))
+    assert check_program(there, surroundings(tmp_path), path_may_change=False).script == "train.py"
+    assert check(tmp_path, "gmx", path_may_change=True) == "gmx"  # modules may bring a program, and no script
+    with pytest.raises(UsageError):
+        check(tmp_path, "train.py", path_may_change=True)
 
 
 @pytest.mark.parametrize(
@@ -150,62 +138,37 @@ def test_a_script_that_only_speaks_of_sbatch_is_taken(text: str, tmp_path: Path)
     assert check(tmp_path, "run.sh") == "./run.sh"
 
 
-def test_a_program_that_modules_may_bring_need_not_be_here(tmp_path: Path) -> None:
-    assert check(tmp_path, "gmx", path_may_change=True) == "gmx"
-    with pytest.raises(UsageError):
-        check(tmp_path, "train.py", path_may_change=True)
-
-
 def environment(folder: Path, name: str) -> str:
     program(folder / name / "bin/python", "#!/bin/sh\n")
     return str(folder / name)
 
 
 @pytest.mark.parametrize(
-    ("variable", "kind"), [("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")]
-)
-def test_the_active_environment_s_python_is_the_job_s(variable: str, kind: str, tmp_path: Path) -> None:
-    prefix = environment(tmp_path, "env")
-    found = find_python(request(), cluster(python="/site/python"), surroundings(tmp_path, {variable: prefix}))
-    assert (found.executable, found.kind, found.prefix, found.variable) == (
-        f"{prefix}/bin/python",
-        kind,
-        prefix,
-        variable,
-    )
-
-
-def test_a_virtual_environment_inside_a_conda_environment_is_the_one_meant(tmp_path: Path) -> None:
-    env = {"VIRTUAL_ENV": environment(tmp_path, "venv"), "CONDA_PREFIX": environment(tmp_path, "conda")}
-    assert find_python(request(), cluster(), surroundings(tmp_path, env)).prefix == env["VIRTUAL_ENV"]
-
-
-def test_an_environment_that_is_gone_is_passed_over(tmp_path: Path) -> None:
-    found = find_python(request(), cluster(), surroundings(tmp_path, {"VIRTUAL_ENV": str(tmp_path / "gone")}))
-    assert found == PythonEnvironment("python3", "the first on the job's PATH")
-
-
-@pytest.mark.parametrize(
-    ("choose", "executable", "kind"),
+    ("asked", "profile", "env", "own", "executable", "kind", "variable"),
     [
-        (lambda folder: find_python(request(python="/my/python"), cluster(python="/site/python"),
-                                    surroundings(folder, {"VIRTUAL_ENV": environment(folder, "env")})),
-         "/my/python", "--python"),
-        (lambda folder: find_python(request(), cluster(python="/site/python"),
-                                    surroundings(folder, {}, own_python="/own")),
-         "/site/python", "profile big"),
-        (lambda folder: find_python(request(), cluster(), surroundings(folder, {}, own_python="/own")),
-         "/own", "hpcrun's Python, which has torch"),
-        (lambda folder: find_python(request(), cluster(), surroundings(folder, {})),
-         "python3", "the first on the job's PATH"),
+        ({"python": "/my/python"}, "/site", {"VIRTUAL_ENV": "env"}, None, "/my/python", "--python", None),
+        ({}, "/site", {"VIRTUAL_ENV": "env"}, None, "env/bin/python", "virtual environment", "VIRTUAL_ENV"),
+        ({}, "/site", {"CONDA_PREFIX": "env"}, None, "env/bin/python", "conda environment", "CONDA_PREFIX"),
+        # a virtual environment inside a conda environment is the one that is meant
+        ({}, None, {"VIRTUAL_ENV": "env", "CONDA_PREFIX": "conda"}, None, "env/bin/python", "virtual environment",
+         "VIRTUAL_ENV"),
+        ({}, "/site", {"VIRTUAL_ENV": "gone"}, "/own", "/site", "profile big", None),
+        ({}, None, {}, "/own", "/own", "hpcrun's Python, which has torch", None),
+        ({}, None, {}, None, "python3", "the first on the job's PATH", None),
     ],
-    ids=["option", "profile", "own", "path"],
 )  # fmt: skip
-def test_without_an_active_environment_the_next_best_is_taken_and_said(
-    choose: Callable[[Path], PythonEnvironment], executable: str, kind: str, tmp_path: Path
-) -> None:
-    found = choose(tmp_path)
-    assert (found.executable, found.kind, found.prefix) == (executable, kind, None)
+def test_the_python_of_a_job_is_the_first_of_these(
+    asked: dict[str, str], profile: str | None, env: dict[str, str], own: str | None,
+    executable: str, kind: str, variable: str | None, tmp_path: Path,
+) -> None:  # fmt: skip
+    for name in ("env", "conda"):
+        environment(tmp_path, name)
+    around = surroundings(tmp_path, {key: f"{tmp_path}/{name}" for key, name in env.items()}, own_python=own)
+    python = find_python(request(**asked), cluster(**({"python": profile} if profile else {})), around)
+    expected = f"{tmp_path}/{executable}" if variable else executable
+    assert (python.executable, python.kind) == (expected, kind)
+    assert python.prefix == (f"{tmp_path}/env" if variable else None)
+    assert variable is None or python.variable == variable
 
 
 @pytest.mark.parametrize(
@@ -337,7 +300,4 @@ def test_an_environment_without_torch_is_known_by_its_files(
     assert (note is not None) is lacks
     if note:
         assert note.startswith(f"{tmp_path}/.venv (.venv of the project) has no torch, and torchrun needs it: ")
-
-
-def test_a_bare_interpreter_is_not_judged() -> None:
-    assert missing_torch_note(PythonEnvironment("python3", "the first on the job's PATH"), {}) is None
+    assert missing_torch_note(PythonEnvironment("python3", "the first on the job's PATH"), env) is None

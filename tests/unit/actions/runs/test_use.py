@@ -30,73 +30,41 @@ BUSY = UseSummary(
 
 
 @pytest.mark.parametrize(
-    ("changes", "completed", "said"),
+    ("changes", "completed", "advice"),
     [
-        ({}, True, []),
-        (
-            {"memory_peak": 18 * GB},
-            True,
-            ["memory: at most 18.0 of 64 GB per node in use: --mem 24G is enough, and smaller requests start sooner"],
-        ),
-        ({"memory_peak": 18 * GB}, False, []),  # it may have failed before its peak
-        ({"memory_peak": 18 * GB, "seconds": 100}, True, []),
-        ({"memory_peak": 1 * GB, "memory_asked": 4 * GB}, True, []),  # not worth it
-        ({"memory_peak": 1 * GB, "memory_asked": None}, True, []),
-        ({"memory_peak": 62 * GB}, False, ["memory: at most 62.0 of 64 GB per node in use: ask for --mem 81G"]),
-        (
-            {"gpu_idle": 0.4, "idle_cpus": 7.8},
-            True,
-            [
-                "the GPUs were idle for 40% of the time while 7.8 of 8 CPUs per node were busy, most likely in the "
-                "data loader: ask for --cpus-per-gpu 8, and use as many workers"
-            ],
-        ),
-        (
-            {"gpu_idle": 0.4, "idle_cpus": 2.0, "cpus_peak": 3.0},
-            True,
-            [
-                "the GPUs were idle for 40% of the time while 2.0 of 8 CPUs per node were busy, most likely in the "
-                "data loader: use more of its workers (num_workers=3)"
-            ],
-        ),
-        (
-            {"gpu_idle": 0.4, "idle_cpus": 0.2, "cpus_peak": 3.0},
-            True,
-            [
-                "the GPUs were idle for 40% of the time while 0.2 of 8 CPUs per node were busy: the CPUs were not the "
-                "limit: they waited, for example for the storage or the network"
-            ],
-        ),
-        (
-            {"gpu_idle": 0.5, "gpus_unused": 1},
-            True,
-            ["1 of 2 GPUs was idle throughout: ask for --gpus 1, or give each rank a GPU of its own"],
-        ),
-        (
-            {"gpu_idle": 1.0, "gpus_unused": 2},
-            True,
-            ["both GPUs were idle throughout: does the script use CUDA? If it needs no GPU: --gpus 0"],
-        ),
-        (
-            {"gpu_idle": 0.3, "idle_cpus": None},
-            True,
-            [
-                "the GPUs were idle for 30% of the time, but never all of a node at once: compare the ranks' shares of "
-                "the work"
-            ],
-        ),
-        ({"cpus_peak": 2.4}, True, ["CPUs: at most 2.4 of 8 per node busy: --cpus-per-gpu 2 is enough"]),
-        ({"cpus_peak": 2.4}, False, []),
-        (
-            {"cpus_peak": 2.4, "gpus": 0, "gpu_idle": None, "gpu_busy": None, "idle_cpus": None},
-            True,
-            ["CPUs: at most 2.4 of 8 per node busy: --cpus 4 is enough"],
-        ),
-        ({"cpus_peak": 1.0, "cpus_asked": 4}, True, []),
+        ({}, True, None),
+        ({"memory_peak": 18 * GB}, True,
+         "memory: at most 18.0 of 64 GB per node in use: --mem 24G is enough, and smaller requests start sooner"),
+        ({"memory_peak": 18 * GB}, False, None),  # it may have failed before its peak
+        ({"memory_peak": 18 * GB, "seconds": 100}, True, None),
+        ({"memory_peak": 1 * GB, "memory_asked": 4 * GB}, True, None),  # not worth it
+        ({"memory_peak": 1 * GB, "memory_asked": None}, True, None),
+        ({"memory_peak": 62 * GB}, False, "memory: at most 62.0 of 64 GB per node in use: ask for --mem 81G"),
+        ({"gpu_idle": 0.4, "idle_cpus": 7.8}, True,
+         "the GPUs were idle for 40% of the time while 7.8 of 8 CPUs per node were busy, most likely in the "
+         "data loader: ask for --cpus-per-gpu 8, and use as many workers"),
+        ({"gpu_idle": 0.4, "idle_cpus": 2.0, "cpus_peak": 3.0}, True,
+         "the GPUs were idle for 40% of the time while 2.0 of 8 CPUs per node were busy, most likely in the "
+         "data loader: use more of its workers (num_workers=3)"),
+        ({"gpu_idle": 0.4, "idle_cpus": 0.2, "cpus_peak": 3.0}, True,
+         "the GPUs were idle for 40% of the time while 0.2 of 8 CPUs per node were busy: the CPUs were not the "
+         "limit: they waited, for example for the storage or the network"),
+        ({"gpu_idle": 0.5, "gpus_unused": 1}, True,
+         "1 of 2 GPUs was idle throughout: ask for --gpus 1, or give each rank a GPU of its own"),
+        ({"gpu_idle": 1.0, "gpus_unused": 2}, True,
+         "both GPUs were idle throughout: does the script use CUDA? If it needs no GPU: --gpus 0"),
+        ({"gpu_idle": 0.3, "idle_cpus": None}, True,
+         "the GPUs were idle for 30% of the time, but never all of a node at once: compare the ranks' shares of "
+         "the work"),
+        ({"cpus_peak": 2.4}, True, "CPUs: at most 2.4 of 8 per node busy: --cpus-per-gpu 2 is enough"),
+        ({"cpus_peak": 2.4}, False, None),
+        ({"cpus_peak": 2.4, "gpus": 0, "gpu_idle": None, "gpu_busy": None, "idle_cpus": None}, True,
+         "CPUs: at most 2.4 of 8 per node busy: --cpus 4 is enough"),
+        ({"cpus_peak": 1.0, "cpus_asked": 4}, True, None),
     ],
-)
-def test_advice(changes: dict[str, Any], completed: bool, said: list[str]) -> None:
-    assert use_advice(replace(BUSY, **changes), completed=completed) == said
+)  # fmt: skip
+def test_advice(changes: dict[str, Any], completed: bool, advice: str | None) -> None:
+    assert use_advice(replace(BUSY, **changes), completed=completed) == ([advice] if advice else [])
 
 
 def test_the_use_in_short_words() -> None:
