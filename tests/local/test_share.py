@@ -33,20 +33,9 @@ print("<b>rank", os.environ["RANK"], "says hf_" + "a1B2" * 8, flush=True)
 def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "train.py").write_text(TRAIN)
     hpcrun(
-        "submit",
-        "-P",
-        "local",
-        "-G",
-        "0",
-        "--nodes",
-        "2",
-        "--launcher",
-        "python",
-        "--env",
-        "RANK=0",
-        "--wait",
+        "submit", "-P", "local", "-G", "0", "--nodes", "2", "--launcher", "python", "--env", "RANK=0", "--wait",
         "train.py",
-    )
+    )  # fmt: skip
     done = hpcrun("share", "train", "--json", check=True)
     said = json.loads(done.stdout)
     file = hpcrun.folder / f"{said['run_id']}.html"

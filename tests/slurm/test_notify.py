@@ -74,17 +74,11 @@ def test_every_event_arrives_once_although_all_of_the_person_s_processes_are_kil
         person("status", check=True)
         assert len(hook.messages) == len(titles)
     assert [title for title in titles if title.startswith("again")] == [
-        "again started",
-        "again: first step",
-        "again: attempt 1 failed, requeued",
-        "again completed",
-    ]
+        "again started", "again: first step", "again: attempt 1 failed, requeued", "again completed",
+    ]  # fmt: skip
     assert [title for title in titles if title.startswith("stopped")] == [
-        "stopped started",
-        "stopped: first step",
-        "stopped: its GPUs are idle",
-        "stopped was cancelled",
-    ]
+        "stopped started", "stopped: first step", "stopped: its GPUs are idle", "stopped was cancelled",
+    ]  # fmt: skip
     assert sum(map(is_about_the_wait, titles)) == 1
     assert {path for path, _ in hook.messages} == {"/secret"}
     assert any("AssertionError: the first attempt fails at train.py:10" in body for body in bodies)
