@@ -111,10 +111,9 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     if (match := next(filter(None, beside), None)) is not None:
         return int(next(filter(None, match.groups())))
     message = raised.exception.partition(": ")[2][:_LONGEST]
-    for line in tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]:
-        if message and message in line and (rank := _of_itself(line)) is not None:
-            return rank
-    return None
+    reports = tail[raised.last + 1 : raised.last + 1 + _REPORTED_WITHIN]
+    ranks = {_of_itself(line) for line in reports if message and message in line} - {None}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _inferred_of_exception(log: Log, raised: Traceback) -> int | None:
@@ -138,14 +137,16 @@ def missing_rank(logs: Iterable[Log]) -> int | None:
     That the highest rank is missing cannot be seen, since nothing tells how many there are.
     """
     waited: set[int] = set()
+    others: set[int] = set()
     for log in logs:
+        others |= {int(one.name) for one in set(log.scan.speakers) if one is not None and one.kind == "torch"}
         for hit in log.scan.hits:
             if (named := hit.values.get("missing") or hit.values.get("rest")) is not None and named.isdigit():
                 return int(named)
         if log.rank is not None and any(hit.rule.level == "wait" for hit in log.scan.hits):
             waited.add(log.rank)
         waited |= {int(match["rank"]) for line in log.scan.tail if (match := _TIMED_OUT.search(line[:_LONGEST]))}
-    missing = set(range(max(waited, default=0))) - waited
+    missing = set(range(max(waited, default=0))).union(others) - waited
     return missing.pop() if len(missing) == 1 and len(waited) > 1 else None
 
 

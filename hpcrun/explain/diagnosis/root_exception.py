@@ -125,7 +125,7 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     chains, torn = _chains(lines)
     real = [raised for raised in chains if not _REPORTERS.match(raised.exception)]
     ends = [*(raised.begins for raised in chains if _REPORTERS.match(raised.exception)), len(lines)]
-    chosen = _chosen([_behind(raised, lines, ends) for raised in real], mixed=mixed)
+    chosen = _chosen([_behind(raised, lines, ends) for raised in real], lines, mixed=mixed)
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
     statement = last_statement(lines, mixed=mixed)
@@ -138,7 +138,7 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     return _behind(rest[-1], lines, ends) if rest else None
 
 
-def _chosen(raised: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
+def _chosen(raised: Sequence[Traceback], lines: Sequence[str], *, mixed: bool) -> Traceback | None:
     if not raised:
         return None
     if not mixed:
@@ -149,8 +149,14 @@ def _chosen(raised: Sequence[Traceback], *, mixed: bool) -> Traceback | None:
             break
         burst.insert(0, earlier)
     first = next((one for one in burst if not _LOST.match(one.exception)), burst[0])
-    alike = sum(without_values(one.exception) == without_values(first.exception) for one in burst)
-    return replace(first, followed_by=burst[-1].followed_by, raised=alike)
+    return replace(first, followed_by=burst[-1].followed_by, raised=_times_raised(first, lines))
+
+
+def _times_raised(raised: Traceback, lines: Sequence[str]) -> int:
+    """Return how many processes raised an exception, by its line: their tracebacks may be mixed with one another."""
+    name, text = raised.exception.partition(":")[0], without_values(raised.exception)
+    near = lines[max(0, raised.begins - AFTER_MOST) : raised.last + AFTER_MOST]
+    return sum(line.startswith(name) and without_values(line.strip()) == text for line in near)
 
 
 def _first_of_its_kind(raised: Sequence[Traceback]) -> Traceback:

@@ -270,6 +270,18 @@ UNPROVEN: dict[str, str] = {
     "a rendezvous for which one rank waited": of_rank(
         6, "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 6/8 clients joined."
     ),
+    "the agent's choice among tracebacks that are mixed": (
+        "".join(f"{line}\n" * 3 for line in f"{TRACE}{KEY}".splitlines())
+        + LOGS["the agent's child"][0].partition("\n")[2][-160:]
+    ),
+    "a timeout of some ranks, where another one writes on": (
+        "[rank7]:[W1121 20:27:21.4 x.cpp:1] a warning\n" + "".join(timed_out(rank) for rank in (0, 1, 3))
+    ),
+    "two ranks that report the same error": (
+        f"{TRACE}RuntimeError: CUDA error: unknown error\n"
+        "[E ProcessGroupNCCL.cpp:9] [Rank 3] NCCL watchdog thread terminated with exception: CUDA error: unknown error\n"
+        "[E ProcessGroupNCCL.cpp:9] [Rank 1] NCCL watchdog thread terminated with exception: CUDA error: unknown error\n"
+    ),
     "more ranks that waited than matches are kept": "".join(timed_out(rank) for rank in range(6)),
 }
 
