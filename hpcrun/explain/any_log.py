@@ -19,11 +19,10 @@ from hpcrun.explain.any_job import AnyJob
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.last_words import without_survived
 from hpcrun.explain.diagnosis.launcher import rank_of_file
-from hpcrun.explain.diagnosis.log import Log, by_speaker
+from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
-from hpcrun.explain.gather import examine_noting
 from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, is_terminal
 from hpcrun.job.units import format_span
 from hpcrun.reading import open_regular
@@ -41,9 +40,6 @@ _GIVE = "give the job's output files, or - for a pipe"
 def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     """Explain a failure from logs alone.
 
-    Args:
-        names: paths; ``-`` is standard input.
-
     Raises:
         NotFoundError: there is no such file, or it cannot be read.
     """
@@ -54,11 +50,7 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
                 if lack := _lack_of_text(file):
                     unread.append(f"{name}: {lack}")
                     continue
-                logs.append(
-                    examine_noting(
-                        name, rank_of_file(name), scanner.scan(file), unread, os.fstat(file.fileno()).st_mtime
-                    )
-                )
+                logs.append(_examined(name, file, scanner))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
         except OSError as error:
@@ -67,6 +59,10 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     state = TIMEOUT if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits) else FAILED
     explanation = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
     return replace(explanation, next=_look(name for name in names if name != PIPE))
+
+
+def _examined(name: str, file: BinaryIO, scanner: Scanner) -> Log:
+    return examine(name, rank_of_file(name), scanner.scan(file), os.fstat(file.fileno()).st_mtime)
 
 
 def _lack_of_text(file: BinaryIO) -> str | None:
@@ -94,11 +90,7 @@ def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation
     for path in _with_siblings(job.outputs):
         try:
             with open_regular(path) as file:
-                logs.append(
-                    examine_noting(
-                        str(path), rank_of_file(str(path)), scanner.scan(file), unread, os.fstat(file.fileno()).st_mtime
-                    )
-                )
+                logs.append(_examined(str(path), file, scanner))
         except OSError as error:
             unread.append(f"{path}: {error.strerror}")
     explanation = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))

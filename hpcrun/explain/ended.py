@@ -105,11 +105,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
 
 
 def _between(item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule], *, quick: bool) -> Explanation:
-    """Explain why the last attempt of a job ended that waits again, or that Slurm is ending.
-
-    Args:
-        said: what the job does now.
-    """
+    """Explain why the last attempt of a job ended that waits again, or that Slurm is ending."""
     sentence, exit_ = f"{now}; attempt {attempt.number + 1} ended: ", attempt.exit
     before = _attempts_before(item)
     if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
@@ -167,16 +163,12 @@ def explained(
     before: tuple[Evidence, ...] = (),
     unread: tuple[str, ...] = (),
 ) -> Explanation:
-    """Explain a job that failed, from what was gathered.
-
-    Args:
-        before: what is known of the pace of the ranks, and of earlier attempts.
-        unread: what could not be read.
-    """
+    """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
     cause = diagnosis.cause
+    cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
     starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
@@ -189,7 +181,7 @@ def explained(
         node=end.node if end else None,
         evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
         next=next_command(item, facts, diagnosis),
-        unread=unread,
+        unread=(*unread, *(f"{name}: too long; only its beginning and end were searched" for name in cut)),
         flight=facts.flight,
     )
 

@@ -19,7 +19,7 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, judge
 from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.log import Log, by_speaker, examine, parts, with_other_log
 from hpcrun.explain.diagnosis.rules import Rule
-from hpcrun.explain.diagnosis.scan import LogScan, Scanner
+from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.job import state
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.reading import open_regular, read_bytes, read_text
@@ -83,13 +83,6 @@ def _ends(attempt: Attempt, before_restart: int) -> dict[int, RankEnd]:
     }
 
 
-def examine_noting(name: str, rank: int | None, scan: LogScan, unread: list[str], written_s: float = 0.0) -> Log:
-    """Return a log with its exception, and note in ``unread`` if a part of it was skipped."""
-    if not scan.whole:
-        unread.append(f"{name}: too long; only its beginning and end were searched")
-    return examine(name, rank, scan, written_s)
-
-
 @dataclass(frozen=True, slots=True)
 class _LogReader:
     """Reads logs below a run's folder, and notes in ``unread`` what it could not."""
@@ -105,7 +98,7 @@ class _LogReader:
         try:
             with open_regular(path, links=False) as file:
                 scan = self.scanner.scan(file, quick=self.quick)
-                return [examine_noting(name, rank, scan, self.unread, path.stat().st_mtime)]
+                return [examine(name, rank, scan, path.stat().st_mtime)]
         except FileNotFoundError:
             return []
         except OSError as error:

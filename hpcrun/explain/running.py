@@ -141,11 +141,7 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
 
 
 def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanation:
-    """Explain a job that runs.
-
-    Args:
-        more: remarks from elsewhere, such as the stacks of the ranks.
-    """
+    """Explain a job that runs."""
     remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
     remarks.sort(key=lambda remark: remark.subject)
     label = running.item.run.job_id or running.item.run.run_id

@@ -219,11 +219,7 @@ def rank_stack(record: Mapping[str, Any]) -> RankStack:
 
 
 def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> Remark:
-    """Return the verdict from the stacks, with the groups of ranks as evidence.
-
-    Args:
-        nodes: the nodes of the job, in Slurm's order.
-    """
+    """Return the verdict from the stacks, with the groups of ranks as evidence."""
     is_local = running.item.run.scheduler == "local"
     silent = [] if is_local else [node for node in nodes if node not in answers.nodes]
     silent_s = running.newest_s

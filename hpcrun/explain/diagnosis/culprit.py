@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from hpcrun.explain.diagnosis.facts import (
     CLEARED_AWAY_AFTER_S,
@@ -28,16 +27,18 @@ OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The rank that ended a run.
+    """The rank that ended a run; None if nothing proves which.
 
     Attributes:
         left: it ended with exit status 0 while others continued, which then failed or timed out.
         missing: all others waited for it until their timeout; it was terminated without a word.
+        alike: the ranks that failed in the same way, if it is unknown for that reason.
     """
 
-    rank: int
+    rank: int | None
     left: bool = False
     missing: bool = False
+    alike: tuple[int, ...] = ()
 
     @property
     def own_words(self) -> bool:
@@ -50,10 +51,6 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
 
     It is the first rank that failed because of itself, else one that ended with exit status 0 before the others failed,
     else the one for which all others waited, else the first that failed because of others.
-
-    Args:
-        ends: the records of the ranks, in any order.
-        speech: rank → the subject of its log; ``NOTHING`` for a missing rank.
     """
     failed = _failures(ends, speech)
     of_others = [end for end in failed if _speech(end, speech).of_others]
@@ -88,11 +85,7 @@ def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | Non
 
 
 def before_signal(ends: Iterable[RankEnd], signalled_s: float) -> list[RankEnd]:
-    """Return the ends before a signal to the whole job, and those of the ranks that the signal terminated.
-
-    Args:
-        signalled_s: when the job was signalled, in seconds since the epoch.
-    """
+    """Return the ends before a signal to the whole job, and those of the ranks that the signal terminated."""
     return [end for end in ends if end.status == EXIT_TERMINATED or end.ended_s < signalled_s]
 
 
@@ -179,20 +172,9 @@ def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, 
     return {rank: place for place, rank in enumerate(ranks)}
 
 
-class First(NamedTuple):
-    """The rank that ended a run: None if nothing proves which; whether the others waited for it in vain.
-
-    ``alike`` are the ranks that failed in the same way, where that is why it is unknown.
-    """
-
-    rank: int | None
-    missing: bool = False
-    alike: tuple[int, ...] = ()
-
-
 def rank_without_records(
     facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None, *, caught: bool
-) -> First:
+) -> Culprit:
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
     It is the only one whose lines have the failure, or a launcher saw it fail before the others. What a rank says that
@@ -206,21 +188,21 @@ def rank_without_records(
     alike = _alike(facts, speech, places, cause)
     if cause is not None and cause.rule.level == "wait":
         absent = missing_rank(facts.logs)
-        return First(absent, absent is not None, alike if absent is None and len(alike) > 1 else ())
+        return Culprit(absent, missing=absent is not None, alike=alike if absent is None and len(alike) > 1 else ())
     several = len(alike) > 1 or any(
         log.rank is None and log.traceback and log.traceback.raised > 1 for log in facts.logs
     )
     seen = seen_by_launcher(facts, several=several)
     if cause is not None and (caught or cause.rule.states):  # of the job or a node: not of the rank that speaks of it
-        return First(_first_known(cause.rank, named_rank(facts.logs, *hit_of), seen))
+        return Culprit(_first_known(cause.rank, named_rank(facts.logs, *hit_of), seen))
     if len(alike) > 1:
-        return First(seen) if seen in alike else First(None, alike=alike)
+        return Culprit(seen) if seen in alike else Culprit(None, alike=alike)
     alone = cause.rank if cause is not None else next(iter(places), None)
     if alone is not None or (cause is None and _is_of_others(facts, speech)):
-        return First(alone)
+        return Culprit(alone)
     rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs, *hit_of), *places)
     root = root_of(facts) if rank is None else None
-    return First(rank, alike=root.tied if root is not None and len(root.tied) > 1 else ())
+    return Culprit(rank, alike=root.tied if root is not None and len(root.tied) > 1 else ())
 
 
 def _first_known(*ranks: int | None) -> int | None:

@@ -9,7 +9,6 @@ from itertools import chain
 from hpcrun.explain.diagnosis.culprit import (
     OF_THE_JOB,
     Culprit,
-    First,
     counted_ends,
     find_culprit,
     first_leaver,
@@ -77,16 +76,15 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     if caught is not None:
         evidence += [item for item in candidates if item.rule.level == "wait" and item.rank != caught.rank]
     evidence += [item for item, late in matches if late]
-    left = job.culprit is not None and job.culprit.left
-    leaver = first_leaver(counted_ends(facts)) if job.culprit and not left else None
+    leaver = first_leaver(counted_ends(facts)) if job.culprit and not first.left else None
     return Diagnosis(
         cause,
         first.rank,
         tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first.rank}.values()),
-        left=left,
+        left=first.left,
         missing=first.missing,
         caught=caught is not None,
-        leaver=first.rank if left else leaver.rank if leaver else None,
+        leaver=first.rank if first.left else leaver.rank if leaver else None,
         of_record=job.culprit is not None,
         alike=first.alike,
     )
@@ -123,7 +121,8 @@ class _Job:
 
     @property
     def speech_of_culprit(self) -> Speech:
-        return self.speech.get(self.culprit.rank, Speech.NOTHING) if self.culprit else Speech.NOTHING
+        rank = self.culprit.rank if self.culprit else None
+        return Speech.NOTHING if rank is None else self.speech.get(rank, Speech.NOTHING)
 
     @property
     def has_failed_by_itself(self) -> bool:
@@ -225,15 +224,15 @@ class _Job:
         log, hit = caught[which]
         return Cause(hit.rule, lines[which].rank, log, hit)
 
-    def first(self, cause: Cause | None, *, caught: bool) -> First:
+    def first(self, cause: Cause | None, *, caught: bool) -> Culprit:
         """Return the rank that ended the job."""
         culprit, of_cause = self.culprit, cause.rank if cause is not None else None
         if culprit is not None:
-            of_own_log = caught or culprit.own_words
-            return First(of_cause if of_cause is not None and of_own_log else culprit.rank, culprit.missing)
+            of_own_log = of_cause is not None and (caught or culprit.own_words)
+            return replace(culprit, rank=of_cause) if of_own_log else culprit
         if self.facts.ends:
             of_place = next(iter(self.places), None) if self.facts.state in OF_THE_JOB else None
-            return First(of_cause if of_cause is not None else of_place)
+            return Culprit(of_cause if of_cause is not None else of_place)
         return rank_without_records(self.facts, self.speech, self.places, cause, caught=caught)
 
 
@@ -295,9 +294,6 @@ def first_to_fail(starts: Sequence[Facts]) -> Facts:
 
     A start that came further than the one before has survived its failure. If the ranks of a start speak only of
     others, a later start may tell more.
-
-    Args:
-        starts: in their order; at least one.
     """
     first = len(starts) - 1
     while first and not _went_beyond(starts[first - 1], starts[first]):

@@ -114,12 +114,7 @@ class Flight:
 
 
 def judge(dumps: Mapping[int, Dump], world: Collection[int] = ()) -> Flight:
-    """Return what the dumps show.
-
-    Args:
-        dumps: by rank.
-        world: all ranks of the job, as far as they are known.
-    """
+    """Return what the dumps show."""
     everyone = sorted({*world, *dumps})
     by_group: defaultdict[ProcessGroup, dict[int, Calls]] = defaultdict(dict)
     default: ProcessGroup | None = None
@@ -151,11 +146,7 @@ def _meeting(
     present: Sequence[int],
     unknown: tuple[int, ...],
 ) -> Meeting | None:
-    """Return the collective of a group that does not end; None if there is none.
-
-    Args:
-        present, unknown: the members with a dump, and those without one.
-    """
+    """Return the collective of a group that does not end; None if there is none."""
     reached = {rank: calls[rank].last for rank in present if rank in calls}
     reached |= _without_calls([rank for rank in present if rank not in calls], reached, calls, dumps)
     if not reached:

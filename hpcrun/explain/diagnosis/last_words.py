@@ -64,11 +64,7 @@ _QUOTES = re.compile(r'^\W*\w+\s?[:=]\s?"[^"]*"\W*$')
 
 
 def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
-    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules.
-
-    Args:
-        end: the rank's record; None if there is none.
-    """
+    """Return the subject of the end of a rank's logs: of its uncaught exception, else of the lines that match rules."""
     hits = [
         hit
         for log in logs
@@ -100,11 +96,7 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
-    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued.
-
-    Args:
-        end: the rank's record; None if there is none.
-    """
+    """Return the exception that ended a rank, from its logs; None if there is none, or the program continued."""
     candidates = [log for log in logs if log.traceback and log.traceback.followed_by <= AFTER_MOST]
     return next((log.traceback for log in candidates if log.traceback and _may_end(log, log.traceback, end)), None)
 

@@ -104,9 +104,6 @@ def came_of_a_timeout(log: Log, hit: Hit, waits: Sequence[LogLine] = ()) -> bool
 
     A failure that others wait for is older than their timeout. Messages of Slurm and the kernel do not count: they
     come later than their cause.
-
-    Args:
-        waits: those of other ranks.
     """
     if not is_exception_line(hit.line) or hit.rule.level == "wait":
         return False

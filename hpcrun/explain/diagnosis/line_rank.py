@@ -53,8 +53,7 @@ _TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught co
 def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:
     """Return the rank that the lines around a cause name, of a job whose ranks left no records.
 
-    Args:
-        log, hit: the line of the cause; None if there is none: then that of the exception or of the first complaint.
+    Without a line of the cause, those of the exception or of the first complaint count.
     """
     if log is not None and hit is not None:
         failed = NODE_FAILED.search(hit.line[:_LONGEST])

@@ -65,9 +65,6 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
     """Return what the metrics of a rank say of its pace.
 
     Of several metrics of a kind the first counts. Without any, the time of a step is that between two rows.
-
-    Args:
-        rows: time in seconds, step and values of each row, in order.
     """
     paces: Paces = {}
     chosen: dict[str, str] = {}
@@ -85,12 +82,7 @@ def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, ob
 
 
 def find_stragglers(paces: Mapping[int, Paces], node_of: Mapping[int, str]) -> Stragglers | None:
-    """Return the ranks that are slower than the others; None if there are none, or it is unknown.
-
-    Args:
-        paces: rank → what it reported.
-        node_of: rank → its node, as far as known.
-    """
+    """Return the ranks that are slower than the others; None if there are none, or it is unknown."""
     kinds = dict.fromkeys(kind for of_rank in paces.values() for kind in of_rank)
     for kind in sorted(kinds, key=lambda kind: kind != STEP_TIME):
         times = {rank: _times(kind, of_rank.get(kind, ())) for rank, of_rank in paces.items()}

@@ -169,11 +169,7 @@ def group_text(group: ProcessGroup) -> str:
 
 
 def flight_sentence(flight: Flight, nodes: Mapping[int, str]) -> str:
-    """Return what the first meeting shows.
-
-    Args:
-        nodes: the ranks' nodes, as far as they are known.
-    """
+    """Return what the first meeting shows."""
     if flight.in_circle:
         waits = (_wait(one, "in") for one in flight.meetings[:_MOST_MEETINGS])
         return f"the ranks wait for one another: {', '.join(waits)}"
