@@ -25,7 +25,9 @@ _LEADS = re.compile(
     # mpirun --tag-output, also of Open MPI 5; horovodrun, with a date
     + r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
     r"\[(?:[\w.-]{1,60}@)?(?:\d+,)?(?P<mpi>\d{1,7})\](?:<std\w+>:|\[[\w.-]+\]: )"
-    r"|\((?P<actor>(?:\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\])? )?(?:pid|rank)=\d+[^)]{0,80})\) "  # ray
+    # ray; vllm: (VllmWorker rank=3 pid=866), (Worker_TP3 pid=866)
+    r"|\((?P<actor>(?:(?:Worker_TP(?P<vllm>\d{1,4})|\w[\w.:]*(?:\[rank=(?P<ray>\d{1,7})\]"
+    r"| rank=(?P<worker>\d{1,7}))?) )?(?:pid|rank)=\d+[^)]{0,80})\) "
     r"|(?: {0,5}|[A-Za-z][\w-]*\d[\w-]*\.[\w.-]{3,60} )(?P<task>\d{1,6}): "  # srun --label; PALS adds the host
     # pdsh, as deepspeed calls it
     r"|(?P<host>\d{1,3}(?:\.\d{1,3}){3}|(?!\S*(?:Error|Exception): )[A-Za-z][\w-]*\d[\w.-]*): (?=\S|  )"
@@ -155,7 +157,8 @@ def without_lead(line: str) -> tuple[str, Speaker | None]:
         if match is None:
             break
         kind = match.lastgroup or ""
-        name = match[kind] if kind != "actor" or match["ray"] is None else match["ray"]
+        numbers = [match["ray"], match["vllm"], match["worker"]] if kind == "actor" else []
+        name = next(filter(None, numbers), match[kind])
         speaker, line = Speaker(kind, name), line[match.end() :]
     return line, speaker
 

@@ -44,6 +44,8 @@ _HERALD = re.compile(
     rf"{_RANK}(?P<before>\d{{1,7}})\b.{{0,60}}{_FAILED}|{_FAILED}.{{0,60}}{_RANK}(?P<after>\d{{1,7}})\b"
 )
 """What a program may say directly above an exception: ``Rank 3 failed with an exception:``."""
+_OF_SGLANG = re.compile(r"TP(?P<rank>\d{1,4})\] ")
+"""What SGLang writes behind the time, in the line with the header of a rank's traceback or above it."""
 _WITHOUT_GRADIENT = re.compile(r"Parameter indices which did not receive grad for rank (\d{1,7})\b")
 """What DistributedDataParallel says directly below an exception of unused parameters."""
 _HERALD_LINES = 2
@@ -105,6 +107,8 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
         if match := _SPAWNED.match(line):
             return None if log.several_nodes else int(match["rank"])
+    if match := next(filter(None, map(_OF_SGLANG.match, tail[max(0, raised.begins - 1) : raised.begins + 1])), None):
+        return int(match["rank"])
     above, below = tail[max(0, raised.begins - _HERALD_LINES) : raised.begins], tail[raised.ends + 1 : raised.ends + 2]
     beside = [*(_HERALD.search(line[:_LONGEST]) for line in above), *map(_WITHOUT_GRADIENT.match, below)]
     if (match := next(filter(None, beside), None)) is not None:

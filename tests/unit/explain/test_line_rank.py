@@ -226,6 +226,21 @@ LOGS: dict[str, tuple[str, int | None]] = {
         "0: n1\n1: n2\n2: n2\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
         None,
     ),
+    "vllm, as in vllm-project/vllm#14452": (
+        "".join(f"(VllmWorker rank=3 pid=866) {line}\n" for line in f"{TRACE}KeyError: 'lr'".splitlines())
+        + "(VllmWorker rank=1 pid=788) INFO 03-15 17:24:17 [pynccl.py:69] vLLM is using nccl==2.25.1\n",
+        3,
+    ),
+    "vllm's tensor-parallel workers": (
+        "".join(f"(Worker_TP2 pid=866) {line}\n" for line in f"{TRACE}KeyError: 'lr'".splitlines())
+        + "(EngineCore_DP0 pid=701) INFO waiting\n",
+        2,
+    ),
+    "SGLang, as in sgl-project/sglang#12707": (
+        f"step 3\n[2025-11-05 17:42:27 TP2] Scheduler hit an exception: {TRACE}"
+        "RuntimeError: Triton Error [CUDA]: an error\n",
+        2,
+    ),
     "ray": (
         "".join(f"(Worker[rank=4] pid=4100) {line}\n" for line in f"{TRACE}KeyError: 'lr'".splitlines())
         + "(Worker[rank=5] pid=4101) step 3\n",
