@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import FLAGS, OPTIONS, OWNED, PYXIS, directive_line, normalise_key
+from hpcrun.job.directives import EXCLUSIVE, FLAGS, OPTIONS, OWNED, PYXIS, directive_line, normalise_key
 from hpcrun.job.launch_options import takes_value
 from hpcrun.job.quoting import check_env_name, check_job_name, job_name_from
 from hpcrun.job.request import MOST, JobRequest
@@ -291,12 +291,12 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
             continue
         field = OPTIONS.get(directive, "name" if directive == "job-name" else None)
         if field is not None:
-            if getattr(request, field) is None and not (directive == "mem" and _mem(typed)):
+            if getattr(request, field) is None and not (directive == "mem" and typed & EXCLUSIVE):
                 fields[field] = _read(name, field, value)
                 used.append(f"{name}={value}")
         elif directive in OWNED or directive in _DROPPED:
             notes.append(_note(name, value, _DROPPED.get(directive) or OWNED[directive]))
-        elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or _mem(typed)))):
+        elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))):
             bare = directive in _NO_VALUE or not value
             directives.append(directive if bare else f"{directive}={value}")
             used.append(f"{name}={value}" if value else name)
@@ -315,10 +315,6 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
 def _instead_of(name: str, value: str) -> str:
     option = _OF_SRUN.get(name)
     return f"--srun {option}={value} does the same" if option and value else f"--env {name}=... sets it in the job"
-
-
-def _mem(typed: set[str]) -> bool:
-    return not typed.isdisjoint({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
 def _note(name: str, value: str, why: str) -> str:

@@ -55,11 +55,21 @@ class Case(NamedTuple):
     """One request, and all that its script depends on."""
 
     asked: dict[str, Any]
-    profile: Profile | str = "a100"
-    python: PythonEnvironment = VENV
-    machine: Machine = Machine(cpus=8)
-    snapshot: Snapshot | None = None
-    batch: str | None = None
+    profile: Profile | str
+    python: PythonEnvironment
+    machine: Machine
+    snapshot: Snapshot | None
+    batch: str | None
+
+
+EIGHT_CPUS = Machine(cpus=8)
+
+
+def case(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
+         machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
+         **asked: Any) -> Case:  # fmt: skip
+    """The case of a request with these options."""
+    return Case({"script": script, **asked}, profile, python, machine, snapshot, batch)
 
 
 def cluster(directive: str = "gres", **said: Any) -> Profile:
@@ -68,20 +78,9 @@ def cluster(directive: str = "gres", **said: Any) -> Profile:
 
 
 LOCAL = Profile(name="local", scheduler="local")
-SEVERAL = cluster(
-    gpu={
-        "types": {
-            "h100": {
-                "per_node": 8,
-                "partition": "h100",
-                "cpu": {"per_node": 96, "per_gpu": 12},
-                "memory": {"per_node": "1T", "per_gpu": "128G"},
-                "time": {"max": "12:00:00"},
-            },
-            "l40s": {"per_node": 4},
-        }
-    }
-)
+H100 = {"per_node": 8, "partition": "h100", "cpu": {"per_node": 96, "per_gpu": 12},
+        "memory": {"per_node": "1T", "per_gpu": "128G"}, "time": {"max": "12:00:00"}}  # fmt: skip
+SEVERAL = cluster(gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})
 BATCH = """#!/bin/bash -l
 #SBATCH -J old -p gpu -N 2 --ntasks-per-node=1 --gres=gpu:a100:4 --time=4:00:00 --array=1-3%2
 #SBATCH --output=logs/%j.out
@@ -90,112 +89,71 @@ export HF_TOKEN=hf_s3cr3t
 srun torchrun --nnodes 2 --nproc-per-node 4 \\
     --rdzv-endpoint "$(hostname):29500" train.py --seed "$SLURM_ARRAY_TASK_ID" "$@" | tee 'a b.log'
 """
+TWO: dict[str, Any] = {"gpus": "4", "nodes": 2}
+FOUR_GPUS = Machine(16, ("0", "1", "2", "GPU-3f"))
+RATES = {"card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}, "fabric": {"bandwidth_gbit_s": 400}}
 CASES = {
-    "torchrun-1-node": Case({"script": "train.py", "args": ["--lr", "1e-3"], "gpus": "4"}),
-    "torchrun-2-nodes": Case({"script": "train.py", "gpus": "4", "nodes": 2, "walltime_s": "36h"}),
-    "srun-2-nodes": Case({"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun"}, python=CONDA),
-    "python-2-nodes": Case({"script": "recbole.run", "module": True, "gpus": "4", "nodes": 2, "launcher": "python"}),
-    "command-2-nodes": Case(
-        {
-            "script": "bash",
-            "args": ["-c", "accelerate launch --machine_rank $NODE_RANK train.py"],
-            "gpus": "4",
-            "nodes": 2,
-            "launcher": "command",
-        }
+    "torchrun-1-node": case(args=["--lr", "1e-3"], gpus="4"),
+    "torchrun-2-nodes": case(**TWO, walltime_s="36h"),
+    "srun-2-nodes": case("lit.py", python=CONDA, gpus="8", nodes=2, launcher="srun"),
+    "python-2-nodes": case("recbole.run", module=True, **TWO, launcher="python"),
+    "command-2-nodes": case(
+        "bash", args=["-c", "accelerate launch --machine_rank $NODE_RANK train.py"], **TWO, launcher="command"
     ),
-    "cpu": Case({"script": "./prepare", "gpus": "0", "cpus": 16, "memory_mb": "64G"}, python=BARE),
-    "cpu-torchrun": Case({"script": "train.py", "gpus": "0", "launcher": "torchrun", "nproc_per_node": 4, "nodes": 2}),
-    "modules-setup-env-secret": Case(
-        {
-            "script": "train.py",
-            "gpus": "1",
-            "load": ["nccl/2.20"],
-            "setup": ["export SITE=1 && echo ready", "echo 'café'"],
-            "env": ["HF_HOME=/data/hf cache", "HF_TOKEN=hf_s3cr3t", "EMPTY="],
-            "workdir": "/data/my project",
-        },
-        cluster(
-            modules=["cuda/12.6"],
-            setup=["ulimit -c 0"],
-            env={"NCCL_SOCKET_IFNAME": "=ib0"},
-            sbatch={"comment": "my project", "exclusive": True},
-        ),
+    "cpu": case("./prepare", python=BARE, gpus="0", cpus=16, memory_mb="64G"),
+    "cpu-torchrun": case(gpus="0", launcher="torchrun", nproc_per_node=4, nodes=2),
+    "modules-setup-env-secret": case(
+        profile=cluster(modules=["cuda/12.6"], setup=["ulimit -c 0"], env={"NCCL_SOCKET_IFNAME": "=ib0"},
+                        sbatch={"comment": "my project", "exclusive": True}),
+        gpus="1", load=["nccl/2.20"], setup=["export SITE=1 && echo ready", "echo 'café'"],
+        env=["HF_HOME=/data/hf cache", "HF_TOKEN=hf_s3cr3t", "EMPTY="], workdir="/data/my project",
     ),
-    "uv": Case({"script": "train.py", "gpus": "4", "nodes": 2}, python=UV),
-    "uv-local": Case({"script": "train.py", "gpus": "0"}, LOCAL, python=UV),
-    "odd-arguments": Case({"script": "my train.py", "args": ODD_ARGS, "gpus": "1"}, cluster()),
-    "directive-gres": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gres")),
-    "directive-gpus-per-node": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus-per-node")),
-    "directive-gpus": Case({"script": "train.py", "gpus": "4", "nodes": 2}, cluster("gpus")),
-    "gpu-type-of-several": Case({"script": "train.py", "gpus": "h100:4", "nodes": 2, "walltime_s": "2h"}, SEVERAL),
-    "requeue-torchrun-2-nodes": Case(
-        {
-            "script": "train.py",
-            "gpus": "4",
-            "nodes": 2,
-            "requeue": 3,
-            "warn_s": "5m",
-            "retry_on_failure": True,
-            "exclude_bad_nodes": True,
-        }
+    "uv": case(python=UV, **TWO),
+    "uv-local": case(profile=LOCAL, python=UV, gpus="0"),
+    "odd-arguments": case("my train.py", cluster(), args=ODD_ARGS, gpus="1"),
+    "directive-gres": case(profile=cluster("gres"), **TWO),
+    "directive-gpus-per-node": case(profile=cluster("gpus-per-node"), **TWO),
+    "directive-gpus": case(profile=cluster("gpus"), **TWO),
+    "gpu-type-of-several": case(profile=SEVERAL, gpus="h100:4", nodes=2, walltime_s="2h"),
+    "requeue-torchrun-2-nodes": case(
+        **TWO, requeue=3, warn_s="5m", retry_on_failure=True, exclude_bad_nodes=True
     ),
-    "requeue-srun": Case({"script": "lit.py", "gpus": "4", "launcher": "srun", "requeue": 1}),
-    "warn-only": Case({"script": "train.py", "gpus": "4", "warn_s": "2m"}),
-    "requeue-local": Case({"script": "train.py", "gpus": "4", "nodes": 2, "requeue": 1, "walltime_s": "1h"}, LOCAL),
-    "preflight-first": Case(
-        {"script": "train.py", "gpus": "8", "nodes": 2, "preflight": True, "exclude": "h100-[3-4]"},
-        cluster(card={"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}, fabric={"bandwidth_gbit_s": 400}),
+    "requeue-srun": case("lit.py", gpus="4", launcher="srun", requeue=1),
+    "warn-only": case(gpus="4", warn_s="2m"),
+    "requeue-local": case(profile=LOCAL, **TWO, requeue=1, walltime_s="1h"),
+    "preflight-first": case(profile=cluster(**RATES), gpus="8", nodes=2, preflight=True, exclude="h100-[3-4]"),
+    "preflight-only": case("preflight", cluster(), gpus="8", nodes=2, preflight="only"),
+    "preflight-only-local": case("preflight", LOCAL, machine=FOUR_GPUS, **TWO, preflight="only"),
+    "preflight-first-local-cpu": case(
+        profile=LOCAL, python=BARE, gpus="0", nodes=2, launcher="torchrun", nproc_per_node=2, preflight=True
     ),
-    "preflight-only": Case({"script": "preflight", "gpus": "8", "nodes": 2, "preflight": "only"}, cluster()),
-    "preflight-only-local": Case(
-        {"script": "preflight", "gpus": "4", "nodes": 2, "preflight": "only"},
-        LOCAL,
-        machine=Machine(16, ("0", "1", "2", "GPU-3f")),
+    "snapshot": case(
+        "train me.py", gpus="1", snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")
     ),
-    "preflight-first-local-cpu": Case(
-        {"script": "train.py", "gpus": "0", "nodes": 2, "launcher": "torchrun", "nproc_per_node": 2, "preflight": True},
-        LOCAL,
-        python=BARE,
+    "snapshot-module-local": case("pkg.train", LOCAL, module=True, gpus="0", snapshot=Snapshot(".", (".",))),
+    "sweep": case(
+        args=["--epochs", "3", "--out", "runs/{lr}"], gpus="4", sweep=["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
+        max_parallel=2, requeue=1,
     ),
-    "snapshot": Case(
-        {"script": "train me.py", "gpus": "1"}, snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")
+    "sweep-local": case(profile=LOCAL, gpus="2", sweep=["lr=1,2,3"], elements="0,2"),
+    "local-1-node": case(profile=LOCAL, gpus="2"),
+    "local-2-nodes-cpu": case(profile=LOCAL, **TWO, workdir="/data/my project"),
+    "local-2-nodes-gpu": case(profile=LOCAL, machine=FOUR_GPUS, **TWO),
+    "container-apptainer": case(
+        profile=cluster(container={"mounts": ["/data", "/my scratch:/mnt:ro"]}), gpus="8", nodes=2,
+        container="/images/my torch.sif", preflight=True, snapshot=Snapshot("src", ("src",), "src/train.py"),
     ),
-    "snapshot-module-local": Case(
-        {"script": "pkg.train", "module": True, "gpus": "0"}, LOCAL, snapshot=Snapshot(".", (".",))
-    ),
-    "sweep": Case(
-        {
-            "script": "train.py",
-            "args": ["--epochs", "3", "--out", "runs/{lr}"],
-            "gpus": "4",
-            "sweep": ["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
-            "max_parallel": 2,
-            "requeue": 1,
-        }
-    ),
-    "sweep-local": Case({"script": "train.py", "gpus": "2", "sweep": ["lr=1,2,3"], "elements": "0,2"}, LOCAL),
-    "local-1-node": Case({"script": "train.py", "gpus": "2"}, LOCAL),
-    "local-2-nodes-cpu": Case({"script": "train.py", "gpus": "4", "nodes": 2, "workdir": "/data/my project"}, LOCAL),
-    "local-2-nodes-gpu": Case(
-        {"script": "train.py", "gpus": "4", "nodes": 2}, LOCAL, machine=Machine(16, ("0", "1", "2", "GPU-3f"))
-    ),
-    "container-apptainer": Case(
-        {"script": "train.py", "gpus": "8", "nodes": 2, "container": "/images/my torch.sif", "preflight": True},
-        cluster(container={"mounts": ["/data", "/my scratch:/mnt:ro"]}),
-        snapshot=Snapshot("src", ("src",), "src/train.py"),
-    ),
-    "container-pyxis-srun": Case(
-        {"script": "lit.py", "gpus": "8", "nodes": 2, "launcher": "srun", "env": ["HF_HOME=/data/hf"]},
+    "container-pyxis-srun": case(
+        "lit.py",
         cluster(container={"runtime": "pyxis", "image": "nvcr.io#nvidia/pytorch:26.01-py3", "mounts": ["/data"]}),
+        gpus="8", nodes=2, launcher="srun", env=["HF_HOME=/data/hf"],
     ),
-    "batch-array-requeue": Case(
-        {"script": "old.sbatch", "args": ["a b", "$HOME"], "gpus": "8", "walltime_s": "1h", "requeue": 2},
-        python=replace(VENV, prefix=None),
-        batch=BATCH,
+    "batch-array-requeue": case(
+        "old.sbatch", python=replace(VENV, prefix=None), batch=BATCH, args=["a b", "$HOME"], gpus="8", walltime_s="1h",
+        requeue=2,
     ),
-    "local-python": Case({"script": "prepare.py", "gpus": "0"}, LOCAL, python=BARE),
-}
+    "local-python": case("prepare.py", LOCAL, BARE, gpus="0"),
+}  # fmt: skip
 
 
 @pytest.fixture
