@@ -56,12 +56,6 @@ class HistoryRow:
     ends: Counter[str] = field(default_factory=Counter)  # how many jobs ended, by how they did
     waits_s: list[float] = field(default_factory=list)  # of the jobs that started
 
-    def add_time(self, job: PastJob, time: JobTime) -> None:
-        """Add a time in which a job had its allocation."""
-        self.gpu_hours += time.hours * job.gpus
-        self.lost_gpu_hours += time.hours * job.gpus if time.lost else 0.0
-        self.cpu_hours += 0.0 if job.gpus else time.hours * job.cpus
-
     @property
     def ended(self) -> int:
         """How many jobs ended."""
@@ -191,18 +185,14 @@ def runs_since(store: RunStore, since_s: float) -> list[str]:
     Those are the runs that were submitted since then, that have not ended, or whose status has changed since then.
     """
     active, day = set(store.active_ids()), f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
-    return [
-        run_id
-        for run_id in store.run_ids()
-        if run_id >= day or run_id in active or _changed_s(RunFolder(store.folder(run_id))) >= since_s
-    ]
 
+    def has_changed(run_id: str) -> bool:
+        try:
+            return os.stat(RunFolder(store.folder(run_id)).status).st_mtime >= since_s
+        except OSError:
+            return False
 
-def _changed_s(folder: RunFolder) -> float:
-    try:
-        return os.stat(folder.status).st_mtime
-    except OSError:
-        return 0.0
+    return [run_id for run_id in store.run_ids() if run_id >= day or run_id in active or has_changed(run_id)]
 
 
 def is_within(job: PastJob, since_s: float) -> bool:
@@ -254,31 +244,34 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
     groups: dict[str | date, HistoryRow] = {}
     total = HistoryRow("total")
 
-    def of(job: PastJob, when_s: float) -> tuple[HistoryRow, HistoryRow]:
+    def rows_at(job: PastJob, when_s: float | None) -> tuple[HistoryRow, ...]:
+        """Return the rows in which something counts that happened to a job at a time."""
+        if when_s is None or not since_s <= when_s <= now_s:
+            return ()
         key: str | date = monday(when_s) if by == "week" else getattr(job, by)
         if key not in groups:
             groups[key] = HistoryRow(week_name(key), key) if isinstance(key, date) else HistoryRow(key)
         return groups[key], total
 
     for job in jobs:
-        _add(job, of, since_s, now_s)
-    if by == "week":
-        return list(_with_all_weeks(groups.values())), total
-    rows = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
-    return rows, total
-
-
-def _add(job: PastJob, of: Callable[[PastJob, float], tuple[HistoryRow, ...]], since_s: float, now_s: float) -> None:
-    """Add a job to the groups to which it belongs at a time."""
-    for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
-        for group in of(job, part.start_s):
-            group.add_time(job, part)
-    if job.end is not None and since_s <= job.ended_s <= now_s:
-        for group in of(job, job.ended_s):
-            group.ends[job.end] += 1
-    if job.wait_s is not None and job.started_s is not None and since_s <= job.started_s <= now_s:
-        for group in of(job, job.started_s):
-            group.waits_s.append(job.wait_s)
+        for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
+            for row in rows_at(job, part.start_s):
+                row.gpu_hours += part.hours * job.gpus
+                row.lost_gpu_hours += part.hours * job.gpus if part.lost else 0.0
+                row.cpu_hours += 0.0 if job.gpus else part.hours * job.cpus
+        if job.end is not None:
+            for row in rows_at(job, job.ended_s):
+                row.ends[job.end] += 1
+        if job.wait_s is not None:
+            for row in rows_at(job, job.started_s):
+                row.waits_s.append(job.wait_s)
+    if by != "week":
+        order = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
+        return order, total
+    known = {row.week: row for row in groups.values() if row.week}
+    weeks = range(0, (max(known) - min(known)).days + 1, 7) if known else ()
+    days = (min(known) + timedelta(days=after) for after in weeks)
+    return [known.get(day) or HistoryRow(week_name(day), day) for day in days], total
 
 
 def counted_causes(jobs: Iterable[PastJob], since_s: float) -> list[CauseCount]:
@@ -314,14 +307,3 @@ def _weeks(time: JobTime, since_s: float, now_s: float) -> Iterator[JobTime]:
         part_end_s = min(end_s, border_s) if border_s > start_s else end_s
         yield JobTime(start_s, part_end_s, time.lost)
         start_s = part_end_s
-
-
-def _with_all_weeks(groups: Iterable[HistoryRow]) -> Iterator[HistoryRow]:
-    """Yield the weeks in the order of time, with those between the first and the last in which nothing happened."""
-    known = {group.week: group for group in groups if group.week}
-    if not known:
-        return
-    day, last = min(known), max(known)
-    while day <= last:
-        yield known.get(day) or HistoryRow(week_name(day), day)
-        day += timedelta(days=7)

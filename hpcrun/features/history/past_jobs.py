@@ -149,12 +149,9 @@ def _times(row: RunStatus, newest: list[Attempt], end: End | None) -> Iterator[J
     if not newest and status.final and status.elapsed_s:  # its records are gone; Slurm has told how long it ran
         yield JobTime(row.run.created_s, row.run.created_s + status.elapsed_s, end == "failed")
     for attempt, (start_s, end_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
-        yield JobTime(start_s, end_s, end == "failed" if attempt is newest[0] else _has_failed(attempt))
-
-
-def _has_failed(attempt: Attempt) -> bool:
-    """Whether an attempt that was followed by another one has failed; one that was warned of its end has not."""
-    return attempt.exit is None or attempt.exit.reason in ("failure", NODE_FAILURE)
+        # one that was followed by another one has failed, unless it was warned of its end
+        failed = attempt.exit is None or attempt.exit.reason in ("failure", NODE_FAILURE)
+        yield JobTime(start_s, end_s, end == "failed" if attempt is newest[0] else failed)
 
 
 def cause_of(status: LastStatus) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.step_model import StepModel, StepSize, TimedStep, fixed_share
@@ -80,11 +80,6 @@ class MeasuredTraining:
         return (MeasuredEpoch(self.gpus, self.batch_size, self.epoch_s, self.nodes), *self.also)
 
     @property
-    def step_s(self) -> float:
-        """The measured time of a step."""
-        return self.epoch_s / steps_per_epoch(self.samples, self.batch_size)
-
-    @property
     def warmup(self) -> float:
         """Epochs of warm-up: as given, else those of Goyal et al., and at most half of a short training."""
         if self.warmup_epochs is not None:
@@ -97,8 +92,7 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-@dataclass(frozen=True, slots=True)
-class JobSize:
+class JobSize(NamedTuple):
     """The size of a job."""
 
     gpus: int
@@ -119,8 +113,7 @@ class Forecast:
     step_s: float
     epoch_s: float
     speedup: float  # over the measured epoch
-    # the speed of each GPU over that of the baseline: the smallest size, measured or forecast, with the same case's
-    # batch
+    # of each GPU's speed over the baseline's: the smallest size, measured or forecast, with the same case's batch
     efficiency: float
     gpu_hours: float  # of all epochs
     # none if its efficiency, as shown, reaches the target; else what takes most of the lost time, and "slower" if it is
@@ -151,13 +144,14 @@ def half_rows(card: CardSection) -> float | None:
 
 
 def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) -> StepModel:
-    """Return the model of a step, fitted to the measured epochs.
-
-    Args:
-        rows: the number of rows that fill the card; None if unknown.
-        nodes: of each measured epoch.
-    """
-    timed = tuple(_timed(work, epoch, number) for epoch, number in zip(work.epochs_measured, nodes, strict=True))
+    """Return the model of a step, fitted to the measured epochs on these nodes, for a card that so many rows fill."""
+    timed = tuple(
+        TimedStep(
+            StepSize(epoch.gpus, number, epoch.batch_size / epoch.gpus),
+            epoch.epoch_s / steps_per_epoch(work.samples, epoch.batch_size),
+        )
+        for epoch, number in zip(work.epochs_measured, nodes, strict=True)
+    )
     model = StepModel(timed, fixed_share(timed, (rows or 0) / work.tokens_per_sample))
     for each, epoch in zip(timed, work.epochs_measured, strict=True):
         if abs(misfit := model.misfit(each)) > CONTRADICTION:
@@ -169,20 +163,12 @@ def fit_steps(work: MeasuredTraining, rows: float | None, nodes: Sequence[int]) 
     return model
 
 
-def _timed(work: MeasuredTraining, epoch: MeasuredEpoch, nodes: int) -> TimedStep:
-    size = StepSize(epoch.gpus, nodes, epoch.batch_size / epoch.gpus)
-    return TimedStep(size, epoch.epoch_s / steps_per_epoch(work.samples, epoch.batch_size))
-
-
 def _baseline(work: MeasuredTraining, case: Case, sizes: Sequence[JobSize], steps: StepModel) -> StepSize:
     """Return the size with which others are compared: the smallest, measured or forecast."""
-    smallest = min(sizes, key=lambda size: (size.gpus, size.nodes))
-    size = steps.first.size
-    if smallest.gpus >= size.gpus:
-        return size
-    return StepSize(
-        smallest.gpus, smallest.nodes, work.batch_size / smallest.gpus if case == "fixed" else size.batch_per_gpu
-    )
+    (gpus, nodes), measured = min(sizes), steps.first.size
+    if gpus >= measured.gpus:
+        return measured
+    return StepSize(gpus, nodes, work.batch_size / gpus if case == "fixed" else measured.batch_per_gpu)
 
 
 def forecast(
@@ -197,10 +183,7 @@ def forecast(
 
 
 def remedy(work: MeasuredTraining, row: Forecast, sizes: Sequence[JobSize], steps: StepModel) -> Forecast | None:
-    """Return a size with the smallest larger batch that reaches the target; None if there is none to recommend.
-
-    The per-GPU batch is doubled, to at most four times the largest measured one.
-    """
+    """Return a size with the smallest larger batch, doubled and doubled again, that reaches the target; else None."""
     base = _baseline(work, row.case, sizes, steps)
     batch_size = 2 * row.batch_size
     while batch_size <= min(work.samples, _MOST_LARGER * work.most_per_gpu * row.size.gpus):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
+from typing import NamedTuple
 
-from hpcrun.features.scaling.points import Point, Source, Spread
+from hpcrun.features.scaling.points import Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.table_file import Contradiction
 from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, verdict
 from hpcrun.views.text import count, one_line
 
@@ -58,11 +58,7 @@ def hours_name(unit: Unit) -> str:
 
 
 def answer_lines(report: Report, most: int | None = None) -> list[Line]:
-    """Return the answer for each series, and what makes it doubtful: the first lines of a report.
-
-    Args:
-        most: of how many series; None for all.
-    """
+    """Return the answer for each series, at most so many, and what makes it doubtful: a report's first lines."""
     if report.unfinished:
         return [Line("", f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.")]
     several = len(report.parts) > 1
@@ -122,21 +118,43 @@ def _full(row: Row) -> str:
 
 def part_lines(part: Part) -> list[Line]:
     """Return all sentences about one series."""
+    unit = part.series.unit
+    left_out = (
+        f"{units_text(point.gpus, unit)}, repeat {point.repeat}{point.run and f', run {point.run}'}: {problem}"
+        for point, problem in part.series.left_out
+    )
     lines = (
         _verdicts(part),
         _advice(part.advice, part.series) if part.advice else (),
         _outlook(part.outlook, part.series) if part.outlook else (),
         _causes(part.diagnosis) if part.diagnosis else (),
-        _left_out(part.series),
+        _first("left out", left_out),
         (Line("note", remark) for remark in part.series.remarks),
     )
     return _clean(chain.from_iterable(lines))
 
 
+def _first(label: str, texts: Iterable[str]) -> list[Line]:
+    """Return the first lines of one kind, and how many more there are."""
+    listed = list(texts)
+    more = [Line(label, f"{len(listed) - _MOST} more (see --json)")] if len(listed) > _MOST else []
+    return [*(Line(label, text) for text in listed[:_MOST]), *more]
+
+
 def report_lines(report: Report) -> list[Line]:
     """Return the sentences about all series together."""
-    notes = (Line("note", remark) for remark in report.remarks)
-    return _clean([*map(_change, report.changes), *_contradictions(report.contradictions), *notes, *_warmup(report)])
+    contradictions = (
+        f"{each.place}: {count(each.gpus, 'GPU')}, {each.what} {each.written}, but {each.because} gives "
+        + (f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows))
+        for each in report.contradictions
+    )
+    notes = list(report.remarks)
+    several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
+    if several and (number := report.options.warmup):
+        first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
+        notes.append(f"{first} left out as warm-up")
+    changes = [Line("batch", _change(change)) for change in report.changes]
+    return _clean([*changes, *_first("contradiction", contradictions), *(Line("note", text) for text in notes)])
 
 
 def _verdicts(part: Part) -> Iterator[Line]:
@@ -154,25 +172,20 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line("fastest", _priced(advice.fastest, series))
     yield Line(f"fewest {hours_name(series.unit)}", _priced(advice.cheapest, series))
     yield Line("best value", _priced(advice.value, series))
-    yield Line("why", _why_value(advice))
-
-
-def _why_value(advice: Advice) -> str:
-    """Return the marginal efficiency behind the choice."""
     target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
-    if advice.next_step:
-        step = f"from {advice.next_step.before} to {units_text(advice.next_step.gpus, unit)}"
-        marginal = f"{whole_percent(advice.next_step.added)} marginal efficiency, below the {target} target"
-        return f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
     last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}" if advice.step else ""
-    return f"Marginal efficiency stays above the {target} target: {last}."
+    why = f"Marginal efficiency stays above the {target} target: {last}."
+    if after := advice.next_step:
+        marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
+        step = f"from {after.before} to {units_text(after.gpus, unit)}"
+        why = f"Going {step} runs at {marginal}: use {units_text(advice.value.gpus, unit)}."
+    yield Line("why", why)
 
 
 def _priced(row: Row, series: Series) -> str:
     if row.time_s is None or row.gpu_hours is None:
         return size_text(row)
-    unit = time_unit(series)
-    time = f"{number_text(row.time_s.mean / unit.seconds)} {unit.name}"
+    time = _time_text(row.time_s.mean, time_unit(series))
     return f"{size_text(row)}: {time}, {number_text(row.gpu_hours)} {hours_name(row.unit)}"
 
 
@@ -203,54 +216,19 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
         yield Line("not measured", "; ".join(diagnosis.unknown))
 
 
-def _left_out(series: Series) -> Iterator[Line]:
-    for point, problem in series.left_out[:_MOST]:
-        yield Line("left out", f"{_point(point, series.unit)}: {problem}")
-    if len(series.left_out) > _MOST:
-        yield Line("left out", f"{len(series.left_out) - _MOST} more (see --json)")
-
-
-def _point(point: Point, unit: Unit) -> str:
-    return f"{units_text(point.gpus, unit)}, repeat {point.repeat}" + (f", run {point.run}" if point.run else "")
-
-
-def _change(change: BatchChange) -> Line:
+def _change(change: BatchChange) -> str:
     before, after = change.before, change.after
     steps = f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
     at = f"{change.dataset}, {size_text(after)}" if change.dataset else size_text(after)
     batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
     assert after.time_s is not None
-    minutes = f"{_clock(before.time_s.mean)} to {_clock(after.time_s.mean)}"
-    return Line("batch", f"{at}, {batches}: {minutes} ({before.time_s.mean / after.time_s.mean:.2f}× as fast){steps}")
+    old_s, new_s = before.time_s.mean, after.time_s.mean
+    times = f"{_time_text(old_s, _unit_for(old_s))} to {_time_text(new_s, _unit_for(new_s))}"
+    return f"{at}, {batches}: {times} ({old_s / new_s:.2f}× as fast){steps}"
 
 
-def _clock(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{number_text(seconds / length)} {unit}"
-    return f"{number_text(seconds)} s"
-
-
-def _contradictions(contradictions: Sequence[Contradiction]) -> Iterator[Line]:
-    for each in contradictions[:_MOST]:
-        follows = f"{each.follows:.2f}" if each.what == "speedup" else number_text(each.follows)
-        says = f"{count(each.gpus, 'GPU')}, {each.what} {each.written}"
-        yield Line("contradiction", f"{each.place}: {says}, but {each.because} gives {follows}")
-    if len(contradictions) > _MOST:
-        yield Line("contradiction", f"{len(contradictions) - _MOST} more (see --json)")
-
-
-def _warmup(report: Report) -> Iterator[Line]:
-    several = any(len(p.epochs) > 1 for part in report.parts for row in part.series.rows for p in row.points)
-    if report.options.warmup and several:
-        number = report.options.warmup
-        first = "the first epoch of each run is" if number == 1 else f"the first {number} epochs of each run are"
-        yield Line("note", f"{first} left out as warm-up")
-
-
-@dataclass(frozen=True, slots=True)
-class TimeUnit:
+class TimeUnit(NamedTuple):
     """A unit, and its seconds."""
 
     name: str
@@ -259,8 +237,15 @@ class TimeUnit:
 
 def time_unit(series: Series) -> TimeUnit:
     """Return the best unit for the longest time of a series."""
-    longest = max((row.time_s.mean for row in series.rows if row.time_s), default=0.0)
-    return next(TimeUnit(name, seconds) for name, seconds, below in _UNITS if longest < below)
+    return _unit_for(max((row.time_s.mean for row in series.rows if row.time_s), default=0.0))
+
+
+def _unit_for(time_s: float) -> TimeUnit:
+    return next(TimeUnit(name, seconds) for name, seconds, below in _UNITS if time_s < below)
+
+
+def _time_text(time_s: float, unit: TimeUnit) -> str:
+    return f"{number_text(time_s / unit.seconds)} {unit.name}"
 
 
 def number_text(value: float | None) -> str:
