@@ -124,7 +124,8 @@ def _text(made: SweepTable) -> Table:
     numbers = ["STEP", *map(one_line, made.names)]
     headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
     rows = (
-        [_label(row, made), _state(row), *_parameters(row, made), value_text(row.step),
+        [_label(row, made), row.status.state + (f" ({row.status.exit_status})" if row.status.exit_status else ""),
+         *(dict(row.parameters).get(name, "-") for name in made.parameters), value_text(row.step),
          *(value_text(row.values.get(name)) for name in made.names)]
         for row in made.rows
     )  # fmt: skip
@@ -135,16 +136,6 @@ def _label(row: SweepRow, table: SweepTable) -> str:
     """Return an element's number; with the run's name if several runs are shown."""
     several = len({one.run.run_id for one in table.rows}) > 1
     return f"{row.run.job_id or row.run.run_id}/{row.index}" if several else str(row.index)
-
-
-def _state(row: SweepRow) -> str:
-    status = row.status
-    return f"{status.state} ({status.exit_status})" if status.exit_status else status.state
-
-
-def _parameters(row: SweepRow, table: SweepTable) -> list[str]:
-    values = dict(row.parameters)
-    return [values.get(name, "-") for name in table.parameters]
 
 
 def sweep_csv(table: SweepTable) -> str:
@@ -189,8 +180,7 @@ def sweep_plot(table: SweepTable, width: int) -> list[str]:
     """Return the curves of the best elements for a terminal ``width`` columns wide, each named at its end."""
     if table.ranking is None:
         return ["no values"]
-    scored = [row for row in table.rows if row.number(table.ranking.metric) is not None]
-    drawn = [(row, _curve(row, table.ranking.metric)) for row in scored[:TERMINAL_CURVES]]
+    drawn = [(row, _curve(row, table.ranking.metric)) for row in table.scored[:TERMINAL_CURVES]]
     if not drawn:
         return [f"no values of {one_line(table.ranking.metric)}"]
     which = "each element" if len(drawn) == len(table.rows) else f"{len(drawn)} of {len(table.rows)} elements"
@@ -205,8 +195,7 @@ def _curve(row: SweepRow, metric: str) -> list[tuple[float, float]]:
 
 def save_sweep_png(table: SweepTable, path: Path) -> None:
     """Draw the curves of the best elements, and below them all elements by their parameters, into a file."""
-    ranking = table.ranking
-    scored = [] if ranking is None else [row for row in table.rows if row.number(ranking.metric) is not None]
+    ranking, scored = table.ranking, table.scored
     if ranking is None or not scored:
         raise PlanError("no element has a value to draw", hint=states_hint(table))
     with paper_style():

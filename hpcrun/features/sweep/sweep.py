@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.actions.runs.find import find_run
@@ -71,6 +71,11 @@ class SweepTable:
     ranking: Ranking | None  # None if no element has a metric
     parameters: tuple[str, ...]  # the names of all parameters
     names: tuple[str, ...]  # the names of the metrics that are shown
+
+    @property
+    def scored(self) -> list[SweepRow]:
+        """The elements with a finite value of the metric by which they are compared."""
+        return [row for row in self.rows if self.ranking and row.number(self.ranking.metric) is not None]
 
 
 def sweeps_of(label: str, store: RunStore) -> tuple[list[Run], list[str | None]]:
@@ -159,7 +164,12 @@ def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: b
     metrics_of = {item.run.run_id: each for item, each in items}
     each = {key: metrics_of[item.run.run_id].get(one.index, Metrics((), ())) for key, (item, one) in newest.items()}
     names = tuple(
-        dict.fromkeys(name for metrics in each.values() for name in metrics.names if _is_number(metrics, name))
+        dict.fromkeys(
+            name
+            for metrics in each.values()
+            for name in metrics.names
+            if any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
+        )
     )
     ranking = default_ranking(names) if order is None else parse_ranking(order, names)
     rows = []
@@ -167,16 +177,8 @@ def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: b
         step, values = _values(each[key], ranking if best_step else None)
         rows.append(SweepRow(item.run, one.index, one.job_id, one.parameters, one.status, step, values, each[key]))
     rows.sort(key=lambda row: _place(row, ranking))
-    parameters = _distinct([name for name, _ in row.parameters] for row in rows)
+    parameters = tuple(dict.fromkeys(name for row in rows for name, _ in row.parameters))
     return SweepTable(tuple(rows), ranking, parameters, names)
-
-
-def _distinct(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for names in lists for name in names))
-
-
-def _is_number(metrics: Metrics, name: str) -> bool:
-    return any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
 
 
 def _finite(value: Value | None) -> float | None:
@@ -195,12 +197,9 @@ def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[
     """Return the last step and the last value of each metric; or, for a ranking, those at its best step."""
     rows: Sequence[MetricsRow] = metrics.rows
     if best is not None:
-        numbered = [(value, place) for place, row in enumerate(rows)
+        numbered = [(-value if best.largest else value, place) for place, row in enumerate(rows)
                     if (value := _finite(row.values.get(best.metric))) is not None]  # fmt: skip
-        if numbered:
-            choose = max if best.largest else min
-            wanted = choose(value for value, _ in numbered)
-            rows = rows[: next(place for value, place in numbered if value == wanted) + 1]
+        rows = rows[: min(numbered)[1] + 1] if numbered else rows
     values: dict[str, Value] = {}
     for row in rows:
         values |= row.values
@@ -209,8 +208,8 @@ def _values(metrics: Metrics, best: Ranking | None) -> tuple[float | None, dict[
 
 def best_row(table: SweepTable) -> SweepRow:
     """Return the best element."""
-    if table.ranking and table.rows and table.rows[0].number(table.ranking.metric) is not None:
-        return table.rows[0]
+    if table.scored:
+        return table.scored[0]
     what = table.ranking.metric if table.ranking else "metric"
     raise NotFoundError(f"no element has a value of {what}", hint=states_hint(table))
 
@@ -221,11 +220,7 @@ def states_hint(table: SweepTable) -> str:
 
 
 def submit_command(row: SweepRow, cwd: str) -> str:
-    """Return the line that submits one element as a plain job, quoted for a shell.
-
-    Args:
-        cwd: where it will be typed: the line changes to the run's folder if that is another one.
-    """
+    """Return the line that submits one element as a plain job, typed in ``cwd``, quoted for a shell."""
     from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
     from hpcrun.job.sweep import element_arguments
 
