@@ -174,21 +174,21 @@ def scale(
     Write hpcrun's options before SCRIPT; all words after it go to the script.
     """
     context = make_context()
-    if listing or shown is not None or resume is not None:
-        if not listing and (script is not None or gpus or ranks or (resume and shown)):
-            hint = "hpcrun scale run --list"
-            raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
-        if listing or resume is None:
-            if listing:
-                yield from list_studies(context)
-                return
-            study = yield from chosen_study(shown or "", context)
-            if wait:
-                wait_for_study(study, context)
-            yield from show_status(study, context, check=wait)
-            return
-        from hpcrun.features.scaling.scale import resume_study
+    if listing:
+        yield from list_studies(context)
+        return
+    if (shown, resume) != (None, None) and (script is not None or gpus or ranks or (resume and shown)):
+        hint = "hpcrun scale run --list"
+        raise UsageError("--resume and --show take a study, without SCRIPT and sizes", hint=hint)
+    if shown is not None:
+        study = yield from chosen_study(shown, context)
+        if wait:
+            wait_for_study(study, context)
+        yield from show_status(study, context, check=wait)
+        return
+    from hpcrun.features.scaling.scale import resume_study, run_study
 
+    if resume is not None:
         yield from resume_study(resume, context, dry_run=dry_run, wait=wait, as_json=as_json)
         return
     if script is None:
@@ -196,8 +196,6 @@ def scale(
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
     design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
     yield note([f"note: {remark}" if remark else None])
-    from hpcrun.features.scaling.scale import run_study
-
     options |= {"script": script, "args": args or []}
     yield from run_study(options, design, context, chain=chain, dry_run=dry_run, wait=wait, as_json=as_json)
 

@@ -75,12 +75,6 @@ def run_study(
     Args:
         options: those of the job, by the fields of its request, with ``script`` and ``args``.
         chain: whether a run waits for the one before; None leaves it to the scheduler.
-
-    Raises:
-        UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
-        HpcrunError: not all were submitted; the record says which.
-        InterruptedByUser: Ctrl-C; what was submitted goes on.
-        JobFailedError: with ``wait``: a run did not end well.
     """
     # a script of a study would not have these options: --lr and --batch-size are the script's as well
     context = with_typed(context, options, {**option_names(submit), "--ranks": True})
@@ -168,11 +162,7 @@ def _submit_jobs(
 def _finish(
     study: Study, jobs: list[StudyJob], submitted: list[Submitted], context: Context, *, wait: bool, shown: bool
 ) -> Outcomes:
-    """Wait where that was requested, and show how to go on or what became of the runs.
-
-    Args:
-        shown: the runs are shown even where nothing was waited for.
-    """
+    """Wait where that was requested, and show how to go on, or what became of the runs if ``shown`` or waited for."""
     study, waited = StudyStore(context.store.root).load(study.study_id), must_wait_between(study, jobs)
     if wait:
         wait_for_study(study, context)
@@ -222,12 +212,9 @@ def submitted_lines(study: Study, item: Submitted) -> list[str]:
 def new_study(
     template: JobRequest, design: Design, cluster: Profile, *, new_id: Callable[[str], str], **fields: Any
 ) -> tuple[Study, JobRequest]:
-    """Return a study of which nothing is submitted, and the request of all its runs.
+    """Return a study of which nothing is submitted, and the request of all its runs, with places for their values.
 
-    Args:
-        template: the request as typed, with its places for the values of each run.
-        new_id: name → an id that begins now.
-        fields: the other fields of the study.
+    ``new_id`` makes an id of a name; the other fields of the study are given.
     """
     unit, name = design.unit, name_of(template)
     template = _on_ranks(template, cluster) if unit == "ranks" else template
@@ -342,12 +329,7 @@ def submit_points(
     A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
     noted, by a process that was killed, is noted now.
 
-    Args:
-        last: the run that the first one waits for.
-        wait: waits for the end of a run, given its id.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the record says what was submitted.
+    On Ctrl-C the record says what was submitted. The first one waits for ``last``; ``wait`` waits for a run's end.
     """
     folder, waits = ports.store.folder, must_wait_between(study, jobs)
     studies = StudyStore(ports.store.root)
