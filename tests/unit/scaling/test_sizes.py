@@ -28,15 +28,12 @@ def test_sizes_are_read_with_their_nodes(
 @pytest.mark.parametrize(
     ("text", "nodes", "option", "words"),
     [
-        ("1,,2", None, "--gpus", "not a list of sizes"),
-        ("-1", None, "--gpus", "not a list of sizes"),
-        ("1.5", None, "--gpus", "not a list of sizes"),
-        ("٣", None, "--gpus", "not a list of sizes"),
+        *((text, None, "--gpus", "not a list of sizes") for text in ("1,,2", "-1", "1.5", "٣")),
         ("a100:2", None, "--ranks", "not a list of sizes"),
         ("0,2", None, "--gpus", "a size of 0"),
         ("1,2", "1,1,2", "--gpus", "--nodes names 3 numbers, and --gpus 2 sizes"),
         ("1,2", "0", "--gpus", "one node or more"),
-        ("1,2", "one", "--gpus", "not a list of numbers of nodes"),
+        *(("1,2", nodes, "--gpus", "not a list of numbers of nodes") for nodes in ("one", "a:1")),
     ],
 )
 def test_what_is_no_list_of_sizes_is_refused(text: str, nodes: str | None, option: str, words: str) -> None:
@@ -73,15 +70,8 @@ def test_names_tell_sizes_repeats_and_where_needed_nodes() -> None:
 
 def test_strong_scaling_keeps_the_batch_and_the_rate() -> None:
     work = Workload("strong", 256, "1e-3", "imdb")
-    words = [
-        "--batch-size",
-        "{batch_size}",
-        "--own={per_gpu_batch_size}",
-        "{lr}",
-        "{gpus}x{nodes}#{repeat}",
-        "{dataset}",
-    ]
-    assert work.arguments(words, 4, 2, 3) == ("--batch-size", "256", "--own=64", "1e-3", "4x2#3", "imdb")
+    words = ["{batch_size}", "--own={per_gpu_batch_size}", "{lr}", "{gpus}x{nodes}#{repeat}", "{dataset}"]
+    assert work.arguments(words, 4, 2, 3) == ("256", "--own=64", "1e-3", "4x2#3", "imdb")
 
 
 def test_weak_scaling_keeps_the_batch_of_each_and_the_rate_follows_the_whole() -> None:
@@ -102,11 +92,7 @@ def test_other_braces_are_the_script_s_own() -> None:
     [
         ("{bath_size}", "which a study does not know", "did you mean {batch_size}?"),
         ("{lr}", "--lr is not given", "add --lr VALUE"),
-        (
-            "{zzz}",
-            "which a study does not know",
-            "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for the text",
-        ),
+        ("{zzz}", "which a study does not know", "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for"),
         ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),
     ],
 )

@@ -26,6 +26,9 @@ def store(tmp_path: Path) -> StudyStore:
 
 
 def test_what_was_saved_is_loaded(store: StudyStore) -> None:
+    assert store.study_ids() == []
+    with pytest.raises(NotFoundError, match="there is no study"):
+        store.load(STUDY.study_id)
     store.save(STUDY)
     changed = replace(STUDY, points=(replace(POINT, submitted=True),))
     store.save(changed)
@@ -48,12 +51,6 @@ def test_studies_are_no_runs(store: StudyStore) -> None:
     runs.create(run(), "")
     store.save(STUDY)
     assert runs.run_ids() == [run().run_id]
-
-
-def test_there_are_none_before_the_first(store: StudyStore) -> None:
-    assert store.study_ids() == []
-    with pytest.raises(NotFoundError, match="there is no study"):
-        store.load("20260101-000000-train-bbbb")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "points": []}', '{"schema": 1'])

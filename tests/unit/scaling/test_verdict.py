@@ -33,11 +33,10 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: f
     assert (found.value.gpus == 4) == (word == "good")
 
 
-def test_another_target_changes_advice_and_verdicts_alike() -> None:
+@pytest.mark.parametrize(("target", "word"), [(0.5, "good"), (0.6, "diminishing returns"), (0.66, "poor")])
+def test_another_target_changes_advice_and_verdicts_alike(target: float, word: str) -> None:
     series = study((1, 1), (4, 2.6))
-    assert verdict(series.rows[1], series, advice(series, 0.5)) == "good"
-    assert verdict(series.rows[1], series, advice(series, 0.6)) == "diminishing returns"
-    assert verdict(series.rows[1], series, advice(series, 0.66)) == "poor"
+    assert verdict(series.rows[1], series, advice(series, target)) == word
 
 
 def test_doubtful_sizes_carry_no_advice() -> None:
