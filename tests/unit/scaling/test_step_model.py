@@ -72,12 +72,9 @@ def test_one_measurement_loses_the_typical_rate_for_each_doubling() -> None:
     assert fastest < model.step_s(StepSize(2, 1, 64)) < slowest
     assert model.range_s(StepSize(2, 2, 64))[1] > slowest  # it leaves the first node
     assert model.range_s(StepSize(8, 1, 64))[1] > slowest
-
-
-def test_a_second_size_narrows_the_range() -> None:
-    two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)
-    ranges = [model.range_s(StepSize(8, 1, 64)) for model in (StepModel((FIRST,), 0.0), two)]
-    assert ranges[0][1] / ranges[0][0] > ranges[1][1] / ranges[1][0] > 1
+    two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)  # a second size narrows the range
+    one_of, two_of = (each.range_s(StepSize(8, 1, 64)) for each in (model, two))
+    assert one_of[1] / one_of[0] > two_of[1] / two_of[0] > 1
 
 
 def test_a_measured_rate_is_pulled_towards_the_typical_one_and_never_a_gain() -> None:
@@ -122,8 +119,7 @@ def test_a_fraction_that_grows_is_the_cost_of_more() -> None:
 
 
 def test_fractions_stay_between_none_and_all() -> None:
-    assert outlook_of(lambda n: 100 / n**1.1).serial == 0
-    assert outlook_of(lambda n: 100 * n**0.05).serial == 1
+    assert [outlook_of(time).serial for time in (lambda n: 100 / n**1.1, lambda n: 100 * n**0.05)] == [0, 1]
 
 
 def test_the_next_sizes_lose_what_the_measured_doublings_lost() -> None:

@@ -28,24 +28,20 @@ def options(*studies: Study, weak: bool | None = None, warmup: int | None = None
 
 
 def test_a_report_follows_the_study_unless_it_is_told_otherwise() -> None:
-    assert (options(WEAK).weak, options(WEAK).warmup, options(WEAK).min_efficiency) == (True, 3, 0.5)
-    assert (options(STRONG).weak, options(STRONG).warmup) == (False, 2)
-    assert (options(WEAK, weak=False, warmup=0).weak, options(WEAK, weak=False, warmup=0).warmup) == (False, 0)
-    assert (options().weak, options().warmup) == (False, 1)
-
-
-def test_strong_and_weak_do_not_compare() -> None:
+    chosen = [options(WEAK), options(STRONG), options(WEAK, weak=False, warmup=0), options()]
+    assert [(each.weak, each.warmup) for each in chosen] == [(True, 3), (False, 2), (False, 0), (False, 1)]
+    assert (options(STRONG, WEAK, weak=True).warmup, chosen[0].min_efficiency) == (3, 0.5)
     with pytest.raises(UsageError, match="cannot be compared"):
         options(STRONG, WEAK)
-    assert options(STRONG, WEAK, weak=True).warmup == 3
 
 
 def test_several_studies_have_names_for_their_data_sets() -> None:
-    assert [study.dataset for study in side_by_side([STRONG])] == [""]
-    assert [study.dataset for study in side_by_side([STRONG, replace(WEAK, dataset="imdb")])] == ["train", "imdb"]
-    assert [study.dataset for study in side_by_side([STRONG], tables=True)] == ["train"]
+    def names(*studies: Study, tables: bool = False) -> list[str]:
+        return [study.dataset for study in side_by_side(studies, tables=tables)]
+
     again = replace(STRONG, study_id="20260103-000000-train-cccc")
-    assert [study.dataset for study in side_by_side([STRONG, again])] == ["", ""]
+    assert (names(STRONG), names(STRONG, again), names(STRONG, tables=True)) == ([""], ["", ""], ["train"])
+    assert names(STRONG, replace(WEAK, dataset="imdb")) == ["train", "imdb"]
 
 
 def test_what_the_reader_must_know() -> None:
@@ -76,9 +72,7 @@ def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
     command = command_of(study).scale(SIZES, options={"--time": "3h"})
     assert command.startswith("hpcrun scale run -P a100 --gpus h100:1,4 ")
     assert command.count("--time") == 1
-    assert "--time 3h" in command
-    assert "--partition gpu" in command
-    assert "--env 'A=1 2'" in command
+    assert all(text in command for text in ("--time 3h", "--partition gpu", "--env 'A=1 2'"))
 
 
 def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:

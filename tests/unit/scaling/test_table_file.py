@@ -38,12 +38,9 @@ def test_units(unit: str, value: float) -> None:
     assert point.epochs[0].time_s == pytest.approx(90)
 
 
-def test_rows_of_one_size_are_repeats() -> None:
+def test_a_row_for_each_repeat_or_epoch() -> None:
     points = table("gpus,time_s\n1,10\n1,11\n2,6\n").points
     assert [(point.gpus, point.repeat) for point in points] == [(1, 1), (1, 2), (2, 1)]
-
-
-def test_a_row_for_each_epoch() -> None:
     text = "gpus;repeat;epoch;epoch_time_s;accuracy\n2;1;2;5;0.8\n2;1;1;9;0.5\n2;2;1;9;0.6\n"
     first, second = table(text).points
     assert [(epoch.number, epoch.time_s, epoch.accuracy) for epoch in first.epochs] == [(1, 9, 0.5), (2, 5, 0.8)]
@@ -107,7 +104,6 @@ def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -
     [
         ("gpus," + ",".join(f"colum{number}" for number in range(20_000)), "runs.csv: the header has 20001 columns"),
         ("gpus," + "time_s" * 20_000, "runs.csv: the name of a column has 120000 characters"),
-        ('gpus,"time_s' + "1,2\n" * 30_000, "runs.csv:"),
         ('gpus,"time_s' + "1,2\n" * 60_000, "runs.csv:"),
         ("gpus,dataset\n1," + "x " * 50_000, "runs.csv:2: column dataset: 'x x x x"),
         ('gpus,time_s\n1,"' + "1,2\n" * 60_000, "runs.csv:"),
@@ -146,19 +142,11 @@ def wrong(name: str) -> list[tuple[int, str, str, float]]:
 
 
 def test_the_guide_that_gives_two_prices() -> None:
-    assert [each for each in wrong("002.csv") if each[1] == "gpu_hours"] == [
-        (2, "gpu_hours", "14", 13),
-        (4, "gpu_hours", "16", 14),
-    ]
-    assert [each[:3] for each in wrong("002.csv") if each[1] != "gpu_hours"] == [
-        (2, "samples_per_s", "80"),
-        (4, "samples_per_s", "160"),
-    ]
-
-
-@pytest.mark.parametrize("name", ["000.csv", "004.csv"])
-def test_guides_that_agree_with_themselves(name: str) -> None:
-    assert wrong(name) == []
+    assert sorted(each[:3] for each in wrong("002.csv")) == [
+        (2, "gpu_hours", "14"), (2, "samples_per_s", "80"), (4, "gpu_hours", "16"), (4, "samples_per_s", "160")
+    ]  # fmt: skip
+    assert [each[3] for each in wrong("002.csv") if each[1] == "gpu_hours"] == [13, 14]
+    assert wrong("000.csv") == wrong("004.csv") == []  # guides that agree with themselves
 
 
 @pytest.mark.parametrize(

@@ -73,30 +73,31 @@ def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> 
     assert read_request(asked) == request("SCRIPT", **options)
 
 
+def shown(width: int, *offers: Offer) -> list[str]:
+    console = Console(width=width, file=io.StringIO())
+    console.print(offers_table(WhereResult(offers, (), NOW), width))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
 def test_the_table_fits_eighty_columns() -> None:
     candidate = Placement("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
     start = Start(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
-    console = Console(width=80, file=io.StringIO())
-    console.print(offers_table(WhereResult((Offer(candidate, start, 1234567.0),), (), NOW), 80))
-    assert isinstance(console.file, io.StringIO)
-    lines = console.file.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert len(lines) < 9
-    assert "4 × 4 a100" in lines[1]
-    assert "in 10 d 23 h, Dec 2 03:20" in lines[1]
-    assert lines[1].rstrip().endswith(" 1234567")
+    lines = shown(80, Offer(candidate, start, 1234567.0))
+    assert max(map(len, lines)) <= 80 and len(lines) < 9
+    assert "4 × 4 a100" in lines[1] and "in 10 d 23 h, Dec 2 03:20" in lines[1]
+    assert lines[1].endswith(" 1234567")
 
 
 @pytest.mark.parametrize("width", [56, 60, 72, 100])
 def test_a_narrow_table_loses_columns_and_no_digit(width: int) -> None:
-    offers = tuple(
-        Offer(Placement(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
-        for name, wait_s, nodes in (("l40s", 8640, "l40s-[1-2]"), ("a100-40gb", 52000, "a100-[1-2]"))
+    heading, *rows = shown(
+        width,
+        *(
+            Offer(Placement(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
+            for name, wait_s, nodes in (("l40s", 8640, "l40s-[1-2]"), ("a100-40gb", 52000, "a100-[1-2]"))
+        ),
     )
-    console = Console(width=width, file=io.StringIO())
-    console.print(offers_table(WhereResult(offers, (), NOW), width))
-    assert isinstance(console.file, io.StringIO)
-    heading, *rows = (line.rstrip() for line in console.file.getvalue().splitlines())
     assert heading.endswith("GPU-HOURS")
     assert [row.split()[-1] for row in rows] == ["32", "32"]
     assert ("NODES" in heading) == (width >= 72)
