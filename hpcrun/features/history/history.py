@@ -56,6 +56,12 @@ class HistoryRow:
     ends: Counter[str] = field(default_factory=Counter)  # how many jobs ended, by how they did
     waits_s: list[float] = field(default_factory=list)  # of the jobs that started
 
+    def add_time(self, job: PastJob, time: JobTime) -> None:
+        """Add a time in which a job had its allocation."""
+        self.gpu_hours += time.hours * job.gpus
+        self.lost_gpu_hours += time.hours * job.gpus if time.lost else 0.0
+        self.cpu_hours += 0.0 if job.gpus else time.hours * job.cpus
+
     @property
     def ended(self) -> int:
         """How many jobs ended."""
@@ -256,9 +262,7 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
     for job in jobs:
         for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
             for row in rows_at(job, part.start_s):
-                row.gpu_hours += part.hours * job.gpus
-                row.lost_gpu_hours += part.hours * job.gpus if part.lost else 0.0
-                row.cpu_hours += 0.0 if job.gpus else part.hours * job.cpus
+                row.add_time(job, part)
         if job.end is not None:
             for row in rows_at(job, job.ended_s):
                 row.ends[job.end] += 1
@@ -268,10 +272,14 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
     if by != "week":
         order = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
         return order, total
-    known = {row.week: row for row in groups.values() if row.week}
-    weeks = range(0, (max(known) - min(known)).days + 1, 7) if known else ()
-    days = (min(known) + timedelta(days=after) for after in weeks)
-    return [known.get(day) or HistoryRow(week_name(day), day) for day in days], total
+    return _with_all_weeks({row.week: row for row in groups.values() if row.week}), total
+
+
+def _with_all_weeks(known: Mapping[date, HistoryRow]) -> list[HistoryRow]:
+    """Return the weeks in the order of time, with those between in which nothing happened."""
+    after_days = range(0, (max(known) - min(known)).days + 1, 7) if known else ()
+    days = (min(known) + timedelta(days=after) for after in after_days)
+    return [known.get(day) or HistoryRow(week_name(day), day) for day in days]
 
 
 def counted_causes(jobs: Iterable[PastJob], since_s: float) -> list[CauseCount]:
