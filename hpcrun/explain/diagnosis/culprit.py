@@ -198,7 +198,9 @@ def rank_without_records(
     if len(alike) > 1:
         return Culprit(seen) if seen in alike else Culprit(None, alike=alike)
     alone = cause.rank if cause is not None else next(iter(places), None)
-    if alone is not None or (cause is None and _is_of_others(facts, speech)):
+    if alone is None and cause is None and _is_of_others(facts, speech):
+        return Culprit(seen if speech and seen not in speech else None)  # those that lost a rank did not fail first
+    if alone is not None:
         return Culprit(alone)
     rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs, *hit_of), *places)
     root = root_of(facts) if rank is None else None

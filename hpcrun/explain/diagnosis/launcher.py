@@ -280,7 +280,8 @@ def failed_task(lines: Sequence[str], *, several_nodes: bool = False, several: b
         if tasks_are_ranks and (match := _failed_task(line)):
             return int(match["tasks"]) if match["tasks"].isdigit() else None
         if match := _RANK.search(line):
-            return int(next(filter(None, match.groups())))
+            named = {one[match.lastgroup or 0] for text in lines if (one := _RANK.search(text[:_LONGEST]))}
+            return int(next(filter(None, match.groups()))) if len(named) == 1 else None
         if match := _LOCAL.search(line):
             return None if several_nodes else int(next(filter(None, match.groups())))
     agents = {match["local"] for line in _with(_WORDS_OF_RANKS, lines) if (match := _AGENT.search(line))}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from hpcrun.explain.diagnosis.last_words import raised_in
 from hpcrun.explain.diagnosis.launcher import NODE_FAILED
 from hpcrun.explain.diagnosis.log import Log
+from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback
 
@@ -64,8 +65,11 @@ def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | N
     for one in shared:
         if (raised := raised_in(one)) is not None:
             return rank_of_exception(one, raised)
-    complaint = next((one.scan.tail[place] for one in shared if (place := one.complaint) is not None), None)
-    return _of_itself(complaint) if complaint is not None else None
+    for one in shared:
+        if (place := one.complaint) is not None:
+            ranks = {_of_itself(line) for line in one.scan.tail[place:] if complains(line)} - {None}
+            return ranks.pop() if len(ranks) == 1 else None
+    return None
 
 
 def inferred_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:

@@ -292,6 +292,11 @@ UNPROVEN: dict[str, str] = {
     "a timeout of some ranks, where another one writes on": (
         "[rank7]:[W1121 20:27:21.4 x.cpp:1] a warning\n" + "".join(timed_out(rank) for rank in (0, 1, 3))
     ),
+    "several ranks that abort": "".join(
+        f"Abort(1) on node {rank} (rank {rank} in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process "
+        f"{rank}\n"
+        for rank in (2, 0, 1)
+    ),
     "two ranks that report the same error": (
         f"{TRACE}RuntimeError: CUDA error: unknown error\n"
         "[E ProcessGroupNCCL.cpp:9] [Rank 3] NCCL watchdog thread terminated with exception: CUDA error: unknown error\n"
@@ -313,6 +318,9 @@ def test_the_rank_that_a_launcher_saw_fail_before_the_others_is_named_among_thos
     alike = of_rank(3, KEY) + of_rank(1, KEY)
     assert said_of(alike + torchruns((1, "25", 1)), tmp_path).rank == 1
     assert said_of(alike + torchruns((1, "29", 1), (3, "25", 1)), tmp_path).rank == 3
+    lost = of_rank(0, LOST) + of_rank(2, LOST)
+    assert said_of(lost + torchruns((0, "26", 1), (1, "25", -9)), tmp_path).rank == 1
+    assert said_of(lost + torchruns((1, "26", 1), (0, "25", 1)), tmp_path).rank is None
     terminated = "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: tasks 1-3: Terminated\n"
     assert said_of(f"{TRACE}{KEY}\n{terminated}", tmp_path).rank == 0
 
