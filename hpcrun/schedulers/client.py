@@ -147,7 +147,7 @@ _PREEMPTS = re.compile(r"^(?:sbatch:)?\s*Preempts: (?P<jobs>[\d,]+)", re.MULTILI
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class JobStart:
     """When and where a job would start, by Slurm's present estimate."""
 
     start_s: float  # seconds since the epoch
@@ -160,7 +160,7 @@ class Start:
 class StartEstimate:
     """sbatch's answer: a start, or its message if there is no start; ``silent`` if it did not respond."""
 
-    start: Start | None
+    start: JobStart | None
     message: str
     silent: bool = False
 
@@ -203,7 +203,7 @@ def read_answer(answer: Completed) -> StartEstimate:
     return StartEstimate(start, message or f"sbatch printed no reason (exit status {answer.status})")
 
 
-def parse_start(message: str) -> Start | None:
+def parse_start(message: str) -> JobStart | None:
     """Read ``Job 7 to start at 2026-11-21T03:30:00 using 32 processors on nodes a100-1 in partition gpu``.
 
     None if there is no such line, or no time in it (``Unknown``).
@@ -217,4 +217,4 @@ def parse_start(message: str) -> Start | None:
         return None
     displaced = _PREEMPTS.search(message)
     preempts = tuple(displaced["jobs"].split(",")) if displaced else ()
-    return Start(start.timestamp(), match["nodes"], match["partition"], preempts)
+    return JobStart(start.timestamp(), match["nodes"], match["partition"], preempts)

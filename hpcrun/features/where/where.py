@@ -20,7 +20,7 @@ from hpcrun.job.units import format_time
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.schedulers.client import DirectivePairs, SlurmForecast, Start, StartEstimate
+from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, StartEstimate
 from hpcrun.schedulers.cluster_text import Partition
 from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
@@ -59,7 +59,7 @@ class Offer:
     """A candidate that can start."""
 
     candidate: Placement
-    start: Start
+    start: JobStart
     gpu_hours: float | None  # GPUs × time limit; None where nothing says the limit
 
 
@@ -229,7 +229,7 @@ def _no_start(answer: StartEstimate | None) -> str:
     return f"sbatch did not respond: {answer.message}" if answer.silent else answer.message
 
 
-def _gpu_hours(plan: Plan, start: Start, partitions: Sequence[Partition]) -> float | None:
+def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> float | None:
     limit_s = plan.walltime_s
     if limit_s is None:  # then Slurm gives the partition's default, or its limit
         there = next((partition for partition in partitions if partition.name == start.partition), None)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.schedulers.client import (
+    JobStart,
     Server,
-    Start,
     estimate_command,
     major_release,
     missing_commands,
@@ -70,21 +70,21 @@ WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
 @pytest.mark.parametrize(
     ("answer", "start"),
     [
-        (f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu", Start(AT, "a100-[1-2]", "gpu")),
-        (f"{WHEN} using 32 processors on nodes a100-1", Start(AT, "a100-1")),  # before 18.08
-        (f"{WHEN} using 32 processors on a100-1", Start(AT, "a100-1")),
+        (f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu", JobStart(AT, "a100-[1-2]", "gpu")),
+        (f"{WHEN} using 32 processors on nodes a100-1", JobStart(AT, "a100-1")),  # before 18.08
+        (f"{WHEN} using 32 processors on a100-1", JobStart(AT, "a100-1")),
         (f"sbatch: this site says hello\n{WHEN} using 1 processors on nodes n1 in partition gpu\n"
-         "sbatch:   Preempts: 12,15", Start(AT, "n1", "gpu", ("12", "15"))),
+         "sbatch:   Preempts: 12,15", JobStart(AT, "n1", "gpu", ("12", "15"))),
         # 24.11, in a federation, and 26.05
-        (f"{WHEN} on cluster b using 2 processors on nodes n1 in partition p", Start(AT, "n1", "p")),
-        (f"{WHEN} a using 64 processors on nodes a100-[1-2] in partition gpu", Start(AT, "a100-[1-2]", "gpu")),
+        (f"{WHEN} on cluster b using 2 processors on nodes n1 in partition p", JobStart(AT, "n1", "p")),
+        (f"{WHEN} a using 64 processors on nodes a100-[1-2] in partition gpu", JobStart(AT, "a100-[1-2]", "gpu")),
         ("sbatch: Job 7 to start at Unknown using 32 processors on nodes n1 in partition gpu", None),
         ("sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition gpu", None),
         ("allocation failure: Requested node configuration is not available", None),
         ("", None),
     ],
 )  # fmt: skip
-def test_the_start_is_read(answer: str, start: Start | None) -> None:
+def test_the_start_is_read(answer: str, start: JobStart | None) -> None:
     assert parse_start(answer) == start
 
 

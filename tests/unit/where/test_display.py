@@ -23,7 +23,7 @@ from hpcrun.features.where.where import (
     submit_line,
 )
 from hpcrun.job.request import read_request
-from hpcrun.schedulers.client import Start
+from hpcrun.schedulers.client import JobStart
 from tests.unit.given import plan, request
 
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()
@@ -56,7 +56,7 @@ def test_a_start_in_words(wait_s: float, text: str) -> None:
     ],
 )
 def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> None:
-    line = submit_line(Offer(Placement("mine", None, request("true", **options), plan()), Start(NOW, "n1"), None))
+    line = submit_line(Offer(Placement("mine", None, request("true", **options), plan()), JobStart(NOW, "n1"), None))
     words = shlex.split(line)
     assert (words[:2], words[-1]) == (["hpcrun", "submit"], "SCRIPT")
     seen: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ def shown(width: int, *offers: Offer) -> list[str]:
 
 def test_the_table_fits_eighty_columns() -> None:
     candidate = Placement("our-own-cluster", "a100-40gb", request(), plan(gpus="16", nodes=4))
-    start = Start(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
+    start = JobStart(NOW + 10 * 86400 + 82800, "a100-[1-2,7],b100-[12-13]", "gpu-long-preempt", ("1", "2"))
     lines = shown(80, Offer(candidate, start, 1234567.0))
     assert max(map(len, lines)) <= 80 and len(lines) < 9
     assert "4 × 4 a100" in lines[1] and "in 10 d 23 h, Dec 2 03:20" in lines[1]
@@ -94,7 +94,7 @@ def test_a_narrow_table_loses_columns_and_no_digit(width: int) -> None:
     heading, *rows = shown(
         width,
         *(
-            Offer(Placement(name, None, request(), plan(gpus="8", nodes=2)), Start(NOW + wait_s, nodes, "gpu"), 32.0)
+            Offer(Placement(name, None, request(), plan(gpus="8", nodes=2)), JobStart(NOW + wait_s, nodes, "gpu"), 32.0)
             for name, wait_s, nodes in (("l40s", 8640, "l40s-[1-2]"), ("a100-40gb", 52000, "a100-[1-2]"))
         ),
     )

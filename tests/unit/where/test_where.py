@@ -10,7 +10,7 @@ import pytest
 from hpcrun.errors import ProfileError, SchedulerError, UsageError
 from hpcrun.features.where.where import Misfit, Offer, Placement, over_partition, ranked, where
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
-from hpcrun.schedulers.client import SlurmForecast, Start
+from hpcrun.schedulers.client import JobStart, SlurmForecast
 from hpcrun.schedulers.cluster_text import Partition
 from tests.unit import given
 from tests.unit.given import cluster, plan, request, surroundings, write
@@ -70,7 +70,7 @@ def test_a_type_is_named_in_every_count_of_gpus() -> None:
 
 def offer(name: str, start_s: float, preempts: tuple[str, ...] = (), *, idles_gpus: bool = False) -> Offer:
     candidate = Placement(name, None, request(), plan(), idles_gpus)
-    return Offer(candidate, Start(start_s, "n1", "gpu", preempts), 1.0)
+    return Offer(candidate, JobStart(start_s, "n1", "gpu", preempts), 1.0)
 
 
 def test_the_first_start_comes_first_and_who_disturbs_nobody_among_equals() -> None:
