@@ -91,7 +91,10 @@ srun torchrun --nnodes 2 --nproc-per-node 4 \\
 """
 TWO: dict[str, Any] = {"gpus": "4", "nodes": 2}
 FOUR_GPUS = Machine(16, ("0", "1", "2", "GPU-3f"))
-RATES = {"card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900}, "fabric": {"bandwidth_gbit_s": 400}}
+RATES: dict[str, Any] = {
+    "card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900},
+    "fabric": {"bandwidth_gbit_s": 400},
+}
 CASES = {
     "torchrun-1-node": case(args=["--lr", "1e-3"], gpus="4"),
     "torchrun-2-nodes": case(**TWO, walltime_s="36h"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
-from tests.golden.test_scripts import Case, render
+from tests.golden.test_scripts import case, render
 from tests.shellcheck import complaints
 
 PROFILES = sorted(profile_names([shipped_folder("cluster_profiles")]))
@@ -20,9 +21,11 @@ def script(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The script of two nodes of a profile, as large as may be."""
     name = request.param
     # without GPUs a profile does not say how many ranks there are
-    size = {"gpus": "0", "nproc_per_node": 4, "launcher": "torchrun"} if name == "cpu" else {"gpus": "4"}
+    size: dict[str, Any] = (
+        {"gpus": "0", "nproc_per_node": 4, "launcher": "torchrun"} if name == "cpu" else {"gpus": "4"}
+    )
     path = tmp_path / f"{name}.sh"
-    path.write_text(render(Case({"script": "train.py", "nodes": 2, **size}, name)))
+    path.write_text(render(case(profile=name, nodes=2, **size)))
     return path
 
 
