@@ -260,19 +260,26 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
         return groups[key], total
 
     for job in jobs:
-        for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
-            for row in rows_at(job, part.start_s):
-                row.add_time(job, part)
-        if job.end is not None:
-            for row in rows_at(job, job.ended_s):
-                row.ends[job.end] += 1
-        if job.wait_s is not None:
-            for row in rows_at(job, job.started_s):
-                row.waits_s.append(job.wait_s)
+        _count(job, rows_at, since_s, now_s)
     if by != "week":
         order = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
         return order, total
     return _with_all_weeks({row.week: row for row in groups.values() if row.week}), total
+
+
+def _count(
+    job: PastJob, rows_at: Callable[[PastJob, float | None], tuple[HistoryRow, ...]], since_s: float, now_s: float
+) -> None:
+    """Add a job to the rows in which it counts at a time."""
+    for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
+        for row in rows_at(job, part.start_s):
+            row.add_time(job, part)
+    if job.end is not None:
+        for row in rows_at(job, job.ended_s):
+            row.ends[job.end] += 1
+    if job.wait_s is not None:
+        for row in rows_at(job, job.started_s):
+            row.waits_s.append(job.wait_s)
 
 
 def _with_all_weeks(known: Mapping[date, HistoryRow]) -> list[HistoryRow]:
