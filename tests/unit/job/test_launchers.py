@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,8 @@ from hpcrun.job.launcher_choice import choose_launcher
 from hpcrun.job.launchers import LAUNCHERS, TORCHRUN_VALUES, find_calls
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
-from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
+from tests.unit.cli.test_options import parse
+from tests.unit.given import cluster, cpu_cluster, laptop, plan, script
 
 
 def chosen(
@@ -27,22 +27,13 @@ def chosen(
     **asked: object,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """What becomes of a program that was typed behind ``hpcrun submit`` and its options."""
-    words = shlex.split(line)
-    options = dict(zip(shlex.split(typed)[::2], shlex.split(typed)[1::2], strict=True))
-    said = {name.strip("-").replace("-", "_"): value for name, value in options.items()}
-    for name in ("nodes", "nproc_per_node"):
-        if name in said:
-            said |= {name: int(said[name])}  # type: ignore[dict-item]
-    if "srun" in said:
-        said["srun"] = [said["srun"]]  # type: ignore[assignment]
-    is_module = words[0] == "-m"
-    words = words[is_module:]
-    found = request(words[0], args=words[1:], module=is_module, **said, **asked)
-    calls = find_calls(tuple(words), (scripts or {}).get)
+    fields = parse(*shlex.split(typed), *shlex.split(line))
+    words = tuple(shlex.split(line.removeprefix("-m ")))
+    calls = find_calls(words, (scripts or {}).get)
     read = (texts or {}).get
-    return choose_launcher(
-        found, profile or cluster(), calls, ("submit", *shlex.split(typed)), lambda name: read(name, ""), mpi_types
-    )
+    asked_for = read_request({**fields, **asked})
+    typed_words = ("submit", *shlex.split(typed))
+    return choose_launcher(asked_for, profile or cluster(), calls, typed_words, lambda name: read(name, ""), mpi_types)
 
 
 def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
@@ -89,14 +80,7 @@ def test_what_hpcrun_does_itself_is_run_as_the_line_that_it_names(line: str, typ
 
 def asked_for(line: str) -> JobRequest:
     """The request of a line behind ``hpcrun submit``."""
-    words = shlex.split(line)
-    asked: dict[str, Any] = {}
-    while words[0].startswith("--"):
-        name = {"--time": "walltime_s"}.get(words[0], words[0][2:].replace("-", "_"))
-        asked[name] = [*asked.get(name, ()), words[1]] if name in ("srun", "torchrun") else words[1]
-        words = words[2:]
-    is_module = words[0] == "-m"
-    return read_request({**asked, "script": words[is_module], "args": words[1 + is_module :], "module": is_module})
+    return read_request(parse(*shlex.split(line)))
 
 
 def test_options_that_hpcrun_does_without_are_named() -> None:
