@@ -11,7 +11,7 @@ from hpcrun.explain.diagnosis.culprit import root_of
 from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.last_words import uncaught
-from hpcrun.explain.diagnosis.launcher import agents_exitcode, first_task
+from hpcrun.explain.diagnosis.launcher import first_task, how_it_ended
 from hpcrun.explain.diagnosis.line_rank import spawned_process
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import complains
@@ -93,7 +93,7 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
 
 
 def _lost(consequence: Cause) -> str:
-    """Return the message of the first of the ranks that have all lost another one: its log is not among theirs."""
+    """Return the message of the first of the ranks that have all lost another one."""
     raised = consequence.log.traceback if consequence.log is not None else None
     line = consequence.hit.line.strip() if consequence.hit is not None else ""
     return f"{consequence.text}: {_exception_at(raised, whole=True) if raised else cut_at_word(line, _LONGEST_MESSAGE)}"
@@ -119,11 +119,8 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
         return f" with exit status {end.status}" + (f": {complaint}" if complaint else "") if end.by_itself else ""
     if root is not None:
         return f" with exit status {root.exitcode}"
-    task = next((task for log in facts.logs if (task := first_task(log.scan.tail))), None)
-    if task is not None:
-        return f" failed first: {task[2].partition('srun: error: ')[2]}"
-    code = next((code for log in facts.logs if (code := agents_exitcode(log.scan.tail))), None)
-    return f" failed first with exit status {code}" if code else ": its lines show no failure"
+    ends = (how_it_ended(log.scan.tail) for log in facts.logs)
+    return next((f" failed first{how}" for how in ends if how), ": its lines show no failure")
 
 
 def _last_complaint(rank: int, facts: Facts) -> str:

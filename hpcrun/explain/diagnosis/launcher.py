@@ -299,10 +299,15 @@ def _passed_on(lines: Sequence[str]) -> bool:
     return alike or (len(tasks) == 1 and tasks[0]["tasks"] == "0" and tasks[0]["how"].startswith("Exited"))
 
 
-def agents_exitcode(lines: Sequence[str]) -> str | None:
-    """Return the exit code that torchrun's agent of one node saw; None if it saw none, or several."""
+def how_it_ended(lines: Sequence[str]) -> str:
+    """Return how the first task ended, in srun's words, or with which exit status torchrun's agent of one node saw one.
+
+    Empty if nothing tells, or if the agent saw several.
+    """
+    if (task := first_task(lines)) is not None:
+        return f": {task[2].partition('srun: error: ')[2]}"
     codes = {match["code"] for line in _with(_WORDS_OF_LAUNCHERS, lines) if (match := _AGENT.search(line))}
-    return codes.pop() if len(codes) == 1 else None
+    return f" with exit status {codes.pop()}" if len(codes) == 1 else ""
 
 
 def first_task(lines: Sequence[str]) -> tuple[int, str, str] | None:
