@@ -159,7 +159,7 @@ _USUAL = re.compile(
     r"(?<![\w./-])(?P<name>(?:(?:train|training|val|valid|validation|test|eval|best|min|max|mean|avg|total) )?"
     r"(?:[a-z]\w{0,30}[_./-])?(?:loss|acc|accuracy)(?:[_/](?:train|val|valid|test|eval)\w{0,9})?)['\"]?"
     # behind a blank only what cannot be a count: "loss 3 of 5 packets"
-    r"(?:\s*[:=]\s*|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
+    r"(?:\s*[:=]\s*(?:['\"](?=[^'\"\s]+['\"]))?|\s+(?=(?:tensor\()?(?:[-+]?\d*\.\d|\d+e|\d+%|[-+]?(?:nan|inf)\b)))"
     rf"(?:tensor\()?(?P<value>{_NUMBER})(?=\.?(?:[\s,;%|)\]}}'\"]|$))",
     re.IGNORECASE,
 )

@@ -227,9 +227,13 @@ def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> Non
 
 
 def share_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Let the vertical axis of shares, such as accuracies, end at 1, where one cannot be above it."""
-    if max(values, default=2.0) <= 1.0 and axes.get_ylim()[1] > 1.0:
-        axes.set_ylim(top=1.0 + 0.001 * (1.0 - axes.get_ylim()[0]))
+    """Let the vertical axis of shares, such as accuracies, end at 1 or at 100 %; marks at its end are not cut."""
+    largest = max(values, default=0.0)
+    whole = 1.0 if largest <= 1.0 else 100.0
+    if largest <= whole < axes.get_ylim()[1]:
+        axes.set_ylim(top=whole + 0.001 * (whole - axes.get_ylim()[0]))
+        for line in axes.lines:
+            line.set_clip_on(False)
 
 
 def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: str = DARK) -> None:

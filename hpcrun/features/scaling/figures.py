@@ -228,7 +228,7 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
 
     def draw(axes: Axes, panel: Panel) -> None:
         seen: list[float] = []
-        longest = 1
+        first, longest = 1, 1
         for row in panel.series.sizes:
             curve = _epochs(row, value)
             if curve:
@@ -241,7 +241,7 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
                 lows, highs = [each.low for each in curve.values()], [each.high for each in curve.values()]
                 axes.fill_between(at, lows, highs, color=style["color"], alpha=0.2, linewidth=0)
                 seen += [*lows, *highs]
-                longest = max(longest, *at)
+                first, longest = min(first, *at), max(longest, *at)
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
@@ -249,8 +249,8 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
             value_axis(axes, seen, logarithmic=spans(seen))
         else:
             share_axis(axes, seen)
-        if times and 0 < shown.warmup < longest:
-            axes.axvspan(0.5, shown.warmup + 0.5, color="#F0F0F0", zorder=0)
+        if times and 0 < shown.warmup <= longest - first:  # a program may count its epochs from 0
+            axes.axvspan(first - 0.5, first + shown.warmup - 0.5, color="#F0F0F0", zorder=0)
 
     figure = draw_panels(shown, draw)
     entries: list[tuple[str, Any]] = [(units_text(gpus, shown.unit), curve) for gpus, curve in sorted(curves.items())]

@@ -96,6 +96,8 @@ def test_a_line_may_name_its_step() -> None:
         ("Epoch 2 Iteration 70/900 Loss 6.9021 (6.95)", None, {"loss": 6.9021}),
         ("{'loss': 1.5, 'train_loss': 2, 'epoch': 3.0}", None, {"loss": 1.5, "train_loss": 2}),
         ('{"step": 12, "loss": NaN}', 12, {"loss": math.nan}),
+        ("{'loss': '2.776', 'grad_norm': '1.299', 'epoch': '2'}", None, {"loss": 2.776}),
+        ("loss: 'cross_entropy', loss: '3 of 5'", None, {}),
         ("global_step=5 loss tensor(0.25, grad_fn=<MeanBackward0>)", 5, {"loss": 0.25}),
         ("40%|####  | 4/10 [00:01<00:02, 3.1it/s, loss=0.9, v_num=1]", None, {"loss": 0.9}),
         ("using loss scale 65536.0", None, {}),

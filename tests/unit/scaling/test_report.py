@@ -344,6 +344,24 @@ def test_the_ideal_is_a_straight_line() -> None:
                 assert all((b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_band_of_the_warm_up_covers_the_epochs_that_are_not_counted(first: int) -> None:
+    runs = [Point(n, epochs=tuple(Epoch(first + e, time_s=9 / n) for e in range(4))) for n in (1, 2)]
+    with paper_style():
+        axes = settled_figures(report(*runs))[0]["time_by_epoch"].axes[0]
+    (band,) = axes.patches
+    assert (band.get_x(), band.get_width()) == (first - 0.5, 1.0)
+
+
+@pytest.mark.parametrize(("best", "top"), [(0.999, 1.0), (99.5, 100.0)])
+def test_the_axis_of_accuracies_ends_at_the_whole_and_cuts_no_mark(best: float, top: float) -> None:
+    runs = [Point(n, epochs=(Epoch(1, time_s=9 / n, accuracy=best),)) for n in (1, 2)]
+    with paper_style():
+        axes = settled_figures(report(*runs))[0]["accuracy"].axes[0]
+    assert axes.get_ylim()[1] == pytest.approx(top, rel=0.01)
+    assert not any(line.get_clip_on() for line in axes.lines)
+
+
 def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
     drawn = draw_figures(seed("004.csv"))
     assert [name for name in drawn.files if name.endswith(".png")] == [
