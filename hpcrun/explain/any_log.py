@@ -121,7 +121,7 @@ def _look(names: Iterable[str]) -> str:
 
 def _apart(logs: Sequence[Log]) -> list[Log]:
     """Return the logs, those that several ranks write into as one for each, without what their programs survived."""
-    parts = (part for log in logs for part in (by_speaker(log) if log.rank is None else [log]))
+    parts = (part for log in logs for part in (by_speaker(log) if log.is_shared else [log]))
     return [without_survived(part) for part in parts]
 
 

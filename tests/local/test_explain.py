@@ -95,6 +95,30 @@ def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hp
     assert hpcrun("status", "old", check=True).stdout.count("its launch with 1") == 1
 
 
+def test_the_prefix_of_a_line_counts_and_not_the_name_of_its_file(hpcrun: Hpcrun) -> None:
+    program = """import os, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 3:
+    raise KeyError("lr")
+dist.barrier()
+"""
+    (hpcrun.folder / "bad.py").write_text(program)
+    torchrun = f"{Path(sys.executable).parent}/torchrun --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node 2"
+    launch = f"{torchrun} --master-addr $MASTER_ADDR --master-port $MASTER_PORT bad.py"
+    (hpcrun.folder / "launch.sh").write_text(f"exec {launch}\n")
+    line = ("submit", "-P", "local", "-G", "4", "--nodes", "2", "--wait", "bash", "launch.sh")
+    waited = hpcrun(*line)
+    assert waited.returncode == 7, waited.stderr
+    said = explained(hpcrun, "last")
+    assert (said["rank"], said["summary"]) == (3, "rank 3 on localhost failed first: KeyError: 'lr' at bad.py:5")
+    names = []
+    for name in ("rank-1.err", "slurm-77.out"):
+        (hpcrun.folder / name).write_text((next(hpcrun.runs.glob("*/elements/0/attempts/0/rank-1.err"))).read_text())
+        names.append(hpcrun("explain", "--log", name, check=True).stdout.splitlines()[0])
+    assert names == [said["summary"]] * 2
+
+
 def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
     rules = hpcrun.home / ".config/hpcrun/rules.yaml"
     rules.parent.mkdir(parents=True)

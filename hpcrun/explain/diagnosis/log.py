@@ -93,6 +93,13 @@ class Log:
         return [place for place in above[-_WARNING_LINES:] if " NCCL WARN " in tail[place]]
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several ranks write into it: it is the batch script's, or torch's prefixes name other ranks."""
+        return self.rank is None or any(
+            one is not None and one.kind == "torch" and one.rank not in (None, self.rank) for one in self.scan.speakers
+        )
+
+    @property
     def complaint(self) -> int | None:
         """Position of the first line near its end that complains, where it has no exception; None where none does."""
         return first_complaint(self.scan.tail) if self.traceback is None else None
@@ -144,10 +151,12 @@ def with_other_log(logs: Sequence[Log]) -> list[Log]:
 def by_speaker(log: Log) -> list[Log]:
     """Split a log into which several processes write: first the lines of no process, then a log for each process.
 
+    The rank in a line's own prefix counts, whatever the name of the file says.
+
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
     scan = _by_files(log.scan)
-    log = replace(log, scan=scan)
+    log = replace(log, scan=scan, rank=None)
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]

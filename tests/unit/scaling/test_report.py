@@ -17,6 +17,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from hpcrun.features.scaling.figures import draw_figures, settled_figures
 from hpcrun.features.scaling.points import Epoch, Point
@@ -349,7 +350,7 @@ def test_the_band_of_the_warm_up_covers_the_epochs_that_are_not_counted(first: i
     runs = [Point(n, epochs=tuple(Epoch(first + e, time_s=9 / n) for e in range(4))) for n in (1, 2)]
     with paper_style():
         axes = settled_figures(report(*runs))[0]["time_by_epoch"].axes[0]
-    (band,) = axes.patches
+    (band,) = (patch for patch in axes.patches if isinstance(patch, Rectangle))
     assert (band.get_x(), band.get_width()) == (first - 0.5, 1.0)
 
 
