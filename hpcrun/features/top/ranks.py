@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum
 from itertools import islice
 from pathlib import Path
 
@@ -17,29 +17,23 @@ MOST_LINES = 64  # the most logs whose last line is read at a time: 512 ranks ge
 MOST_PACES = 32  # the most silent ranks of which the usual pause is looked up: the end of a log each, once
 
 
-class RankState(IntEnum):
-    """The state of a rank, in the order in which ranks are shown: what is odd first."""
+class RankState(Enum):
+    """The state of a rank, its words and its style, in the order in which ranks are shown: what is odd first."""
 
-    FAILED = 0
-    NO_END = 1
-    SILENT = 2
-    NO_OUTPUT = 3
-    NOT_STARTED = 4
-    RUNNING = 5
-    TERMINATED = 6
-    COMPLETED = 7
+    FAILED = "failed", "bold red"
+    NO_END = "no exit status", "bold red"
+    SILENT = "silent", "bold yellow"
+    NO_OUTPUT = "no output", "yellow"
+    NOT_STARTED = "not started", "yellow"
+    RUNNING = "running", ""
+    TERMINATED = "terminated", ""
+    COMPLETED = "completed", "green"
+
+    def __init__(self, words: str, style: str) -> None:
+        self.words, self.style = words, style
 
 
-WORDS: Mapping[RankState, str] = {
-    RankState.FAILED: "failed",
-    RankState.NO_END: "no exit status",
-    RankState.SILENT: "silent",
-    RankState.NO_OUTPUT: "no output",
-    RankState.NOT_STARTED: "not started",
-    RankState.RUNNING: "running",
-    RankState.TERMINATED: "terminated",
-    RankState.COMPLETED: "completed",
-}
+_ORDER = {kind: number for number, kind in enumerate(RankState)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,7 @@ class RankRow:
     def state(self) -> str:
         """Its state in words: ``failed, exit status 1``."""
         ended = self.kind in (RankState.FAILED, RankState.TERMINATED)
-        return f"{WORDS[self.kind]} ({self.exit_status})" if ended else WORDS[self.kind]
+        return f"{self.kind.words} ({self.exit_status})" if ended else self.kind.words
 
 
 @dataclass(slots=True)
@@ -174,27 +168,17 @@ def rank_rows(
         limit_s = silence_limit_s(max(usual_s or 0.0, own_s.get(rank) or 0.0))
         return RankState.SILENT if rank in talking and ages[rank] > limit_s else RankState.RUNNING
 
-    known = {*writes.ranks, *node_of, *ends}
-    numbers = sorted({*known, *range(world_size)})
     rows = []
-    for rank in numbers:
-        end = ends.get(rank)
-        rows.append(
-            RankRow(
-                rank,
-                kind(rank),
-                end.node if end else node_of.get(rank),
-                writes.ranks.get(rank),
-                end.status if end else None,
-                end.ended_s if end else None,
-            )
-        )
-    return sorted(rows, key=_order)
+    for rank in sorted({*writes.ranks, *node_of, *ends, *range(world_size)}):
+        end, wrote_s = ends.get(rank), writes.ranks.get(rank)
+        known = (end.node, wrote_s, end.status, end.ended_s) if end else (node_of.get(rank), wrote_s)
+        rows.append(RankRow(rank, kind(rank), *known))
+    return sorted(rows, key=_place)
 
 
-def _order(row: RankRow) -> tuple[RankState, float, int]:
+def _place(row: RankRow) -> tuple[int, float, int]:
     when = {RankState.FAILED: row.ended_s, RankState.SILENT: row.wrote_s}.get(row.kind)
-    return row.kind, when or 0.0, row.rank
+    return _ORDER[row.kind], when or 0.0, row.rank
 
 
 def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
@@ -202,9 +186,3 @@ def matching_rows(rows: Sequence[RankRow], words: str) -> list[RankRow]:
     terms = words.lower().split()
     texts = ((row, f"rank {row.rank} {row.state} {row.node or ''} {row.line}".lower()) for row in rows)
     return [row for row, text in texts if all(term in text for term in terms)]
-
-
-def counts_text(rows: Sequence[RankRow]) -> str:
-    """Return how many ranks are in each state: ``1 failed, 7 terminated``."""
-    kinds = [row.kind for row in rows]
-    return ", ".join(f"{kinds.count(kind)} {WORDS[kind]}" for kind in RankState if kind in kinds)

@@ -14,7 +14,7 @@ from hpcrun.actions.runs.metrics import Metrics, choose_metrics
 from hpcrun.actions.status.resolve import ended_text
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
-from hpcrun.features.top.ranks import RankRow, RankState, counts_text
+from hpcrun.features.top.ranks import RankRow, RankState
 from hpcrun.job import state
 from hpcrun.job.units import format_rate, format_size, format_span
 from hpcrun.runs.attempt import Attempt
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _TEXT_LEAST = 24  # the least columns for the words beside a bar
-_RANK_STYLES = {
-    RankState.FAILED: "bold red",
-    RankState.NO_END: "bold red",
-    RankState.SILENT: "bold yellow",
-    RankState.NO_OUTPUT: "yellow",
-    RankState.NOT_STARTED: "yellow",
-    RankState.RUNNING: "",
-    RankState.TERMINATED: "",
-    RankState.COMPLETED: "green",
-}
 
 
 def title_text(item: RunStatus, now_s: float) -> Text:
@@ -63,11 +53,11 @@ def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: f
     """Return a line above the ranks: the attempt, when it began, and how many ranks are in each state."""
     filtered = f"{shown} of {count(len(rows), 'rank')} shown; " if shown < len(rows) else ""
     began = f"attempt {attempt.number + 1} began {format_span(max(0.0, now_s - attempt.started_s))} ago"
-    counts = counts_text(rows)
-    number, _, words = counts.partition(" ")
-    if ", " not in counts and number.isdecimal():
-        counts = f"{count(int(number), 'rank')} {words}"
-    return f"{began}; {filtered}{counts}"
+    kinds = [row.kind for row in rows]
+    listed = ", ".join(f"{kinds.count(kind)} {kind.words}" for kind in RankState if kind in kinds)
+    if len(set(kinds)) == 1:
+        listed = f"{count(len(rows), 'rank')} {kinds[0].words}"
+    return f"{began}; {filtered}{listed}"
 
 
 class RankColumns:
@@ -86,7 +76,7 @@ class RankColumns:
         """Return one rank; its last line goes on beyond the screen."""
         age = "-" if row.wrote_s is None else f"{format_span(max(0.0, now_s - row.wrote_s))}"
         text = Text(f"{row.rank:>{self._rank}}  ")
-        text.append(f"{row.state:<{self._state}}", _RANK_STYLES[row.kind])
+        text.append(f"{row.state:<{self._state}}", row.kind.style)
         node = visible(row.node or "-")
         node = node if len(node) <= self._node else f"{node[: self._node - 1]}…"
         text.append(f"  {node:<{self._node}}  {age:>8}  ")

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 from hpcrun.features.top import ranks
-from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, counts_text, matching_rows
+from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
+from hpcrun.features.top.run_page_text import rank_heading
 from hpcrun.job.layout import AttemptFolder
+from hpcrun.runs.attempt import attempts
 from tests.unit.explain.test_running import NOW_S, attempt, node, wrote
 from tests.unit.given import write
 
@@ -45,7 +47,8 @@ def test_ranks_that_failed_come_first_in_the_order_of_their_failures(tmp_path: P
         (3, "completed"),
     ]
     assert rows[0].line == "line of 2"
-    assert counts_text(rows) == "2 failed, 1 no exit status, 1 terminated, 1 completed"
+    heading = rank_heading(next(attempts(tmp_path, 0)), rows, 5, NOW_S)
+    assert heading.endswith(" ago; 2 failed, 1 no exit status, 1 terminated, 1 completed")
 
 
 def test_a_silent_rank_comes_before_those_that_write(tmp_path: Path) -> None:
