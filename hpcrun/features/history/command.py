@@ -174,12 +174,7 @@ def _causes_table(history: History) -> Table:
 
 
 def summary_lines(history: History, budgets: Sequence[Budget], folder: str, accounting: str) -> Iterator[str]:
-    """Yield what the failures have cost, the budgets, and what the numbers rest on.
-
-    Args:
-        folder: the runs folder.
-        accounting: what is to be said of Slurm's accounting.
-    """
+    """Yield what the failures have cost, the budgets, and what the numbers rest on."""
     total, since = history.total, f"{datetime.fromtimestamp(history.since_s):%Y-%m-%d}"
     if total.lost_gpu_hours:
         share = percent_text(total.lost_gpu_hours / total.gpu_hours)

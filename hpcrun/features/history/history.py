@@ -150,12 +150,7 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
 def get_history(
     ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[AccountedJob] = ()
 ) -> History:
-    """Return the numbers of all runs that were active since a time.
-
-    Args:
-        rules: of explain, loaded only if a failure is to be examined.
-        accounted: jobs from Slurm's accounting; those of runs that have a folder are not counted twice.
-    """
+    """Return the numbers of all runs that were active since a time, and of the accounting's jobs without a run."""
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
     on_cluster = [item for item in result.runs if item.run.scheduler != "local"]
@@ -186,10 +181,7 @@ def get_history(
 
 
 def runs_since(store: RunStore, since_s: float) -> list[str]:
-    """Return the runs that may have been active since a time, without reading the others.
-
-    Those are the runs that were submitted since then, that have not ended, or whose status has changed since then.
-    """
+    """Return the runs that may have been active since a time, by their ids, marks and status files; read none."""
     active, day = set(store.active_ids()), f"{datetime.fromtimestamp(max(0.0, since_s)):%Y%m%d-%H%M%S}"
 
     def has_changed(run_id: str) -> bool:

@@ -93,11 +93,7 @@ def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
 def _by_size(
     shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None], *, grows: bool = True
 ) -> Figure:
-    """Draw one number by size beside the ideal, which is a straight line on these axes.
-
-    Args:
-        grows: more GPUs have more of it; else less, or where the work grows with them as much.
-    """
+    """Draw one number by size beside the ideal, a straight line on these axes. It ``grows`` with the GPUs or not."""
     weak = all(panel.series.weak for panel in shown.panels)
 
     def ideal(first: Row, gpus: int) -> float:

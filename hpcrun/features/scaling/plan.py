@@ -127,11 +127,7 @@ def _job_size(size: Size, gpu_type: str | None, profile: Profile) -> JobSize:
 
 
 def read_measured(label: str, context: Context, batch_size: str | None = None) -> tuple[dict[str, Any], str, list[str]]:
-    """Read what a study measured, or a run if no study has this name; runs that are not over count with their epochs.
-
-    Args:
-        label: of the study or run.
-        batch_size: the global batch of runs that do not record theirs, as typed.
+    """Read what a study measured, or a run if no study has this label; runs that are not over count with their epochs.
 
     Returns:
         the fields for ``read_workload``, the profile of the runs by name or path, and what a reader must know of them.
@@ -199,11 +195,7 @@ def _remarks(work: MeasuredTraining, fitted: StepModel, rows: Sequence[Forecast]
 
 
 def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = None) -> MeasuredTraining:
-    """Build the workload from the typed values, by the names of the options.
-
-    Args:
-        known: fields that were read from the metrics of runs; a typed value replaces them, ``also`` adds to them.
-    """
+    """Build the workload from what was typed, by the names of the options, and what is known from runs' metrics."""
     typed = {name: read_option(name, text, _READERS[name]) for name, text in options.items() if name in _READERS}
     if where := typed.pop("reference_gpus", None):
         typed["gpus"], typed["nodes"] = where
@@ -229,13 +221,9 @@ def read_workload(options: Mapping[str, str], known: Mapping[str, Any] | None = 
 
 
 def workload_of(points: Sequence[Point], warmup: int, batch_size: int | None = None) -> dict[str, Any]:
-    """Return what the runs of a training say of it: the fields for ``read_workload``, those that are known.
+    """Return the fields for ``read_workload`` that are known from the runs of a training.
 
     Runs of the same size and batch are repeats: their mean counts. The smallest size is the reference.
-
-    Args:
-        warmup: first epochs of each run that do not count.
-        batch_size: the global batch of runs that do not say theirs.
     """
     timed = [item for point in points if (item := _timed(point, warmup))]
     if not timed:

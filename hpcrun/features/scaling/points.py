@@ -82,11 +82,7 @@ class Point:
 
 
 def epochs_of(rows: Iterable[tuple[float | None, Mapping[str, Any]]]) -> tuple[Epoch, ...]:
-    """Return the epochs among a rank's metrics, ordered by their numbers.
-
-    Args:
-        rows: the step, which is the epoch's number, and the metrics. A row without a step has the next number.
-    """
+    """Return the epochs among a rank's steps and metrics, in order; a row without a step has the next number."""
     listed = list(rows)
     timed = next((name for name in TIMED if any(number(values.get(name)) for _, values in listed)), None)
     if timed is None:
@@ -158,10 +154,7 @@ class Shares(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """The numbers of one run, each None if missing: means over its epochs, and the last accuracy.
-
-    Times and samples per second are more than 0.
-    """
+    """The numbers of one run, None if missing: means over its epochs, times and speeds above 0; the last accuracy."""
 
     point: Point
     epoch_s: float | None
@@ -218,8 +211,7 @@ def read_points(
 ) -> tuple[list[Point], SchedulerError | None]:
     """Return what the runs of some studies measured, and the scheduler's own message where it did not answer.
 
-    Args:
-        patterns: profile → metric → regular expression to find it in the logs.
+    ``patterns``: profile → metric → regular expression to find it in the logs.
     """
     points: list[Point] = []
     away: SchedulerError | None = None

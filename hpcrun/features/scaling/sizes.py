@@ -218,12 +218,9 @@ class ScaleCommand:
         options: Mapping[str, str] = MappingProxyType({}),
         args: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Return the command for some sizes. An option that the command has already gets the new value.
+        """Return the command for some sizes. An option that the command has already gets the new value, "" for a flag.
 
-        Args:
-            batch_size: a new global batch of the last size.
-            options: additional options of hpcrun; "" is the value of a flag.
-            args: new values of the script's arguments; those that its command does not have are left out.
+        The new global batch is that of the last size. Arguments that the script's command does not have are left out.
         """
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
@@ -255,11 +252,7 @@ class ScaleCommand:
 
 
 def with_options(command: str, options: Mapping[str, str]) -> str:
-    """Return a quoted command in which each option stands once, with its new value: ``--batch_size`` is one, too.
-
-    Args:
-        options: the name with its dashes, and the value; "" is the value of a flag.
-    """
+    """Return a quoted command with each option once, with its new value, "" for a flag: ``--batch_size`` too."""
     words = shlex.split(command)
     for name, value in options.items():
         places = [at for at, text in enumerate(words) if text.partition("=")[0].replace("_", "-") == name]

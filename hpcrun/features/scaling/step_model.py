@@ -89,14 +89,12 @@ class StepModel:
         """Return the loss at a size: measured, between two measured ones, or beyond them."""
         place, known = self._doublings(size), self.losses
         low, high = next(iter(known)), next(reversed(known))
-        if place > high:
+        if place >= high:
             return known[high] + (place - high) * self.rate
-        if place < low:
+        if place <= low:
             return known[low] + (place - low) * self.rate
-        before = max(one for one in known if one <= place)
-        after = min(one for one in known if one >= place)
-        share = (place - before) / (after - before) if after > before else 0.0
-        return known[before] + share * (known[after] - known[before])
+        before, after = next(pair for pair in pairwise(known) if place <= pair[1])
+        return known[before] + (place - before) / (after - before) * (known[after] - known[before])
 
     @cached_property
     def rate(self) -> float:
@@ -145,11 +143,9 @@ class StepModel:
 def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
     """Return the share of the first step that does not shrink with the batch.
 
-    It is measured if two batches were timed on the same GPUs. Else it follows from the card's data sheet, with the time
-    to launch the kernels of a step, as far as the other measurements leave room for it.
-
-    Args:
-        half_batch: samples at which half of a GPU's computing is fixed, by its data sheet; 0 if unknown.
+    It is measured if two batches were timed on the same GPUs. Else it follows from ``half_batch``, the samples at which
+    half of the card's computing is fixed by its data sheet (0 if unknown), with the time to launch the kernels of a
+    step, as far as the other measurements leave room for it.
     """
     first = timed[0]
     batch = first.size.batch_per_gpu

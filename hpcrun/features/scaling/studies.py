@@ -164,11 +164,7 @@ class StudyStore:
 
     @contextmanager
     def submitting(self, study_id: str) -> Iterator[None]:
-        """Prevent other processes from submitting runs of this study meanwhile, if the file system has locks.
-
-        Raises:
-            PlanError: another process is submitting them.
-        """
+        """Prevent other processes from submitting runs of this study meanwhile, if the file system has locks."""
         with ExitStack() as held:
             with writing(self.runs):
                 free = held.enter_context(flocked(self._study(study_id).lock))

@@ -64,10 +64,7 @@ def status_of(study: Study, context: Context) -> StudyStatus:
 
 
 def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequence[Point], list[str]]:
-    """Return what the runs of studies measured, and remarks.
-
-    Where the scheduler does not respond, runs are as they were last known.
-    """
+    """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
     if not studies:
         return (), []
     remarks: list[str] = []

@@ -71,12 +71,7 @@ class Report:
 def make_report(
     points: Sequence[Point], options: ReportOptions, *, claims: Iterable[Claim] = (), remarks: Sequence[str] = ()
 ) -> Report:
-    """Compare the sizes of a study, and judge.
-
-    Args:
-        claims: numbers of tables to check against the others.
-        remarks: what the reader of the points has to say.
-    """
+    """Compare the sizes of a study, judge them, and check the claims of tables against their other numbers."""
     if options.warmup < 0:
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
     if not 0 < options.min_efficiency <= 1:
@@ -140,12 +135,9 @@ def read_tables(paths: Sequence[Path]) -> Table:
 
 
 def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Study]:
-    """Return studies with a name for the data set of each, where one stands beside others and has none.
+    """Return studies with a name for the data set of each, where one stands beside others or tables and has none.
 
     Studies of one name and one data set are repeats of each other.
-
-    Args:
-        tables: they stand beside tables.
     """
     if not tables and len({study.name for study in studies}) == 1:
         return list(studies)
@@ -162,12 +154,7 @@ def report_name(names: Iterable[str]) -> str:
 def study_options(
     studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: str | None
 ) -> ReportOptions:
-    """Return how some studies are to be read: as each was submitted, unless an option says otherwise.
-
-    Args:
-        studies: none, where all runs come from tables.
-        min_efficiency: per cent, as typed.
-    """
+    """Return how some studies, or none, are to be read: as each was submitted, unless an option says otherwise."""
     share = MIN_EFFICIENCY
     if min_efficiency is not None:
         try:

@@ -71,10 +71,7 @@ def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY)
 def choose(
     speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY
 ) -> tuple[int, Step | None, Step | None]:
-    """Return the largest size that is worth its GPUs, the step to it, and the step to the next larger size.
-
-    The first step is None for the smallest size, the second one for the largest.
-    """
+    """Return the largest size that is worth its GPUs, the step to it, and the step to the next larger size, if any."""
     walk = steps(speedups, target)
     step = next((step for step in reversed(walk) if step.taken), None)
     gpus = step.gpus if step else speedups[0][0]
@@ -155,12 +152,7 @@ class Doubt:
 
 
 def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple[Doubt, ...]:
-    """Return the reasons for which no verdict on a series stands, the worst first.
-
-    Args:
-        warmup: first epochs of each run that were left out.
-        one_by_one: no two of its runs were there at the same time.
-    """
+    """Return the reasons for which no verdict on a series stands, the worst first. ``one_by_one``: no two runs met."""
     if not series.compared:
         return ()
     alone = "" if one_by_one else ", one after the other"

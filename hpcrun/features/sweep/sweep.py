@@ -153,12 +153,9 @@ def default_ranking(names: Sequence[str]) -> Ranking | None:
 
 
 def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: bool = False) -> SweepTable:
-    """Return the elements of runs, best first; of an element that several runs have, the newest.
+    """Return the elements of runs, given the oldest first, best first; of an element that several have, the newest.
 
-    Args:
-        items: each run with the metrics of its elements, oldest first.
-        order: see ``parse_ranking``; None for the default.
-        best_step: compare the best value of each element, not the last.
+    ``order``: as ``parse_ranking`` reads it; with ``best_step`` the best value of each element counts, not the last.
     """
     newest = {(one.index, one.parameters): (item, one) for item, _ in items for one in item.elements}
     metrics_of = {item.run.run_id: each for item, each in items}
