@@ -309,7 +309,7 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
     run, other = RunFolder(tmp_path / "run"), tmp_path / "site"
     for name, content in job_programs().items():
         write(run.programs(name), content.decode())
-    for name in ("preflight", "hpcrun"):  # an installed package of that name is not taken for ours
+    for name in ("hpcrun", "preflight"):  # an installed package of that name is not taken for ours
         write(other / name / "__init__.py", "raise ImportError")
     hosts, reports = cluster()
     attempt = run.element(0).attempt(0)
@@ -319,7 +319,7 @@ def test_the_judge_needs_only_what_lies_beside_it(more: dict[str, str], tmp_path
     env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(attempt.path), "PYTHONPATH": str(other), **more}
     before = set(run.path.rglob("*"))
     done = subprocess.run(
-        [sys.executable, str(run.programs("preflight") / "judge.py"), "--bf16-tflops=989"],
+        [sys.executable, str(run.programs() / "preflight/judge.py"), "--bf16-tflops=989"],
         env=env, cwd=other, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     verdict = judge(hosts, reports, rates={"bf16-tflops": 989.0})
