@@ -116,16 +116,13 @@ class RunsScreen(TableScreen[ShownRow]):
         self._learn_causes(rows)
         running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
-        if (
-            running
-            and is_due
-            and self.call("words", lambda: words_of(running), self._show_words, lambda _: self._show_words({}))
-        ):
-            self._words_asked, self._words_of = now, frozenset(running)
 
-    def _show_words(self, words: Mapping[str, str]) -> None:
-        self._words = words
-        self.pager.update()
+        def show(words: Mapping[str, str]) -> None:
+            self._words = words
+            self.pager.update()
+
+        if running and is_due and self.call("words", lambda: words_of(running), show, lambda _: show({})):
+            self._words_asked, self._words_of = now, frozenset(running)
 
     def _learn_causes(self, rows: Iterable[TopRow]) -> None:
         """Work out why elements failed, a few at a time; the reader does so for whole runs."""
@@ -140,11 +137,11 @@ class RunsScreen(TableScreen[ShownRow]):
         def failed(_: object) -> None:  # broken rules: explain says so
             done({key: item.status for key, item in some.items()})
 
+        def explained() -> dict[str, LastStatus]:
+            return {key: explained_status(item, self.reader.rules()) for key, item in some.items()}
+
         if some:
-            rules = self.reader.rules
-            self.call(
-                "causes", lambda: {key: explained_status(item, rules()) for key, item in some.items()}, done, failed
-            )
+            self.call("causes", explained, done, failed)
 
     def _show_rows(self) -> None:
         reading = self.reader.reading
