@@ -235,7 +235,7 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
         links = LinkedRuns(Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir])
         links.update()
         if not links.counts:
-            places = ", ".join(sorted(visible(str(path)) for path in links.searched)[:6])
+            places = ", ".join(sorted(visible(str(path)) for path in links.files.searched)[:6])
             raise NotFoundError(
                 f"no event files of TensorBoard that were begun while these runs ran, in {places}",
                 hint="if the program writes them elsewhere, name the folder: --logdir DIR",
@@ -265,4 +265,4 @@ def _linked_lines(links: LinkedRuns) -> list[str]:
     lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]
     lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
     too_large = "is too large to search all of it: --logdir DIR names a folder"
-    return [*lines, *(f"{visible(str(path))} {too_large}" for path in links.cut_short)]
+    return [*lines, *(f"{visible(str(path))} {too_large}" for path in links.files.cut_short)]

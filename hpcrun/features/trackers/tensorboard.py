@@ -70,13 +70,11 @@ class EventFiles:
         """Return those of an element, in its own folder and in its working folder, which is searched only once."""
         begun = list(attempts(folder, element))
         inside = RunFolder(folder).element(element).path
-        files: dict[Path, EventFile] = {}
-        for place in (inside, *(self.others or (working_folder(run, folder),))):
-            self.searched.add(place)
-            # what lies in an element's own folder is of no other run
-            files |= (
-                {file.path: file for file in self._in(place) if place == inside or is_of(file, begun)} if begun else {}
-            )
+        places = (inside, *(self.others or (working_folder(run, folder),)))
+        self.searched.update(places)
+        # what lies in an element's own folder is of no other run
+        known = ((place, file) for place in places if begun for file in self._in(place))
+        files = {file.path: file for place, file in known if place == inside or is_of(file, begun)}
         return sorted(files.values(), key=lambda file: file.path)
 
     def _in(self, place: Path) -> list[EventFile]:
@@ -140,11 +138,7 @@ class ChosenRun:
 
 @dataclass(slots=True)
 class LinkedRuns:
-    """A folder with a link to each event file of the chosen runs: one folder for each run and each of its log folders.
-
-    Attributes:
-        searched, cut_short: the folders that were searched, and those too large to search all of them.
-    """
+    """A folder with a link to each event file of the chosen runs: a folder for each run and each of its log folders."""
 
     links: Path  # the folder
     runs: Sequence[ChosenRun]
@@ -152,17 +146,14 @@ class LinkedRuns:
     others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
     counts: dict[str, int] = field(default_factory=dict)  # name of a run → the number of its event files
     known: set[Path] = field(default_factory=set)  # the event files that have a link
-    searched: set[Path] = field(default_factory=set)
-    cut_short: set[Path] = field(default_factory=set)
+    files: EventFiles = field(default_factory=EventFiles)  # what the last search has found, and where
 
     def update(self) -> None:
         """Search the runs' folders, and link the event files that are new."""
-        files, owners = EventFiles(self.others), dict[EventFile, list[str]]()
+        self.files, owners = EventFiles(self.others), dict[EventFile, list[str]]()
         for chosen in self.runs:
-            for file in files.of(chosen.run, self.store.folder(chosen.run.run_id), chosen.element):
+            for file in self.files.of(chosen.run, self.store.folder(chosen.run.run_id), chosen.element):
                 owners.setdefault(file, []).append(chosen.name)
-        self.searched |= files.searched
-        self.cut_short |= files.cut_short
         for file, names in owners.items():
             if file.path not in self.known:
                 self.known.add(file.path)
