@@ -83,11 +83,6 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
     """Yield what is to be shown of one log: in blocks where every byte is, else by lines."""
     if lines.pattern is None and lines.since_s is None:
         return texts(log.path, lines.last)
-    chosen = _chosen(log, lines)
-    return chosen if lines.last is None else iter(deque(chosen, lines.last))
-
-
-def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
     from hpcrun.runs.log_times import has_stamps, matching, since
 
     chosen = log_lines(log.path)
@@ -98,7 +93,8 @@ def _chosen(log: LogFile, lines: Lines) -> Iterator[str]:
             chosen = since(chosen, lines.since_s, lines.started_s)
         else:
             tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
-    return chosen if lines.pattern is None else matching(chosen, lines.pattern)
+    chosen = chosen if lines.pattern is None else matching(chosen, lines.pattern)
+    return chosen if lines.last is None else iter(deque(chosen, lines.last))
 
 
 def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:

@@ -13,8 +13,7 @@ from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim, width
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.profiles.folders import Folder, folders_of
-from hpcrun.profiles.load import LoadedProfile
+from hpcrun.profiles.folders import folders_of
 from hpcrun.schedulers.process import SlurmSite
 from hpcrun.views import profiles as view
 from hpcrun.views.text import one_line
@@ -58,19 +57,15 @@ def show(
         origins = {"origins": view.origins_json(loaded)} if origin else {}
         return {"kind": "profile", "path": str(loaded.path), "profile": values, **origins}
 
-    if origin:
-        return Outcome(lambda: _origins_text(loaded, context.profile_paths), document)
-    return Outcome(lambda: _values_text(loaded, values), document)
+    def text() -> Iterator[TextPart]:
+        if not origin:
+            yield stdout([one_line(f"# {loaded.path}"), view.profile_yaml(values)])
+            return
+        drawn, folders = view.origins_table(loaded, context.profile_paths, width())
+        yield table(drawn)
+        yield stdout(["", *folders] if folders else [])
 
-
-def _origins_text(loaded: LoadedProfile, paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    drawn, folders = view.origins_table(loaded, paths, width())
-    yield table(drawn)
-    yield stdout(["", *folders] if folders else [])
-
-
-def _values_text(loaded: LoadedProfile, values: dict[str, Any]) -> Iterator[TextPart]:
-    yield stdout([one_line(f"# {loaded.path}"), view.profile_yaml(values)])
+    return Outcome(text, document)
 
 
 def path() -> Outcome:
@@ -78,13 +73,11 @@ def path() -> Outcome:
     surroundings = make_context().surroundings
     folders = [("profiles", folder) for folder in folders_of(surroundings.profile_folders)]
     folders += [("templates", folder) for folder in folders_of(surroundings.template_folders)]
-    return printed(f"{kind:<10} {folder.path}{_remark(folder)}" for kind, folder in folders)
-
-
-def _remark(folder: Folder) -> str:
-    if not folder.path.is_dir():
-        return "  (not there)"
-    return "  (not used)" if folder.withheld else ""
+    return printed(
+        f"{kind:<10} {folder.path}"
+        + ("  (not there)" if not folder.path.is_dir() else "  (not used)" if folder.withheld else "")
+        for kind, folder in folders
+    )
 
 
 def env(

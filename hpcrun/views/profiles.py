@@ -59,19 +59,13 @@ def profiles_tables(
 def _cells(profile: Profile | None) -> tuple[str, ...]:
     if profile is None:
         return "broken", "", "", ""
+    counts = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
     return (
         profile.gpu.type or ", ".join(profile.gpu.types) or "-",
-        _per_node(profile),
+        str(profile.gpu.per_node or ", ".join(map(str, sorted(counts))) or 0) if profile.scheduler == "slurm" else "-",
         profile.partition or "-",
         format_time(profile.time.max) if profile.time.max else "-",
     )
-
-
-def _per_node(profile: Profile) -> str:
-    if profile.scheduler != "slurm":
-        return "-"
-    counts = {entry.per_node for entry in profile.gpu.types.values() if entry.per_node}
-    return str(profile.gpu.per_node or ", ".join(str(count) for count in sorted(counts)) or 0)
 
 
 def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
@@ -123,15 +117,7 @@ def profile_yaml(values: dict[str, Any]) -> str:
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:
     """Return a profile's values in the form that a user would write: times and sizes in Slurm's forms."""
-    shown: dict[str, Any] = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if name != "name"
-    }
-    for section, form in (("time", format_time), ("memory", format_memory)):
-        if section in shown:
-            shown[section] = {key: form(value) for key, value in shown[section].items()}
-    if types := shown.get("gpu", {}).get("types"):
-        shown["gpu"] = {**shown["gpu"], "types": {name: profile_values(entry) for name, entry in types.items()}}
-    return shown
+    return {name: _form((name,), value) for name, value in values.items() if name != "name"}
 
 
 # --- the values, with the file and line of each, and side by side
@@ -232,6 +218,10 @@ def _mistake_json(item: Mistake) -> dict[str, Any]:
 
 def _form(key: Key, value: Any) -> Any:
     """Return a value in the form that a user would write."""
+    if isinstance(value, dict):
+        return {name: _form((*key, name), inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
     section = key[-2] if len(key) > 1 else ""  # time, or gpu.types.h100.time
     form = {"time": format_time, "memory": format_memory}.get(section)
     return form(value) if form and isinstance(value, int) else value
