@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import shlex
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,11 @@ def init(
     context = make_context()
     asks = can_ask() and not (yes or as_json)
     with interrupted_as(_NOTHING_WRITTEN):
+        chosen = _Chosen(account, gpu_type, runs, name, asks=asks, suggested=yes, anew=force)
         if reason := context.scheduler("slurm").unavailable():
             yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
-            _refuse_cluster_options({"--account": account, "--gpu-type": gpu_type, "--name": name})
-            setup = _without_slurm(runs, context, asks=asks)
+            setup = _without_slurm(chosen, context)
         else:
-            chosen = _Chosen(account, gpu_type, runs, name, asks=asks, suggested=yes, anew=force)
             setup = yield from _on_cluster(chosen, context)
         if dry_run:
             yield Outcome(lambda: [stdout(files_lines(setup))], lambda: setup_json(setup))
@@ -91,17 +90,14 @@ class _Chosen:
     anew: bool
 
 
-def _refuse_cluster_options(given: Mapping[str, str | None]) -> None:
-    for name, value in given.items():
+def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
+    for name, value in (("--account", chosen.account), ("--gpu-type", chosen.gpu_type), ("--name", chosen.name)):
         if value is not None:
             raise UsageError(
                 f"{name} has no effect without Slurm",
                 hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
             )
-
-
-def _without_slurm(runs: str | None, context: Context, *, asks: bool) -> action.Setup:
-    folder = _runs(runs, context, asks=asks)
+    folder = _runs(chosen, context)
     return action.Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
 
 
@@ -116,7 +112,7 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     action.check_choices(typed, facts)
     yield note(cluster_lines(facts))
     choices = _choices(typed, facts, existing, chosen)
-    runs = _runs(chosen.runs, context, asks=chosen.asks)
+    runs = _runs(chosen, context)
     detected = detected_profile(facts, site, context.surroundings, action.without_none(choices))
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
@@ -151,31 +147,27 @@ def _chosen(choice: Choice | None, chosen: _Chosen, left: list[Choice]) -> str |
     return choice.options[choice.default].value
 
 
-def _runs(typed: str | None, context: Context, *, asks: bool) -> str | None:
-    """Return the runs folder to set, None if it stays as it is."""
+def _runs(chosen: _Chosen, context: Context) -> str | None:
+    """Return the runs folder to set, None if it stays as it is; say that the runs of today's folder are not moved."""
     current = str(context.store.root)
-    asks = asks and typed is None and not context.env.get("HPCRUN_RUNS")
+    asks = chosen.asks and chosen.runs is None and not context.env.get("HPCRUN_RUNS")
     while True:
-        answer = (
-            ask("Folder of the runs, which all nodes must see", default=current).strip() if asks else typed or current
-        )
+        answer = chosen.runs or current
+        if asks:
+            answer = ask("Folder of the runs, which all nodes must see", default=current).strip()
         folder = os.path.abspath(context.cwd / Path(answer).expanduser())
-        problem = action.runs_problem(Path(folder)) if folder != current else None
-        if problem is None and folder != current:
-            _say_where_runs_stay(context)
+        if folder == current:
+            return None
+        problem = action.runs_problem(Path(folder))
         if problem is None:
-            return folder if folder != current else None
+            break
         if not asks:
             raise UsageError(f"--runs {answer}: {problem}", hint="name a folder on a file system that all nodes see")
         tell([problem])
-
-
-def _say_where_runs_stay(context: Context) -> None:
-    """Say that the runs of today's folder are not moved: hpcrun shows those of one folder."""
-    number = len(context.store.run_ids())
-    if number:
-        old = shlex.quote(str(context.store.root))
+    if number := len(context.store.run_ids()):
+        old = shlex.quote(current)
         tell([f"note: {number} runs stay in {old}; HPCRUN_RUNS={old} hpcrun status shows them"])
+    return folder
 
 
 def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
@@ -205,7 +197,15 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
     job = action.trial_size(setup.detected, profile.gpu.type)
     if test is None and checks and checks.failed:
         yield note(["hpcrun: no test job, because of the errors above; afterwards: hpcrun init --test"])
-    elif _wants_test(test, job, asks=asks):
+    elif test or (
+        test is None
+        and asks
+        and confirm(
+            f"Submit a test job of under a minute ({job.words})?",
+            default=True,
+            interrupted="interrupted; the files are written, and no job was submitted",
+        )
+    ):
         has_torch = checks is not None and checks.has_torch
         prepared = action.prepare_trial(job, setup.name, context.surroundings, context.machine, has_torch=has_torch)
         ended = yield from _try(prepared, context, follow=not as_json)
@@ -214,16 +214,6 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
         if ended.failure:
             return
     yield printed(next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
-
-
-def _wants_test(test: bool | None, job: action.TrialJob, *, asks: bool) -> bool:
-    if test is not None or not asks:
-        return bool(test)
-    return confirm(
-        f"Submit a test job of under a minute ({job.words})?",
-        default=True,
-        interrupted="interrupted; the files are written, and no job was submitted",
-    )
 
 
 def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:

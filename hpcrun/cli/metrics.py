@@ -19,7 +19,6 @@ from hpcrun.profiles.config import FILE_NAME
 from hpcrun.runs.elements import elements_of
 from hpcrun.runs.record import Run
 from hpcrun.views.metrics import (
-    elements_csv,
     elements_json,
     elements_table,
     metrics_csv,
@@ -109,7 +108,7 @@ def _elements_text(
 ) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
     if as_csv:
-        yield verbatim(elements_csv(whole))
+        yield verbatim(metrics_csv({**whole}))
     elif not any(result.rows for result in each.values()):
         yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {how_to_record()}"])
     else:
@@ -123,7 +122,7 @@ def _elements_text(
 
 def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
     if as_csv:
-        yield verbatim(metrics_csv(metrics))
+        yield verbatim(metrics_csv({None: metrics}))
     elif not metrics.rows:
         yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     elif png is not None:

@@ -45,7 +45,7 @@ def _cells(row: MetricsRow, front: Iterable[str], names: Iterable[str]) -> list[
 
 def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Parameters]) -> Table:
     """Return rows of the elements of a sweep for a terminal, with the parameters of each."""
-    names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
+    names = _names(each)
     front = ["rank"] if any(len(metrics.ranks) > 1 for metrics in each.values()) else []
     numbers = _headings(front, names)
     rows = (
@@ -56,26 +56,17 @@ def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Paramet
     return text_table(("ELEMENT", "PARAMETERS", *numbers), rows, right=("ELEMENT", *numbers))
 
 
-def elements_csv(each: Mapping[int, Metrics]) -> str:
-    """Return the rows of a sweep as CSV: the element, then the columns of :func:`metrics_csv`."""
-    names = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
-    rows = ((index, *cells) for index, metrics in each.items() for cells in _csv_rows(metrics, names))
-    return csv_text(("element", *_CSV_FRONT, *names), rows)
-
-
 def elements_json(each: Mapping[int, Metrics], run_id: str, parameters: Mapping[int, Parameters]) -> dict[str, Any]:
     """Return the rows of a sweep as a JSON document, by element."""
-    names = dict.fromkeys(name for metrics in each.values() for name in metrics.names)
     elements = [
-        {
-            "element": index,
-            "parameters": dict(parameters[index]),
-            "rows": [_row_json(row) for row in metrics.rows],
-            "unreadable_lines": metrics.unreadable,
-        }
+        {"element": index, "parameters": dict(parameters[index]), **_rows_json(metrics)}
         for index, metrics in each.items()
     ]
-    return {"kind": "metrics", "run_id": run_id, "metrics": list(names), "elements": elements}
+    return {"kind": "metrics", "run_id": run_id, "metrics": list(_names(each)), "elements": elements}
+
+
+def _names(each: Mapping[Any, Metrics]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
 
 
 def value_text(value: Value | None) -> str:
@@ -93,18 +84,20 @@ def _clock(time_s: float | None) -> str:
     return "-" if time_s is None else f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
-def metrics_csv(metrics: Metrics) -> str:
-    """Return the rows as CSV: rank, attempt, step and time (seconds since the epoch), then the metrics."""
-    return csv_text((*_CSV_FRONT, *metrics.names), _csv_rows(metrics, metrics.names))
-
-
-_CSV_FRONT = ("rank", "attempt", "step", "time")
-
-
-def _csv_rows(metrics: Metrics, names: Sequence[str]) -> Iterator[list[Value | None]]:
-    for row in metrics.rows:
-        numbers = (row.step, row.time_s, *(row.values.get(name) for name in names))
-        yield [row.rank, row.attempt, *map(whole, numbers)]
+def metrics_csv(each: Mapping[int | None, Metrics]) -> str:
+    """Return the rows as CSV: the element of a sweep, rank, attempt, step and time since the epoch; then the metrics."""
+    names, front = _names(each), () if None in each else ("element",)
+    rows = (
+        [
+            *(index for _ in front),
+            row.rank,
+            row.attempt,
+            *map(whole, (row.step, row.time_s, *map(row.values.get, names))),
+        ]
+        for index, metrics in each.items()
+        for row in metrics.rows
+    )  # fmt: skip
+    return csv_text((*front, "rank", "attempt", "step", "time", *names), rows)
 
 
 def whole(value: Value | None) -> Value | None:
@@ -114,23 +107,21 @@ def whole(value: Value | None) -> Value | None:
 
 def metrics_json(metrics: Metrics, run_id: str) -> dict[str, Any]:
     """Return the rows as a JSON document; JSON has no NaN and no infinity, so these are text."""
-    return {
-        "kind": "metrics",
-        "run_id": run_id,
-        "metrics": list(metrics.names),
-        "rows": [_row_json(row) for row in metrics.rows],
-        "unreadable_lines": metrics.unreadable,
-    }
+    return {"kind": "metrics", "run_id": run_id, "metrics": list(metrics.names), **_rows_json(metrics)}
 
 
-def _row_json(row: MetricsRow) -> dict[str, Any]:
-    return {
-        "rank": row.rank,
-        "attempt": row.attempt,
-        "step": None if row.step is None else whole(row.step),
-        "time_s": row.time_s,
-        "values": {name: json_value(value) for name, value in row.values.items()},
-    }
+def _rows_json(metrics: Metrics) -> dict[str, Any]:
+    rows = [
+        {
+            "rank": row.rank,
+            "attempt": row.attempt,
+            "step": None if row.step is None else whole(row.step),
+            "time_s": row.time_s,
+            "values": {name: json_value(value) for name, value in row.values.items()},
+        }
+        for row in metrics.rows
+    ]
+    return {"rows": rows, "unreadable_lines": metrics.unreadable}
 
 
 def json_value(value: Value) -> Value:

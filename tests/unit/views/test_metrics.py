@@ -43,7 +43,7 @@ METRICS = Metrics(
 
 
 def test_csv() -> None:
-    assert metrics_csv(METRICS) == (
+    assert metrics_csv({None: METRICS}) == (
         'rank,attempt,step,time,loss,note\n0,0,1,5.5,0.5,"a,""b"""\n0,1,2,,nan,\n0,1,,,-inf,\n'
     )
 
