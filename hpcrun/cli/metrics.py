@@ -108,7 +108,7 @@ def _elements_text(
 ) -> Iterator[TextPart]:
     """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
     if as_csv:
-        yield verbatim(metrics_csv({**whole}))
+        yield verbatim(metrics_csv(whole))
     elif not any(result.rows for result in each.values()):
         yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {how_to_record()}"])
     else:

@@ -84,8 +84,8 @@ def _clock(time_s: float | None) -> str:
     return "-" if time_s is None else f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
-def metrics_csv(each: Mapping[int | None, Metrics]) -> str:
-    """Return the rows as CSV: the element of a sweep, rank, attempt, step and time since the epoch; then the metrics."""
+def metrics_csv(each: Mapping[Any, Metrics]) -> str:
+    """Return the rows as CSV: element (of a sweep), rank, attempt, step, seconds since the epoch, then the metrics."""
     names, front = _names(each), () if None in each else ("element",)
     rows = (
         [
