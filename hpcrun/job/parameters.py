@@ -37,7 +37,7 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
             )
         if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
             raise ValueError(
-                f"{item!r} is no range: write every value, such as {name}={ends['low']},{ends['high']}; "
+                f"{item!r}: ranges are not supported; write every value, such as {name}={ends['low']},{ends['high']}; "
                 "or, if it is a text, write it in a --sweep-file"
             )
         if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):

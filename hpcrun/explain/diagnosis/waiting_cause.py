@@ -54,7 +54,7 @@ _LEAST_SILENCE_S = 20.0
 _MOST_OF_IT = 0.5
 """The share of its time for which a job was silent: a shorter silence may be the usual one between two lines."""
 _FIX_OF_SILENCE = (
-    "a job that hangs needs no longer --time: submit it again, and while it is silent, "
+    "a longer --time does not help a job that hangs: submit it again, and while it is silent, "
     "hpcrun explain --stacks shows where its ranks are"
 )
 
