@@ -227,7 +227,8 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     code = source_lines(answers.ranks, running.attempt.started_s)
     world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
     sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
-    sentence = "; ".join(filter(None, (sentence, _away(silent), _missing(running, answers, silent))))
+    no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
+    sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
     sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
     odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
     if nccl and is_quiet and not odd:
@@ -253,11 +254,6 @@ def _fix(ranks: Sequence[RankStack]) -> str:
     if _FORBIDDEN in lacks:
         return "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here"
     return ""
-
-
-def _away(nodes: Sequence[str]) -> str:
-    """Return which nodes did not respond."""
-    return f"no response from {listed(nodes, _MOST_NODES)} within {WITHIN_S} s" if nodes else ""
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:

@@ -296,7 +296,8 @@ def first_to_fail(starts: Sequence[Facts]) -> Facts:
     others, a later start may tell more.
     """
     first = len(starts) - 1
-    while first and not _went_beyond(starts[first - 1], starts[first]):
+    lines = [list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None)) for one in starts]
+    while first and not went_beyond(lines[first - 1], lines[first]):
         first -= 1
     which = next((place for place in range(first, len(starts)) if fails_by_itself(starts[place])), len(starts) - 1)
     if which == len(starts) - 1:
@@ -304,8 +305,3 @@ def first_to_fail(starts: Sequence[Facts]) -> Facts:
     return replace(
         starts[which], start=f"the answer is of start {which + 1} of {len(starts)}: no later one came further"
     )
-
-
-def _went_beyond(before: Facts, after: Facts) -> bool:
-    return went_beyond(*(list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None))
-                         for one in (before, after)))  # fmt: skip

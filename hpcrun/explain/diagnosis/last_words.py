@@ -217,13 +217,10 @@ def was_interrupted(log: Log) -> bool:
 
 def hangs_since(log: Log) -> bool:
     """Whether the last lines of a log have a failure of which the program said nothing more until the job was ended."""
-    places = (log.scan.position(hit.number) for hit in log.scan.hits if _may_hang(hit))
+    hits = (hit for hit in log.scan.hits if hit.rule.level in ("symptom", "wait") and not hit.rule.states)
+    places = (log.scan.position(hit.number) for hit in hits)
     place = max((place for place in places if place is not None), default=None)
     return place is not None and sum(bool(line.strip()) for line in log.scan.tail[place + 1 :]) <= _LAST_LINES
-
-
-def _may_hang(hit: Hit) -> bool:
-    return hit.rule.level in ("symptom", "wait") and not hit.rule.states
 
 
 def without_survived(log: Log) -> Log:

@@ -227,13 +227,9 @@ def _joined(before: Traceback, raised: Traceback, between: Sequence[str]) -> Tra
 
 def _raised_from(origin: Traceback, raised: Traceback) -> Traceback:
     """Return an exception with its origin, or only the origin if another process passed it on unchanged."""
-    if _same(origin, raised):
+    if origin.exception == raised.exception or _REPORTERS.match(raised.exception):
         return replace(origin, last=raised.last)
     return replace(raised, begins=origin.begins, origin=origin.origin or origin)
-
-
-def _same(one: Traceback, other: Traceback) -> bool:
-    return one.exception == other.exception or bool(_REPORTERS.match(other.exception))
 
 
 def last_statement(lines: Sequence[str], *, mixed: bool = False) -> Traceback | None:
