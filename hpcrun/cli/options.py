@@ -29,11 +29,11 @@ class HelpPanel:
             names: its names and the placeholder of its value, as ``--help`` shows them: ``--nodes -N N``.
             complete: the beginning of a value → those that the shell offers.
         """
-        words = names.split()
+        parts = names.split()
         return typer.Option(
             default,
-            *(word for word in words if word.startswith("-")),
-            metavar=next((word for word in words if not word.startswith("-")), None),
+            *(part for part in parts if part.startswith("-")),
+            metavar=next((part for part in parts if not part.startswith("-")), None),
             help=help,
             autocompletion=complete,
             rich_help_panel=self._title,
