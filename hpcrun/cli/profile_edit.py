@@ -228,7 +228,7 @@ def trust(
         trust_action.revoke(path, context.trust)
         line = f"forgotten  {path}"
     else:
-        trust_action.never_use(path, context.trust)
+        trust_action.remember(path, None, context.trust)
         line = f"never used  {path}; to undo: hpcrun profile trust --revoke"
     return printed([line])
 
@@ -248,5 +248,5 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
     if not confirm("Trust these files as they are now?"):
         yield Outcome(status=1)
         return
-    trust_action.trust_folder(question, context.trust)
+    trust_action.remember(question.path, question.contents, context.trust)
     yield printed([trust_view.trusted_line(question)])

@@ -112,14 +112,10 @@ def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
         return ()
 
 
-def trust_folder(question: Question, store: TrustStore) -> None:
-    """Trust a folder as it was shown."""
-    store.save(Trust(Path(os.path.realpath(question.path)), question.contents.hashes()))
-
-
-def never_use(path: Path, store: TrustStore) -> None:
-    """Remember that nothing of a folder is to be used, and that nothing need be said of it."""
-    store.save(Trust(Path(os.path.realpath(path)), {}, never=True))
+def remember(path: Path, contents: Contents | None, store: TrustStore) -> None:
+    """Trust a folder with the contents that were shown; without them it is never used, and never asked about."""
+    hashes = contents.hashes() if contents else {}
+    store.save(Trust(Path(os.path.realpath(path)), hashes, never=contents is None))
 
 
 def revoke(path: Path, store: TrustStore) -> None:

@@ -63,24 +63,15 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
     profile = loaded.profile
     env = {**profile.fabric.env(), **profile.env}
     problems = {finding.name: finding.advice for finding in _findings(env, profile, profile.gpu.type)}
-    rows = [
-        SetVariable(
-            name,
-            MASK if is_secret(name, value, profile.secrets) else value,
-            _origin(name, loaded),
-            catalogue.get(name),
-            problems.get(name),
-        )
-        for name, value in env.items()
-    ]
-    rows += [
-        SetVariable(name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name))
-        for number, name in enumerate(profile.secrets)
-        if name not in env
-    ]
-    return ProfileVariables(
-        profile.name, tuple(rows), tuple(variable for variable in catalogue.values() if variable.hpcrun)
-    )
+    rows = []
+    for name, value in env.items():
+        shown = MASK if is_secret(name, value, profile.secrets) else value
+        rows.append(SetVariable(name, shown, _origin(name, loaded), catalogue.get(name), problems.get(name)))
+    for number, name in enumerate(profile.secrets):
+        if name not in env:
+            rows.append(SetVariable(name, MASK, loaded.origins.get(("secrets", str(number))), catalogue.get(name)))
+    by_script = tuple(variable for variable in catalogue.values() if variable.hpcrun)
+    return ProfileVariables(profile.name, tuple(rows), by_script)
 
 
 def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | None) -> tuple[str, ...]:

@@ -100,22 +100,18 @@ def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool 
         completed: it ended well; one that did not says nothing of how much time or memory it needs.
         sampled: the run's own samples say more of its CPUs and its memory.
     """
-    hints = [] if sampled else _advice_on_cpus_and_memory(usage, completed=completed)
-    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
-        hints.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
-    return hints
-
-
-def _advice_on_cpus_and_memory(usage: Usage, *, completed: bool) -> list[str]:
     hints = []
-    had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb
-    if completed and used_mb and usage.elapsed_s >= _SAMPLED_S and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
+    had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb or 0.0
+    long_enough = completed and not sampled and usage.elapsed_s >= _SAMPLED_S
+    if long_enough and used_mb and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
         enough = -(-int(used_mb * 1.3) // 1024)
         hints.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
-    busy = cpu_efficiency(usage)
+    busy = None if sampled else cpu_efficiency(usage)
     if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
         each = usage.cpus // usage.nodes
         hints.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
+    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
+        hints.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
     return hints
 
 
