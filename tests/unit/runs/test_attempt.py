@@ -36,12 +36,6 @@ def rank_exit(folder: Path, rank: int, status: int, ended: float, node: str = "n
     write(folder / f"rank-{rank}.exit", json.dumps(fields))
 
 
-def test_a_run_that_has_not_started_has_no_attempt(tmp_path: Path) -> None:
-    assert last_attempt(tmp_path) is None
-    attempt(tmp_path, start=False)
-    assert last_attempt(tmp_path) is None
-
-
 def newest(run: Path) -> Attempt:
     (attempt, *_) = attempts(run)
     assert attempt == last_attempt(run)
@@ -49,6 +43,9 @@ def newest(run: Path) -> Attempt:
 
 
 def test_an_attempt_that_runs_has_a_start_and_no_exit(tmp_path: Path) -> None:
+    assert last_attempt(tmp_path) is None
+    attempt(tmp_path, 1, start=False)
+    assert last_attempt(tmp_path) is None
     folder = attempt(tmp_path)
     last = newest(tmp_path)
     assert (last.folder.path, last.job_id, last.started_s, last.exit) == (folder, "4711", 100.5, None)

@@ -73,18 +73,12 @@ def test_more_files_than_code_has_are_refused(tmp_path: Path) -> None:
 def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_they_led(tmp_path: Path) -> None:
     root, outside = tmp_path / "code", write(tmp_path / "data/set.csv", "1,2\n")
     write(root / "package/a.py", "1\n")
-    for name, leads in {
-        "near": "package/a.py",
-        "absolute": str(root / "package/a.py"),
-        "itself": str(root),
-        "out": "../data/set.csv",
-        "beside": f"{root}-other/x",
-    }.items():
+    links = {"near": "package/a.py", "absolute": str(root / "package/a.py"), "itself": str(root)}
+    links |= {"out": "../data/set.csv", "beside": f"{root}-other/x"}
+    for name, leads in links.items():
         (root / name).symlink_to(leads)
     os.mkfifo(root / "pipe")
-
-    files = measure_code(root, ["package/a.py", "near", "absolute", "itself", "out", "beside", "pipe"], 1)
-
+    files = measure_code(root, ["package/a.py", *links, "pipe"], 1)
     assert files == (
         CodeFile("package/a.py", 2),
         CodeFile("near", 0, "package/a.py"),

@@ -94,8 +94,7 @@ def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) ->
     with full_disk(), pytest.raises(PlanError, match="cannot write to the runs folder") as refused:
         store.create(run(OLD), "x" * 100, tmp_path / "scratch" if elsewhere else None)
     assert "File too large" in refused.value.message
-    assert refused.value.hint is not None
-    assert "HPCRUN_RUNS" in refused.value.hint
+    assert "HPCRUN_RUNS" in (refused.value.hint or "")
     assert files(tmp_path) == []
     assert (store.run_ids(), store.active_ids()) == ([], [])
 

@@ -14,6 +14,7 @@ from hpcrun.job.layout import AttemptFolder
 from hpcrun.launch.sampler import line
 from hpcrun.runs.use import GpuUse, NodeUse, UseSample, UseSummary, read_use, summarise
 
+BAD = '{"time": 115, "cpus": %s, "memory": %s, "network": 1, "rdma": null, "gpus": %s}\n'
 GPU = (0, 0.5, 1 << 30, 80 << 30, 300.0)
 
 
@@ -61,12 +62,12 @@ def test_a_run_without_samples_has_none(tmp_path: Path) -> None:
         "\0\xff\n",
         "[1, 2]\n",
         '{"time": 1e400}\n',
-        '{"time": 115, "cpus": NaN, "memory": 1, "network": 1, "rdma": null, "gpus": []}\n',
-        '{"time": 115, "cpus": -1, "memory": 1, "network": 1, "rdma": null, "gpus": []}\n',
-        '{"time": 115, "cpus": 1, "memory": 1e9999, "network": 1, "rdma": null, "gpus": []}\n',
-        '{"time": 115, "cpus": 1, "memory": 1, "network": 1, "rdma": null, "gpus": [[0, "a", 1, 1, 1]]}\n',
-        '{"time": 115, "cpus": 1, "memory": 1, "network": 1, "rdma": null, "gpus": [[0, 1]]}\n',
-        '{"time": 115, "cpus": 1, "memory": 1, "network": 1, "rdma": null, "gpus": 7}\n',
+        BAD % ("NaN", "1", "[]"),
+        BAD % ("-1", "1", "[]"),
+        BAD % ("1", "1e9999", "[]"),
+        BAD % ("1", "1", '[[0, "a", 1, 1, 1]]'),
+        BAD % ("1", "1", "[[0, 1]]"),
+        BAD % ("1", "1", "7"),
         '{"started": 5, "cpus": "many"}\n',
         "[" * 100_000 + "\n",
     ],

@@ -25,11 +25,7 @@ def test_the_place_in_line_is_by_priority_then_age() -> None:
     )
     found = places(text, ["7", "9", "3", "30", "404"])
     assert {job: (it.partition, it.place, it.of) for job, it in found.items()} == {
-        "7": ("gpu", 2, 4),
-        "9": ("gpu", 3, 4),
-        "3": ("gpu", None, 4),
-        "30": ("cpu", 2, 2),
-    }
+        "7": ("gpu", 2, 4), "9": ("gpu", 3, 4), "3": ("gpu", None, 4), "30": ("cpu", 2, 2)}  # fmt: skip
     assert found["7"].start_s is not None
     assert found["9"].start_s is None
 
@@ -140,9 +136,6 @@ def test_the_limits_of_accounts_are_those_of_all_and_the_users_own() -> None:
     ]
     assert parse_limits(ASSOC_MGR, 1001)[ACCOUNTS] == [*of_all, Limit("account lab, you", "running jobs", "2", "3")]
     assert parse_limits(ASSOC_MGR, 42)[ACCOUNTS] == of_all
-
-
-def test_no_answer_is_no_limit() -> None:
     assert parse_limits("scontrol: error", 0) == {}
 
 

@@ -99,7 +99,6 @@ def test_a_clock_is_read(text: str, seconds: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "job_id"),
     [
-        ("Submitted batch job 4711\n", "4711"),
         ("Submitted batch job 4711 on cluster beta\n", "4711"),
         ("Welcome! Your quota is 80% used.\nSubmitted batch job 4711\n", "4711"),
         ("sbatch: error: invalid partition\n", None),
@@ -184,26 +183,18 @@ def test_a_thousand_waiting_elements_are_one_line_of_squeue() -> None:
 @pytest.mark.parametrize(
     ("states", "whole"),
     [
-        (["PENDING", "RUNNING", "FAILED"], "RUNNING"),
-        (["PENDING", "COMPLETED"], "PENDING"),
-        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"),
-        (["COMPLETED", "COMPLETED"], "COMPLETED"),
+        (["PENDING", "RUNNING", "FAILED"], "RUNNING"), (["PENDING", "COMPLETED"], "PENDING"),
+        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"), (["COMPLETED", "COMPLETED"], "COMPLETED"),
     ],
-)
+)  # fmt: skip
 def test_an_array_is_over_when_all_elements_are_and_well_when_all_are(states: list[str], whole: str) -> None:
     found = by_job_id([JobInfo(f"7_{index}", state) for index, state in enumerate(states)])
     assert found["7"].state == whole
 
 
 def test_an_array_says_how_many_are_in_which_state_and_where() -> None:
-    found = by_job_id(
-        [
-            JobInfo("7_0", "COMPLETED", hosts="n1", elapsed_s=5),
-            JobInfo("7_1", "COMPLETED", hosts="n2", elapsed_s=9),
-            JobInfo("7_2", "FAILED", hosts="n1"),
-            JobInfo("8", "RUNNING", hosts="n3"),
-        ]
-    )
+    elements = [JobInfo(f"7_{index}", "COMPLETED", hosts=f"n{index + 1}", elapsed_s=5 + 4 * index) for index in (0, 1)]
+    found = by_job_id([*elements, JobInfo("7_2", "FAILED", hosts="n1"), JobInfo("8", "RUNNING", hosts="n3")])
     assert (found["7"].reason, found["7"].hosts) == ("elements: 2 COMPLETED, 1 FAILED", "n1,n2")
     assert found["7"].elapsed_s == 9
     assert found["8"] == JobInfo("8", "RUNNING", hosts="n3")
