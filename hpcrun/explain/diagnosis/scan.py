@@ -28,7 +28,7 @@ _MOST_CANDIDATES = 50_000
 _MOST_BYTES = 1 << 30
 """The middle of a larger log is skipped."""
 _QUICK_BYTES = _BLOCK
-_KEPT_PER_RULE = 4
+_KEPT_PER_RULE, _MOST_KEPT = 4, 512
 _LAST = 1 << 60
 """Added to the order of lines below a skipped middle."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07]{0,200}\x07|\(B)")
@@ -154,7 +154,7 @@ class Scanner:
                 values = rule.match(raw, line)
                 if values is not None:
                     hit = Hit(rule, line, lines + 1, values, speaker, stamp)
-                    _keep(kept.setdefault((rule.name, speaker), []), (lines + 1, hit))
+                    _keep(kept, (lines + 1, hit))
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -190,12 +190,9 @@ class Scanner:
                 if values is not None:
                     number = None if first is None else first + position
                     place = _LAST + position if number is None else number
-                    _keep(
-                        kept.setdefault((rule.name, speaker), []),
-                        (place, Hit(rule, line, number, values, speaker, stamp)),
-                    )
+                    _keep(kept, (place, Hit(rule, line, number, values, speaker, stamp)))
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
-        hits = sorted((item for kept in kept.values() for item in kept), key=lambda i: (i[0], order[i[1].rule.name]))
+        hits = sorted((item for items in kept.values() for item in items), key=lambda i: (i[0], order[i[1].rule.name]))
         plain_lines = [plain(line) for line in tail]
         return LogScan(
             tuple(hit for _, hit in hits),
@@ -215,11 +212,15 @@ def _last_line(file: BinaryIO, end: int) -> bytes:
     return raw[begins : begins + _LONGEST_LINE] if begins else raw[-_LONGEST_LINE:]
 
 
-def _keep(kept: list[tuple[int, Hit]], item: tuple[int, Hit]) -> None:
-    """Keep the first and the last of a rule's lines, so that repeated lines take no memory."""
-    kept.append(item)
-    if len(kept) > _KEPT_PER_RULE:
-        del kept[_KEPT_PER_RULE // 2]
+def _keep(kept: _Found, item: tuple[int, Hit]) -> None:
+    """Keep the first and the last of a rule's lines of each process, so that repeated lines take no memory."""
+    key = item[1].rule.name, item[1].speaker
+    if key not in kept and len(kept) >= _MOST_KEPT:  # of thousands of processes
+        key = key[0], None
+    lines = kept.setdefault(key, [])
+    lines.append(item)
+    if len(lines) > _KEPT_PER_RULE:
+        del lines[_KEPT_PER_RULE // 2]
 
 
 def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
