@@ -54,7 +54,7 @@ def test_what_a_program_went_on_after_is_no_failure(text: str, tmp_path: Path) -
         ("step 1\nAssertionError\n", "AssertionError"),
         ("step 3 loss nan\n", "the last loss in the log is not a number: the training diverged"),
         ("step 3 loss=nan, lr=0.1\n", "the last loss in the log is not a number: the training diverged"),
-        ("step 110 loss 0.9\nKilled\n", "the program was killed (SIGKILL) from outside, usually because the node "
+        ("step 110 loss 0.9\nKilled\n", "the program was killed (SIGKILL) from outside, often because the node "
                                          "or the job ran out of memory"),
     ],
 )  # fmt: skip
