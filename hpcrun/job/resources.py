@@ -220,7 +220,14 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     """Return how an interrupted job continues; None if neither the request nor the profile sets this."""
     times = profile.requeue.times if request.requeue is None else request.requeue
     restarts = profile.requeue.restarts if request.restarts is None else request.restarts
-    spares = _spares(request, profile, restarts)
+    spares = request.spares
+    if spares is None:
+        spares = profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
+    elif spares and profile.scheduler != "slurm":
+        raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
+    elif spares and not restarts:
+        raise UsageError("--spares has no effect without --restarts",
+                         hint="add --restarts N: N restarts in the same allocation")  # fmt: skip
     if times == 0 and restarts == 0:
         for field in ("retry_on_failure", "exclude_bad_nodes"):
             if getattr(request, field):
@@ -231,19 +238,6 @@ def decide_requeue(request: JobRequest, profile: Profile) -> Requeue | None:
     warn_s = request.warn_s or profile.requeue.warn
     expedite = times > 0 and profile.requeue.expedite
     return Requeue(times, warn_s, request.retry_on_failure, request.exclude_bad_nodes, expedite, restarts, spares)
-
-
-def _spares(request: JobRequest, profile: Profile, restarts: int) -> int:
-    spares = request.spares
-    if spares is None:
-        return profile.requeue.spares if restarts and profile.scheduler == "slurm" else 0
-    if spares and profile.scheduler != "slurm":
-        raise UsageError("--spares needs Slurm: this machine has no other nodes", hint="leave it out")
-    if spares and not restarts:
-        raise UsageError(
-            "--spares has no effect without --restarts", hint="add --restarts N: N restarts in the same allocation"
-        )
-    return spares
 
 
 def check_warning(requeue: Requeue | None, walltime_s: int | None) -> None:

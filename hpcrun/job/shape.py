@@ -136,6 +136,12 @@ class Shape:
 
 def decide_shape(request: JobRequest, profile: Profile) -> Shape:
     """Decide nodes, GPUs per node, launcher and ranks from any combination of options."""
+    type_ = asked_gpu_type(request) or profile.gpu.type
+    if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
+        raise UsageError(
+            f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
+            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile list",
+        )
     nodes, gpus_per_node = _nodes_and_gpus(request, profile)
     launcher = request.launcher or profile.launcher or ("torchrun" if gpus_per_node else "python")
     if profile.scheduler == "local" and launcher == "srun":
@@ -145,7 +151,7 @@ def decide_shape(request: JobRequest, profile: Profile) -> Shape:
         )
     procs = _procs_per_node(request, launcher, gpus_per_node)
     workers = (request.nproc_per_node or max(1, gpus_per_node)) if launcher == "command" else 1
-    return Shape(nodes, gpus_per_node, _gpu_type(request, profile), launcher, procs, workers)
+    return Shape(nodes, gpus_per_node, type_, launcher, procs, workers)
 
 
 def check_nodes(shape: Shape, nodes: int, profile: Profile, partition: str | None) -> None:
@@ -172,18 +178,6 @@ def _less(total: int, type_: str | None, profile: Profile, nodes: int) -> str:
     others = types_with_room(profile, total, without=type_)
     another = f"; or another type: {others[0]}" if others else ""
     return f"request less: --gpus {typed}{nodes * profile.gpu.per_node} --nodes {nodes}{another}"
-
-
-def _gpu_type(request: JobRequest, profile: Profile) -> str | None:
-    type_ = asked_gpu_type(request)
-    if type_ is None:
-        return profile.gpu.type
-    if profile.scheduler == "slurm" and profile.gpu.type not in (None, type_):
-        raise UsageError(
-            f"profile {profile.name!r} has GPUs of type {profile.gpu.type!r}, not {type_!r}",
-            hint=f"ask for {profile.gpu.type}:N, or choose a profile with {type_}: hpcrun profile list",
-        )
-    return type_
 
 
 def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
