@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -108,26 +108,6 @@ class Finding:
         return f"{self.name}={self.value}: {self.advice}"
 
 
-def check_variables(
-    env: Mapping[str, str], catalogue: Mapping[str, Variable], *, others: Collection[str] = (), gpu: str = ""
-) -> list[Finding]:
-    """Return the problems with the variables of a job, at most one for each variable.
-
-    Args:
-        env: the variables that profile and request set; an empty value counts as unset.
-        others: names that are correct, without a description.
-        gpu: type or name of the job's GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
-    """
-    findings = []
-    for name, value in env.items():
-        if name in catalogue:
-            findings.append(_judge(catalogue[name], value, gpu) if value else None)
-        elif name.startswith(PREFIXES) and name not in others:
-            close = difflib.get_close_matches(name, [*catalogue, *others], n=1, cutoff=_ALIKE)
-            findings.append(Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None)
-    return [finding for finding in findings if finding]
-
-
 def _judge(variable: Variable, value: str, gpu: str) -> Finding | None:
     name = variable.name
     if variable.kind == "unread":
@@ -185,6 +165,20 @@ class Catalogue(Mapping[str, Variable]):
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def check(self, env: Mapping[str, str], gpu: str = "") -> list[Finding]:
+        """Return the problems with the variables of a job, at most one for each; an empty value counts as unset.
+
+        ``gpu`` is the type or name of its GPUs, such as ``l40s``, ``nvidia_l40s`` or ``NVIDIA L40S 48 GB``.
+        """
+        findings = []
+        for name, value in env.items():
+            if name in self:
+                findings.append(_judge(self[name], value, gpu) if value else None)
+            elif name.startswith(PREFIXES) and name not in self.others:
+                close = difflib.get_close_matches(name, [*self, *self.others], n=1, cutoff=_ALIKE)
+                findings.append(Finding(name, value, f"unknown variable; did you mean {close[0]}?") if close else None)
+        return [finding for finding in findings if finding]
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:

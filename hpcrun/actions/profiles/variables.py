@@ -12,7 +12,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
 from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.profiles.load import LoadedProfile, load_profile, profile_names
-from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, check_variables, load_catalogue
+from hpcrun.profiles.variable_catalogue import PREFIXES, Finding, Variable, load_catalogue
 from hpcrun.profiles.yaml_file import Key, Origin
 
 
@@ -113,7 +113,7 @@ def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) ->
     entry = profile.gpu.types.get(gpu_type or "")
     card = profile.card.model if gpu_type in (None, profile.gpu.type) else None
     gpu = f"{gpu_type or ''} {(entry.card.model if entry else None) or card or ''}"
-    return check_variables(env, catalogue, others=catalogue.others, gpu=gpu)
+    return catalogue.check(env, gpu)
 
 
 def _origin(name: str, loaded: LoadedProfile) -> Origin | None:

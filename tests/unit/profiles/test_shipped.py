@@ -12,7 +12,7 @@ from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.profiles.variable_catalogue import check_variables, load_catalogue
+from hpcrun.profiles.variable_catalogue import load_catalogue
 from tests.harness import REPO
 from tests.unit.given import read_yaml, write
 
@@ -106,7 +106,7 @@ def test_no_shipped_file_sets_what_is_for_debugging_or_read_by_nothing(path: Pat
     env = read_yaml(path).data.get("env", {})
     assert all(CATALOGUE[name].kind in {"system", "torch", "process"} for name in env)
     for gpu in CARDS:
-        assert check_variables(env, CATALOGUE, others=CATALOGUE.others, gpu=gpu) == []
+        assert CATALOGUE.check(env, gpu) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SHIPPED).as_posix())

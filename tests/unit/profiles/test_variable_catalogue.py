@@ -10,7 +10,7 @@ import pytest
 from hpcrun.errors import ProfileError
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import profile_names
-from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, Finding, Values, check_variables, load_catalogue
+from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, Finding, Values, load_catalogue
 from tests.unit.given import read_yaml, write
 
 CATALOGUE = load_catalogue()
@@ -89,7 +89,7 @@ def test_a_catalogue_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 
 def check(gpu: str = "", **env: str) -> list[Finding]:
-    return check_variables(env, CATALOGUE, others=CATALOGUE.others, gpu=gpu)
+    return CATALOGUE.check(env, gpu)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_only_what_is_impossible_is_said_to_be() -> None:
 
 def test_no_name_that_is_known_is_taken_for_another_misspelt() -> None:
     env = dict.fromkeys(CATALOGUE.others, "x")
-    assert check_variables(env, CATALOGUE, others=CATALOGUE.others) == []
+    assert CATALOGUE.check(env) == []
 
 
 @pytest.mark.parametrize(
