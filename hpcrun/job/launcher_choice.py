@@ -196,9 +196,9 @@ def choose_launcher(
     request: JobRequest,
     profile: Profile,
     calls: list[Call],
-    typed: tuple[str, ...] = (),
-    read_text: ReadText = lambda _: "",
-    mpi_types: MpiTypes = tuple,
+    typed: tuple[str, ...],
+    read_text: ReadText,
+    mpi_types: MpiTypes,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request with the launcher that its program needs, and notes on it.
 
