@@ -58,7 +58,8 @@ def gather(
         shared = [parts(_ATTEMPT_BEGINS, log)[-1] for log in shared]
     flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
     if attempt is None or not any(log.restart for log in logs):
-        starts_ranks = (item.run.plan.get("shape") or {}).get("launcher") == "command"
+        shape = item.run.plan.get("shape")  # another version's record may have anything there
+        starts_ranks = isinstance(shape, dict) and shape.get("launcher") == "command"
         if starts_ranks and any(log.is_shared for log in logs):  # the logs and records are of nodes, and not of ranks
             logs, ends = [part for log in logs for part in by_speaker(log)], {}
         logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
