@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
-from hpcrun.actions.status.run_status import RunStatus, element_of, interesting_element
+from hpcrun.actions.status.run_status import element_of, interesting_element
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import Context, make_context
@@ -129,8 +129,11 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return place
     element = named.element
     if element is None:
-        element, remark = _choose_element(waiter.poll(), name)
-        yield note([remark])
+        item = waiter.poll()
+        element = interesting_element(item.elements)
+        state = next(one.status.state for one in item.elements if one.index == element)
+        whole = f"hpcrun: {name} is a sweep of {count(len(item.elements), 'element')}"
+        yield note([one_line(f"{whole}; showing {run.name}/{element}, {state}; choose another with {name}/N")])
     log = str(elements.batch_log(Path(), element))
     return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
 
@@ -141,20 +144,11 @@ def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) ->
         one = element_of(item, place.element) if item.elements else item
         if not has_failed(one.status):
             break
-
         rank = ending(one, context.rules).rank
         first = replace(choice, ranks=(rank or 0,))
         if rank and finished_logs(place.folder, first):
             return first, f"hpcrun: showing rank {rank}, which failed first; others: --rank 0, or --all-ranks"
     return choice, None
-
-
-def _choose_element(item: RunStatus, name: str) -> tuple[int, str]:
-    """Return the element to show where none was named, and what to say about that."""
-    index = interesting_element(item.elements)
-    state = next(element.status.state for element in item.elements if element.index == index)
-    whole = f"{name} is a sweep of {count(len(item.elements), 'element')}"
-    return index, one_line(f"hpcrun: {whole}; showing {item.run.name}/{index}, {state}; choose another with {name}/N")
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:

@@ -56,10 +56,8 @@ def trust_table(rows: Sequence[TrustRow]) -> Table:
 
 def trust_json(rows: Sequence[TrustRow]) -> dict[str, Any]:
     """Return the trusted folders as a JSON document."""
-    return {
-        "kind": "trust",
-        "folders": [{"path": str(row.path), "state": row.state, "files": row.files} for row in rows],
-    }
+    folders = [{"path": str(row.path), "state": row.state, "files": row.files} for row in rows]
+    return {"kind": "trust", "folders": folders}
 
 
 def trusted_line(question: Question) -> str:
