@@ -35,17 +35,16 @@ class Idle:
     """A cluster that knows none of the jobs any more."""
 
     def cluster(self) -> str:
-        """It has a name."""
         return "alpha"
 
     def poll(self, jobs: object) -> dict[Path, Any]:
-        """It has forgotten all."""
         return {}
 
 
-def store(folder: Path) -> RunStore:
-    folder.mkdir(mode=0o700)
-    return RunStore(folder)
+@pytest.fixture
+def runs(tmp_path: Path) -> RunStore:
+    (tmp_path / "runs").mkdir(mode=0o700)
+    return RunStore(tmp_path / "runs")
 
 
 def attempt(folder: Path, begin: float, end: float | None, number: int = 0, element: int = 0, **exit_: Any) -> Path:
@@ -73,8 +72,7 @@ def look(runs: RunStore, by: str = "name", accounted: tuple[AccountedJob, ...] =
     return get_history(found, by=by, since_s=NOW - 1000 * HOUR, rules=lambda: load_rules([]), accounted=accounted)
 
 
-def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(runs: RunStore) -> None:
     folder = made(runs, -10, {"state": "COMPLETED"})
     attempt(folder, -9, -8, 0, status=143, reason="node_failure", again=True, how="requeue")
     attempt(folder, -7, -5, 1, status=143, reason="preemption", again=True, how="requeue")
@@ -85,14 +83,13 @@ def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(tmp_path
     assert found.total.waits_s == [HOUR]
 
 
-def test_spare_nodes_count_as_part_of_the_allocation(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_spare_nodes_count_and_without_attempts_the_time_that_slurm_told(runs: RunStore) -> None:
     attempt(made(runs, -10, {"state": "COMPLETED"}, plan={"requeue": {"times": 1, "spares": 2}}), -2, -1)
-    assert look(runs).total.gpu_hours == (2 + 2) * 2
+    made(runs, -10, {"state": "COMPLETED", "elapsed_s": 7200}, 1, name="other")
+    assert {row.key: row.gpu_hours for row in look(runs).rows} == {"train": (2 + 2) * 2, "other": 8}
 
 
-def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: RunStore) -> None:
     folder = made(runs, -10, {"state": "NODE_FAIL"})
     write(attempt(folder, -9, None) / "heartbeat", str(NOW - 6 * HOUR))
     found = look(runs)
@@ -100,14 +97,7 @@ def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(tmp_pa
     assert [(each.cause, each.jobs) for each in found.causes] == [("node failure", 1)]
 
 
-def test_a_run_without_attempts_counts_the_time_that_slurm_told(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
-    made(runs, -10, {"state": "COMPLETED", "elapsed_s": 7200})
-    assert look(runs).total.gpu_hours == 8
-
-
-def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(runs: RunStore) -> None:
     here = made(runs, -3, None)
     write(attempt(here, -2, None) / "heartbeat", str(NOW - 10))
     there = made(runs, -3, {"state": "RUNNING", "final": False}, 1, cluster="beta")
@@ -117,8 +107,7 @@ def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(tmp_pa
     assert (found.running, found.total.ended, found.runs) == (2, 0, 2)
 
 
-def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: RunStore) -> None:
     request = {"sweep": [[["lr", "1"]], [["lr", "2"]], [["lr", "3"]]]}
     plan = {"sweep": {"indices": "0-2", "first": 0}}
     folder = made(runs, -10, {"state": "FAILED"}, request=request, plan=plan, nodes=1, gpus_per_node=1)
@@ -140,23 +129,18 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(tmp_path
     assert kept[0] == statuses[0]
 
 
-def test_what_explain_found_is_kept_and_not_examined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = store(tmp_path / "runs")
+def test_what_explain_found_is_kept_and_not_examined_again(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         folder = made(runs, -10, {"state": "FAILED", "exit_status": 1}, number)
         failed = attempt(folder, -5, -4, status=1, reason="failure")
         write(failed / "rank-0.exit", json.dumps({"rank": 0, "node": "n1", "status": 1, "ended": NOW - 4 * HOUR}))
         write(failed / "rank-0.err", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\n")
-    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", -1.0)
-    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("not examined", 3)]
-    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", 60.0)
-    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
-    monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", -1.0)
-    assert [(each.cause, each.jobs) for each in look(runs).causes] == [("cuda-out-of-memory", 3)]
+    for within_s, cause in ((-1.0, "not examined"), (60.0, "cuda-out-of-memory"), (-1.0, "cuda-out-of-memory")):
+        monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
+        assert [(each.cause, each.jobs) for each in look(runs).causes] == [(cause, 3)]
 
 
-def test_what_does_not_count(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_what_does_not_count(runs: RunStore) -> None:
     made(runs, -10, {"state": "NOT_SUBMITTED"}, 0)
     made(runs, -10, {"state": "COMPLETED"}, 1, scheduler="local", cluster=None, host="here")
     made(runs, -10, {"state": "PENDING", "final": False}, 2, cluster="beta")
@@ -166,8 +150,7 @@ def test_what_does_not_count(tmp_path: Path) -> None:
     assert (found.runs, found.local, found.total.ended, found.total.waits_s) == (1, 1, 1, [])
 
 
-def test_runs_that_ended_before_are_not_read(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
     folder = made(runs, -3000, {"state": "COMPLETED"})
     (folder / "run.json").write_text("damaged")
     old = runs.root / "20200101-000000-train-0000"
@@ -178,8 +161,7 @@ def test_runs_that_ended_before_are_not_read(tmp_path: Path) -> None:
     assert len(look(runs).damaged) == 1
 
 
-def test_rows_by_project_and_account(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_rows_by_project_and_account(runs: RunStore, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     (project / "configs").mkdir()
@@ -200,8 +182,7 @@ def accounted(job_id: str = "9", run_id: str | None = None, **said: Any) -> Acco
     return AccountedJob(job_id=job_id, run_id=run_id, **{**values, **said})
 
 
-def test_jobs_of_the_accounting_are_counted_once(tmp_path: Path) -> None:
-    runs = store(tmp_path / "runs")
+def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     attempt(made(runs, -10, {"state": "COMPLETED"}), -2, -1)
     mine = accounted("4711", "20270115-000000-train-0000")
     gone = accounted("5", "20270114-000000-gone-0000")
@@ -214,13 +195,13 @@ def test_jobs_of_the_accounting_are_counted_once(tmp_path: Path) -> None:
     assert [group.key for group in look(runs, by="account", accounted=(mine,)).rows] == ["lab"]
 
 
-def test_a_requeued_job_of_the_accounting(tmp_path: Path) -> None:
+def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:
     times = (
         AccountedTime("NODE_FAIL", NOW - 9 * HOUR, NOW - 8 * HOUR),
         AccountedTime("PREEMPTED", NOW - 7 * HOUR, NOW - 5 * HOUR),
         AccountedTime("RUNNING", NOW - 2 * HOUR, None),
     )
-    found = look(store(tmp_path / "runs"), accounted=(accounted(state="RUNNING", times=times),))
+    found = look(runs, accounted=(accounted(state="RUNNING", times=times),))
     assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
 
 

@@ -61,10 +61,7 @@ def test_each_type_of_a_profile_is_a_candidate_where_none_is_named(
     gpu: dict[str, Any], asked: dict[str, str], types: tuple[str, ...]
 ) -> None:
     assert types_to_choose_from(cluster(gpu=gpu), request(**asked)) == types
-
-
-def test_a_type_is_named_in_every_count_of_gpus() -> None:
-    named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")
+    named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")  # in every count of GPUs
     assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
 
 
@@ -151,10 +148,12 @@ def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) 
 
 
 def test_a_contradiction_is_the_request_s_own_and_nobody_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="3 GPUs do not divide by 2 nodes"):
-        ask(tmp_path, {}, gpus="3", nodes=2)
-    with pytest.raises(UsageError, match="the size of the job is missing"):
-        ask(tmp_path, {}, nodes=2)
+    for options, message in (
+        ({"gpus": "3"}, "3 GPUs do not divide by 2 nodes"),
+        ({}, "the size of the job is missing"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            ask(tmp_path, {}, nodes=2, **options)
 
 
 def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
