@@ -237,17 +237,6 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
     return studies.load(study_id), note
 
 
-def all_studies(studies: StudyStore) -> tuple[list[Study], list[str]]:
-    """Return all studies, oldest first, and messages about those that cannot be read."""
-    readable, damaged = [], []
-    for study_id in studies.study_ids():
-        try:
-            readable.append(studies.load(study_id))
-        except HpcrunError as error:
-            damaged.append(error.message)
-    return sorted(readable, key=lambda study: study.created_s), damaged
-
-
 def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
     """Return which run stands for each run of some studies: itself, or the last that was resubmitted from it.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import Outcome, Outcomes, note, stderr, stdout, table
-from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
 from hpcrun.explain.first_line import with_first_lines
 from hpcrun.features.scaling.points import Point, read_points
 from hpcrun.features.scaling.studies import (
@@ -19,7 +19,6 @@ from hpcrun.features.scaling.studies import (
     StudyPoint,
     StudyStatus,
     StudyStore,
-    all_studies,
     find_study,
     newest_runs,
     study_status,
@@ -37,7 +36,13 @@ _CANCELLED_BY_NAME_AT_MOST = 20
 
 def list_studies(context: Context) -> Outcomes:
     """Show the studies of a runs folder, oldest first."""
-    studies, damaged = all_studies(StudyStore(context.store.root))
+    store, studies, damaged = StudyStore(context.store.root), [], []
+    for study_id in store.study_ids():
+        try:
+            studies.append(store.load(study_id))
+        except HpcrunError as error:
+            damaged.append(error.message)
+    studies.sort(key=lambda study: study.created_s)
     none = stderr([f"no studies in {context.store.root}"])
     yield Outcome(
         lambda: [table(studies_table(studies, context.now_s())) if studies else none],
@@ -67,16 +72,15 @@ def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequenc
     """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
     if not studies:
         return (), []
-    remarks: list[str] = []
+    remarks: list[str | None] = []
 
-    @cache
     def patterns(profile: str) -> dict[str, str]:
         metrics, remark = context.metric_patterns(profile)
-        remarks.extend([remark] if remark else [])
+        remarks.append(remark)
         return metrics
 
     points, away = read_points(studies, context.ports, patterns=patterns, explained=explained(context))
-    return points, [*remarks, *([f"hpcrun: {away.message}"] if away else [])]
+    return points, [*filter(None, dict.fromkeys(remarks)), *([f"hpcrun: {away.message}"] if away else [])]
 
 
 def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
