@@ -130,6 +130,8 @@ def test_a_batch_that_was_divided() -> None:
     # waiting for data explains its part of the loss, and is not the batch's fault
     by_kind = {each.kind: each.share for each in diagnosis(time_s=50, base_batch=1024, data_s=20).causes}
     assert by_kind == {"data": pytest.approx(0.4), "batch": pytest.approx(0.1)}
+    uneven = diagnosis(time_s=50, base_batch=1024, rank_samples=(100, 100, 100, 60)).causes
+    assert {each.kind: each.share for each in uneven} == {"batch": pytest.approx(0.4), "uneven": pytest.approx(0.1)}
     # a small batch that was not divided is not why more GPUs lose
     assert [cause.kind for cause in diagnosis(base_batch=8, batch_size=32, sync_s=20).causes] == ["sync"]
 

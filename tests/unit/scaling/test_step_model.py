@@ -84,6 +84,8 @@ def test_a_measured_rate_is_pulled_towards_the_typical_one_and_never_a_gain() ->
     assert StepModel((FIRST, TimedStep(StepSize(4, 1, 64), 0.2)), 0.0).loss(StepSize(2, 1, 64)) == pytest.approx(
         math.log(2) / 2
     )
+    timed = (FIRST, *(TimedStep(StepSize(gpus, 1, 64), 0.1 * math.exp(loss)) for gpus, loss in ((2, 0.1), (16, 0.4))))
+    assert StepModel(timed, 0.0).loss(StepSize(4, 1, 64)) == pytest.approx(0.2)
 
 
 def test_two_batches_on_the_same_gpus_say_what_does_not_shrink() -> None:
