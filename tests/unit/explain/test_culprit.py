@@ -113,6 +113,7 @@ def test_the_order_of_the_records_never_matters(ends: list[End]) -> None:
     if culprit is None:
         assert all(status in (0, 143) for status, _, _ in ends)
         return
+    assert culprit.rank is not None
     status, _, words = ends[culprit.rank]
     assert (status == 0) == culprit.left
     assert status != 143 or words is OWN or culprit.missing
