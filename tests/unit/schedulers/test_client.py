@@ -7,19 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.schedulers.client import (
-    JobStart,
-    Server,
-    estimate_command,
-    major_release,
-    missing_commands,
-    parse_ping,
-    parse_start,
-    parse_version,
-    read_answer,
-    refusal_words,
-    try_gpu_forms,
-)
+from hpcrun.schedulers import client
+from hpcrun.schedulers.client import JobStart, Server
 from hpcrun.schedulers.process import Completed, SlurmSite
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
@@ -34,30 +23,30 @@ AT = datetime(2026, 11, 21, 3, 30).timestamp()
     ],
 )  # fmt: skip
 def test_the_version(text: str, version: str | None) -> None:
-    assert parse_version(text) == version
+    assert client.parse_version(text) == version
     if version:
-        assert version.startswith(f"{major_release(version)}.")
+        assert version.startswith(f"{client.major_release(version)}.")
 
 
 def test_a_ping() -> None:
-    assert parse_ping((RECORDED / "scontrol-ping.txt").read_text()) == (Server("primary", "hpc-login", True),)
+    assert client.parse_ping((RECORDED / "scontrol-ping.txt").read_text()) == (Server("primary", "hpc-login", True),)
     two = "Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is UP\n"
-    assert parse_ping(two) == (Server("primary", "head1", False), Server("backup", "head2", True))
-    assert parse_ping("Slurmctld(primary) is UP\n") == (Server("primary", "?", True),)
-    assert parse_ping("babble") == ()
+    assert client.parse_ping(two) == (Server("primary", "head1", False), Server("backup", "head2", True))
+    assert client.parse_ping("Slurmctld(primary) is UP\n") == (Server("primary", "?", True),)
+    assert client.parse_ping("babble") == ()
 
 
 def test_sbatch_s_own_words() -> None:
     said = "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
-    assert refusal_words(said) == "invalid partition specified: x; Invalid partition name specified"
-    assert refusal_words("sbatch: error: no\nsbatch: error: no\n") == "no"
-    assert refusal_words("") == ""
+    assert client.refusal_words(said) == "invalid partition specified: x; Invalid partition name specified"
+    assert client.refusal_words("sbatch: error: no\nsbatch: error: no\n") == "no"
+    assert client.refusal_words("") == ""
 
 
 def test_commands_are_looked_for_on_the_caller_s_path(tmp_path: Path) -> None:
     for name in ("sbatch", "sinfo"):
         (tmp_path / name).touch(mode=0o755)
-    assert missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
+    assert client.missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
 
 
 def completed(stderr: str, status: int | None = 0) -> Completed:
@@ -85,14 +74,14 @@ WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
     ],
 )  # fmt: skip
 def test_the_start_is_read(answer: str, start: JobStart | None) -> None:
-    assert parse_start(answer) == start
+    assert client.parse_start(answer) == start
 
 
 def test_the_recorded_answers() -> None:
-    accepted = read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
+    accepted = client.read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
     assert accepted.start is not None
     assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
-    refused = read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
+    refused = client.read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
     assert (refused.start, refused.silent) == (None, False)
     assert refused.message == "allocation failure: Requested node configuration is not available"
 
@@ -106,15 +95,15 @@ def test_the_recorded_answers() -> None:
     ],
 )
 def test_a_refusal_is_told_from_silence(answer: Completed, silent: bool) -> None:
-    read = read_answer(answer)
+    read = client.read_answer(answer)
     assert (read.start, read.silent) == (None, silent)
     assert read.message
 
 
 def test_directives_are_asked_for_as_they_are() -> None:
     directives = (("gres", "gpu:a100:4"), ("comment", "two words"), ("no-requeue", None))
-    assert estimate_command(directives)[:2] == ["sbatch", "--test-only"]
-    assert set(estimate_command(directives)) > {"--gres=gpu:a100:4", "--comment=two words", "--no-requeue"}
+    assert client.estimate_command(directives)[:2] == ["sbatch", "--test-only"]
+    assert set(client.estimate_command(directives)) > {"--gres=gpu:a100:4", "--comment=two words", "--no-requeue"}
 
 
 @pytest.mark.parametrize(("type_", "gpu"), [("h100", "h100:1"), (None, "1")])
@@ -122,9 +111,14 @@ def test_each_form_of_a_request_for_a_gpu_is_tried(type_: str | None, gpu: str, 
     sbatch = tmp_path / "sbatch"
     sbatch.write_text('#!/bin/sh\necho "sbatch: error: $*" >&2\ncase $* in *--gres*) exit 1 ;; esac\n')
     sbatch.chmod(0o755)
-    trials = try_gpu_forms(SlurmSite({"PATH": f"{tmp_path}:/usr/bin:/bin"}), type_, "gpu")
+    site = SlurmSite({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    trials = client.try_gpu_forms(site, type_, "gpu")
     assert [(trial.form, trial.accepted) for trial in trials] == [
         ("gres", False), ("gpus-per-node", True), ("gpus", True),
     ]  # fmt: skip
     for trial, option in zip(trials, (f"--gres=gpu:{gpu}", f"--gpus-per-node={gpu}", f"--gpus={gpu}"), strict=True):
         assert {"--test-only", "--partition=gpu", option} < set(trial.message.split())
+    sbatch.write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
+    assert [trial.answered for trial in client.try_gpu_forms(SlurmSite({"PATH": str(tmp_path)}), type_, "gpu")] == [
+        False
+    ]

@@ -104,9 +104,11 @@ def test_the_file_is_the_users_own(controller: Controller) -> None:
     assert process.shared(controller.ask).done.stdout.startswith("answer 2")
     process.path.write_text("{")
     assert process.shared(controller.ask).done.stdout.startswith("answer 3")
+    os.truncate(process.path, 33 << 20)
+    assert process.shared(controller.ask).done.stdout.startswith("answer 4")
     process.path.unlink()
     process.path.symlink_to("/etc/passwd")
-    assert process.shared(controller.ask).done.stdout.startswith("answer 4")
+    assert process.shared(controller.ask).done.stdout.startswith("answer 5")
 
 
 def test_where_nothing_can_be_written_one_asks(tmp_path: Path) -> None:
