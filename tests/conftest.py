@@ -9,7 +9,6 @@ import secrets
 import shutil
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -20,16 +19,16 @@ import pytest
 
 from tests.harness import (
     REPO,
-    RESEARCHER,
     SYSTEM_PATH,
     TRACKERS,
     Cluster,
     Hpcrun,
     account,
-    as_researcher_command,
     cluster_error,
     cluster_sh,
     end_servers,
+    folder_open_to_others,
+    new_researcher,
     only_session_on_cluster,
     shown_to_researcher,
 )
@@ -114,24 +113,14 @@ def _shown_checkout(slurm_cluster: Cluster) -> Iterator[tuple[Path, Path]]:
 @pytest.fixture(scope="session")
 def _researchers_folders(slurm_cluster: Cluster) -> Iterator[Path]:
     """Of the session, not of a test: a test's jobs may write in their folder until the cluster has ended them."""
-    # pytest's own temporary folders are closed to other users.
-    folder = Path(tempfile.mkdtemp(prefix="hpcrun-tests-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with folder_open_to_others() as folder:
+        yield folder
 
 
 @pytest.fixture
 def as_researcher(cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path) -> Hpcrun:
     """The hpcrun command as the cluster's ordinary user runs it: root would pass every permission check."""
-    checkout, venv = _shown_checkout
-    folder = Path(tempfile.mkdtemp(dir=_researchers_folders))
-    # An editable install points at the checkout's own path, which this user may not reach.
-    extra = cluster.env if checkout == REPO else {**cluster.env, "PYTHONPATH": str(checkout)}
-    person = Hpcrun(folder=folder, checkout=checkout, venv=venv, become=as_researcher_command(), extra=extra)
-    for path in (person.folder, person.home, person.runs):
-        shutil.chown(path, RESEARCHER)
-    return person
+    return new_researcher(_researchers_folders, cluster, _shown_checkout)
 
 
 # --- pytest itself --------------------------------------------------------------------------------------------

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pexpect
+import pytest
 
 from tests.preloaded import AT_START, Server
 
@@ -108,6 +112,65 @@ class Hpcrun:
         done = self._server().run(args, changed, cwd or self.folder, stdin or "", timeout)
         return self._checked(done, check)
 
+    def document(self, *args: str, **more: Any) -> dict[str, Any]:
+        """What a command prints with ``--json``, whether it ends well or not."""
+        return dict(json.loads(self(*args, "--json", **more).stdout))
+
+    def status(self, run: str = "last", **more: Any) -> dict[str, Any]:
+        """What status says of a run in JSON."""
+        (only,) = self.document("status", run, check=True, **more)["runs"]
+        return dict(only)
+
+    def ended(self, run: str = "last", timeout: float = 120) -> dict[str, Any]:
+        """Wait for the end of a run; return its status. A failure says all that is known of it."""
+
+        def final() -> dict[str, Any] | None:
+            found = self.status(run)
+            return found if found["final"] else None
+
+        try:
+            return wait_for(final, timeout, f"{run} to be over")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{account(Path(self.status(run)['folder']))}") from None
+
+    def submit(self, *args: str, **more: Any) -> Path:
+        """Submit a job, whatever becomes of it; return the run's folder."""
+        done = self("submit", "--json", *args, **more)
+        assert done.stdout, done.stderr
+        return Path(json.loads(done.stdout)["folder"])
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file below the folder; return its path."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def program(self, name: str, text: str) -> Path:
+        """Write a program below the folder: a script of sh, or of what its own first line names."""
+        path = self.write(name, text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def shims(self, folder: str = "bin", **programs: str) -> dict[str, str | None]:
+        """Write programs into a folder below the own one; return an environment that finds them first."""
+        for name, text in programs.items():
+            self.program(f"{folder}/{name.replace('_', '-')}", text)
+        return {"PATH": f"{self.folder / folder}:{self.environ['PATH']}"}
+
+    def terminal(
+        self, *args: str, env: Mapping[str, str | None] | None = None, size: tuple[int, int] = (50, 120), **more: Any
+    ) -> Any:
+        """Run a command of hpcrun on a terminal of so many lines and columns."""
+        argv = [*self.become, *self.argv(*args)]
+        changed = {"TERM": "xterm", **self._changed(env)}
+        given = {"cwd": str(self.folder), "encoding": "utf-8", "timeout": 60, **more}
+        return pexpect.spawn(argv[0], argv[1:], env=cast("Any", changed), dimensions=size, **given)
+
+    def screen(self, *args: str, columns: int = 80, **more: Any) -> str:
+        """What a command prints on a terminal of so many columns, colours left out unless ``env`` says otherwise."""
+        return at_end(self.terminal(*args, size=(50, columns), **{"env": {"TERM": "dumb"}, **more}))[1]
+
     def write_script(self, name: str, *words: str, cwd: Path | None = None) -> Completed:
         """Write what ``submit`` would submit to a file below the folder, as ``--dry-run >name`` does."""
         done = self("submit", "--dry-run", *words, cwd=cwd, check=True)
@@ -143,6 +206,13 @@ class Hpcrun:
         function, number = self._server().shell_function(f"{self.venv}/bin/python")
         return self.run("bash", "-c", f"{function}; {line}", check=False, inherited=(number,))
 
+    def python(self, program: str, **more: Any) -> str:
+        """What a Python program prints, whose functions are those of ``__main__``; it complains of nothing."""
+        self.write("program.py", program)
+        done = self.run(f"{self.venv}/bin/python", "program.py", **more)
+        assert done.stderr == ""
+        return done.stdout
+
     def _changed(self, env: Mapping[str, str | None] | None) -> dict[str, str]:
         changed: dict[str, str | None] = {**self.environ, **(env or {})}
         return {key: value for key, value in changed.items() if value is not None}
@@ -174,14 +244,23 @@ def end_servers() -> None:
             SERVERS.popitem()[1].end()
 
 
-def trust(person: Hpcrun, project: Path, **more: Any) -> None:
+def at_end(terminal: Any) -> tuple[int, str]:
+    """Wait for the end of what runs on a terminal; return its exit status, and what it printed last."""
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return terminal.exitstatus, str(terminal.before)
+
+
+def answer(terminal: Any, question: str, text: str) -> None:
+    """Type a line when a question, a regular expression, is asked."""
+    terminal.expect(question)
+    terminal.sendline(text)
+
+
+def trust(person: Hpcrun, project: Path) -> None:
     """Let a person trust what a project brings, as they do it: at a terminal."""
-    argv = [*person.become, *person.argv("profile", "trust", str(project))]
-    terminal = pexpect.spawn(
-        argv[0], argv[1:], env=cast("Any", person.environ), cwd=str(person.folder), encoding="utf-8", timeout=60, **more
-    )
-    terminal.expect(r"Trust these files as they are now\? \[y/N\] ")
-    terminal.sendline("y")
+    terminal = person.terminal("profile", "trust", str(project))
+    answer(terminal, r"Trust these files as they are now\? \[y/N\] ", "y")
     terminal.expect("trusted  ")
     terminal.expect(pexpect.EOF)
 
@@ -361,6 +440,31 @@ def as_researcher_command() -> tuple[str, ...]:
     return ("setpriv", f"--reuid={RESEARCHER}", f"--regid={gid}", "--init-groups")
 
 
+def new_researcher(folder: Path, cluster: Cluster, shown: tuple[Path, Path]) -> Hpcrun:
+    """The cluster's ordinary user with an empty home, in a new folder within this one.
+
+    Args:
+        shown: the checkout and the environment as this user reaches them: see `shown_to_researcher`.
+    """
+    checkout, venv = shown
+    own = Path(tempfile.mkdtemp(dir=folder))
+    # An editable install points at the checkout's own path, which this user may not reach.
+    extra = cluster.env if checkout == REPO else {**cluster.env, "PYTHONPATH": str(checkout)}
+    person = Hpcrun(own, checkout, venv, as_researcher_command(), extra)
+    for path in (own, person.home, person.runs):
+        shutil.chown(path, RESEARCHER)
+    return person
+
+
+@contextmanager
+def folder_open_to_others() -> Iterator[Path]:
+    """A folder outside of pytest's own, which are closed to other users; it is removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="hpcrun-tests-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
 def inodes(folder: Path) -> tuple[int, int]:
     """The files and links below a folder, and the folders, with itself."""
     paths = [folder, *folder.rglob("*")]
@@ -371,6 +475,40 @@ def inodes(folder: Path) -> tuple[int, int]:
 def writable_by_others(folder: Path) -> list[Path]:
     """What another user could write to, if the folders above allowed it."""
     return [path for path in folder.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()]
+
+
+def processes_with(word: str) -> dict[int, str]:
+    """Processes that live and have a word in their command line: process id → command line."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if word in line:
+                found[int(path.parent.name)] = line
+    return found
+
+
+@contextmanager
+def full_disk(mount: Path, options: str = "mode=755") -> Iterator[Path]:
+    """A small file system that is full to the last block, and holds one file, ``filler``."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    mount.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,{options}", "tmpfs", str(mount)], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+def fill(disk: Path, room_kb: int = 0) -> None:
+    """Fill a disk up to the last block, but for some kB."""
+    with (disk / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 1024)
+        except OSError:
+            file.truncate(max(0, file.tell() - room_kb * 1024))
 
 
 def account(folder: Path) -> str:

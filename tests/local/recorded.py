@@ -11,6 +11,11 @@ from tests.harness import Hpcrun
 STARTED_S = 1_700_000_000
 
 
+def replace_fields(path: Path, **fields: object) -> None:
+    """Replace fields of a record."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
 @dataclass(frozen=True)
 class Recorded:
     """The folder of a run, and the files of its attempts."""
@@ -35,19 +40,26 @@ class Recorded:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
 
+    def ended(self, ended_s: float, status: int = 0) -> Path:
+        """Let it have ended at another time, and perhaps not well; return its folder."""
+        attempt = self.attempt()
+        replace_fields(attempt / "start", started=ended_s - 1)
+        replace_fields(attempt / "exit", ended=ended_s, status=status)
+        state = "FAILED" if status else "COMPLETED"
+        replace_fields(self.folder / "status.json", state=state, asked_s=ended_s, exit_status=status)
+        return self.folder
 
-def record(
-    hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local", second: int = 0
-) -> Recorded:
+
+def record(hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local") -> Recorded:
     """Write a run of this name."""
     run_id = f"20260102-030405-{name}-0a1b"
     folder = hpcrun.runs / run_id
     folder.mkdir()
-    said = {
+    fields = {
         "schema": 1, "run_id": run_id, "name": name, "scheduler": scheduler, "cluster": None, "host": "here",
         "created_s": STARTED_S, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0,
         "world_size": ranks, "walltime_s": None, "request": {}, "plan": {},
     }  # fmt: skip
-    (folder / "run.json").write_text(json.dumps(said, indent=1) + "\n")
+    (folder / "run.json").write_text(json.dumps(fields, indent=1) + "\n")
     (folder / "status.json").write_text(json.dumps({"state": "COMPLETED", "asked_s": STARTED_S, "final": True}))
     return Recorded(folder)

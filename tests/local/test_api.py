@@ -11,28 +11,22 @@ START = """
 import json, os, pickle, signal, sys, threading, time
 from pathlib import Path
 import hpcrun, submitit
-from submitit.core.utils import FailedJobError, UncompletedJobError
+from submitit.core.utils import UncompletedJobError
 executor = hpcrun.Executor("local", gpus=0, time="10m")
 def show(**said): print(json.dumps(said))
 """
 
 
-def said_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
-    """What a program says in one line of JSON; its functions are those of ``__main__``."""
-    (hpcrun.folder / "program.py").write_text(START + program)
-    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "program.py", check=True)
-    assert done.stderr == ""
-    return dict(json.loads(done.stdout))
+def shown_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
+    return dict(json.loads(hpcrun.python(START + program)))
 
 
 def states(hpcrun: Hpcrun) -> dict[str, str]:
-    return {run["name"]: run["state"] for run in json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]}
+    return {run["name"]: run["state"] for run in hpcrun.document("status")["runs"]}
 
 
 def test_results_of_functions_lambdas_and_arrays(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 def add(a, b=1):
     print(f"adding {a} and {b}: žluť")
     return a + b
@@ -43,8 +37,8 @@ with executor.batch():
 show(one=one.result(), two=two.result(), many=[job.result() for job in many], batch=[job.result() for job in batch],
      none=one.exception(), done=one.done(), state=one.state, out=one.stdout(), run=one.run_id,
      args=one.submission().args, again=pickle.loads(pickle.dumps(one)).result())
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     assert (found["one"], found["two"], found["many"], found["batch"]) == (3, 42, [11, 22, 33], [1, 2])
     assert (found["none"], found["done"], found["state"]) == (None, True, "COMPLETED")
     assert (found["args"], found["again"]) == ([1], 3)
@@ -54,9 +48,7 @@ show(one=one.result(), two=two.result(), many=[job.result() for job in many], ba
 
 
 def test_what_goes_wrong_arrives_as_one_exception(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 def boom(): raise ValueError("had enough")
 def lock(): return threading.Lock()
 def killed():
@@ -73,8 +65,8 @@ def raised(job):
         return [type(error).__name__, str(error)]
 began = time.time()
 show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - began)
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     assert found["boom"][0] == "FailedJobError"
     assert "in boom" in found["boom"][1]
     assert "ValueError: had enough" in found["boom"][1]
@@ -90,9 +82,7 @@ show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - b
 
 
 def test_every_node_is_a_task_and_knows_its_place(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 executor.update_parameters(nodes=2, env={"GREETING": "it's"})
 def place(fail=None):
     here = submitit.JobEnvironment()
@@ -103,17 +93,17 @@ def place(fail=None):
     return here.global_rank, here.num_tasks, here.num_nodes, os.environ["GREETING"]
 job, bad = executor.submit(place), executor.submit(place, 1)
 show(results=job.results(), tasks=job.num_tasks, second=job.task(1).result(), bad=str(bad.exception()))
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     assert found["results"] == [[0, 2, 2, "it's"], [1, 2, 2, "it's"]]
     assert (found["tasks"], found["second"]) == (2, [1, 2, 2, "it's"])
     assert "ValueError: task 1 has had enough" in found["bad"]
 
 
-def test_a_checkpointable_function_goes_on_where_it_was_warned(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+def test_a_function_that_is_started_again_goes_on_where_it_was_warned_and_its_last_result_counts(
+    hpcrun: Hpcrun,
+) -> None:
+    program = """
 class Count(submitit.helpers.Checkpointable):
     def __init__(self): self.reached = 0
     def __call__(self, to):
@@ -126,40 +116,29 @@ class Count(submitit.helpers.Checkpointable):
                 time.sleep(300)
         return first, self.reached, hpcrun_runtime.attempt()
     def checkpoint(self, to): return submitit.helpers.DelayedSubmission(self, to)
-executor.update_parameters(requeue=1)
-job = executor.submit(Count(), 5)
-while "at 3" not in (job.stdout() or ""):
-    time.sleep(0.1)
-supervisor = job.job_id[1:]
-script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
-os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
-show(result=job.result(), out=job.stdout())
-""",
-    )
-    assert found["result"] == [3, 5, 1]
-    assert "at 4" in found["out"]
-
-
-def test_a_result_counts_only_when_the_job_is_not_started_again(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
 def second_time_lucky():
     import hpcrun_runtime
     if hpcrun_runtime.attempt() == 0:
         raise ValueError("not yet")
     return "lucky"
-executor.update_parameters(requeue=1, retry_on_failure=True)
-show(result=executor.submit(second_time_lucky).result())
-""",
-    )
-    assert found["result"] == "lucky"
+executor.update_parameters(requeue=1)
+job = executor.submit(Count(), 5)
+executor.update_parameters(retry_on_failure=True)
+lucky = executor.submit(second_time_lucky)
+while "at 3" not in (job.stdout() or ""):
+    time.sleep(0.1)
+supervisor = job.job_id[1:]
+script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
+os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
+show(result=job.result(), out=job.stdout(), lucky=lucky.result())
+"""
+    found = shown_by(hpcrun, program)
+    assert (found["result"], found["lucky"]) == ([3, 5, 1], "lucky")
+    assert "at 4" in found["out"]
 
 
 def test_as_many_elements_at_once_as_were_asked_for(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 def begun_and_ended(n):
     began = time.time()
     time.sleep(0.5)
@@ -176,8 +155,8 @@ while jobs[2].state == "RUNNING" and time.time() < patience:  # its result is th
     time.sleep(0.1)
 show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs], waiting=waiting, failure=failure,
      cancelled=str(jobs[3].exception()), states=[job.state for job in jobs])
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     (first_began, first_ended), (second_began, _) = found["times"]
     assert first_began < first_ended <= second_began
     assert len(set(found["runs"])) == 1
@@ -187,7 +166,7 @@ show(times=[job.result() for job in jobs[:2]], runs=[job.run_id for job in jobs]
     assert found["states"] == ["COMPLETED", "COMPLETED", "FAILED", "CANCELLED"]
     # an array is one to every command, as a sweep is
     assert states(hpcrun) == {"begun_and_ended": "FAILED"}
-    explained = json.loads(hpcrun("explain", "--json", "last", check=True).stdout)
+    explained = hpcrun.document("explain", "last", check=True)
     assert "ValueError: two has had enough" in explained["summary"]
     assert "ValueError: two has had enough" in hpcrun("logs", "last/2", check=True).stdout
     again = hpcrun("resubmit", "last")

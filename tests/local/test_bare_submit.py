@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun
+from tests.harness import Hpcrun, answer, at_end
 from tests.local.test_detect import ANSWERS, Site
 
 
@@ -64,11 +62,8 @@ def test_the_cluster_is_detected_once_and_again_when_its_configuration_changes(b
 
 def test_commands_take_the_same_default(bare: Bare) -> None:
     person, env = bare.person, bare.env
-    assert (
-        "(profile detected)"
-        in person("submit", "--dry-run", "--gpus", "h100:2", "train.py", env=env, check=True).stderr
-    )
-    assert "(profile detected)" in person("preflight", "--gpus", "h100:2", "--dry-run", env=env, check=True).stderr
+    for command in ("submit --dry-run --gpus h100:2 train.py", "preflight --gpus h100:2 --dry-run"):
+        assert "(profile detected)" in person(*command.split(), env=env, check=True).stderr
     forecast = ("scale", "plan", "--samples", "1000", "--batch-size", "100", "--epoch-time", "60s", "--gpus")
     plan = person(*forecast, "h100:1,2,4", env=env, check=True).stdout
     assert "NVIDIA H100 80 GB SXM5" in plan
@@ -97,46 +92,39 @@ def test_the_type_is_named_or_set_for_all_jobs(bare: Bare) -> None:
 def test_a_job_that_can_never_fit_is_refused_with_the_numbers(bare: Bare) -> None:
     done = bare.submit("--gpus", "a100:64")
     assert done.returncode == 4
-    assert (
-        "16 nodes × 4 GPUs, but a job in partition gpu can have at most 2 nodes with a100 GPUs, 8 GPUs" in done.stderr
-    )
+    limit = "16 nodes × 4 GPUs, but a job in partition gpu can have at most 2 nodes with a100 GPUs, 8 GPUs"
+    assert limit in done.stderr
     done = bare.submit("--gpus", "64")
     assert (done.returncode, "no GPU type of profile 'detected' has 64 GPUs" in done.stderr) == (4, True)
 
 
+TYPE = r"GPU type \[\d\]: "
+
+
 def asked_on_terminal(bare: Bare, *args: str) -> Any:
-    environ = {**bare.person.environ, **{name: value for name, value in bare.env.items() if value}, "TERM": "xterm"}
-    argv = bare.person.argv("submit", *args, "train.py")
-    folder = str(bare.person.folder)
-    return pexpect.spawn(argv[0], argv[1:], env=environ, cwd=folder, encoding="utf-8", timeout=30, dimensions=(50, 160))
+    return bare.person.terminal("submit", *args, "train.py", env=bare.env, size=(50, 160))
 
 
 def test_on_a_terminal_it_asks(bare: Bare) -> None:
     terminal = asked_on_terminal(bare, "--gpus", "4", "--nodes", "2", "--dry-run")
-    terminal.expect(r"GPU type \[\d\]: ")
+    terminal.expect(TYPE)
     assert "several GPU types have 4 GPUs on 2 nodes:\r\n" in terminal.before
     assert "  1  a100  2 nodes × 4, 80 GB each, partition gpu\r\n" in terminal.before
     terminal.sendline("9")
     terminal.expect("Type a number from 1 to 4, or a name.")
-    terminal.expect(r"GPU type \[\d\]: ")
-    terminal.sendline("l40s")
-    terminal.expect(pexpect.EOF)
-    assert "--gres=gpu:l40s:2" in terminal.before
-    assert "; keep or change it with hpcrun init" in terminal.before
+    answer(terminal, TYPE, "l40s")
+    _, shown = at_end(terminal)
+    assert "--gres=gpu:l40s:2" in shown
+    assert "; keep or change it with hpcrun init" in shown
     offered = asked_on_terminal(bare, "--gpus", "4", "--dry-run")
-    offered.expect(r"GPU type \[\d\]: ")
-    offered.sendline("")
+    answer(offered, TYPE, "")
     offered.expect("--gres=gpu:h100:4")
     interrupted = asked_on_terminal(bare, "--gpus", "4")
-    interrupted.expect(r"GPU type \[\d\]: ")
+    interrupted.expect(TYPE)
     interrupted.sendintr()
-    interrupted.expect(pexpect.EOF)
-    interrupted.close()
-    assert interrupted.exitstatus == 130
-    assert "nothing was submitted" in interrupted.before
-    as_json = asked_on_terminal(bare, "--gpus", "4", "--dry-run", "--json")
-    as_json.expect(pexpect.EOF)
-    assert "choose a GPU type" in as_json.before
+    status, shown = at_end(interrupted)
+    assert (status, "nothing was submitted" in shown) == (130, True)
+    assert "choose a GPU type" in at_end(asked_on_terminal(bare, "--gpus", "4", "--dry-run", "--json"))[1]
 
 
 def test_without_an_answer_of_slurm_it_is_said(bare: Bare) -> None:
@@ -148,7 +136,7 @@ def test_without_an_answer_of_slurm_it_is_said(bare: Bare) -> None:
     assert "choose a profile with -P" in done.stderr
     listed = bare.person("profile", "list", env=bare.env, check=True)
     assert "Slurm does not respond" in listed.stderr
-    doctor = json.loads(bare.person("doctor", "--json", env=bare.env).stdout)
+    doctor = bare.person.document("doctor", env=bare.env)
     (profile,) = [check for check in doctor["checks"] if check["name"] == "profile"]
     assert "the cluster cannot be detected now" in profile["seen"]
     chosen = bare.submit("-P", "h100", "--gpus", "4")

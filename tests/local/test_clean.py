@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from functools import partial
 from pathlib import Path
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun, trust, wait_for
+from tests.harness import Hpcrun, answer, at_end, trust, wait_for
+from tests.local.recorded import record
 
 JOB = ("submit", "-P", "local", "--gpus", "0")
 DAY = 86400
 
 
-def submit(person: Hpcrun, name: str, *command: str, age_d: float = 0, output_dir: Path | None = None) -> Path:
-    """A run that is over (unless it sleeps), as if it had ended some days ago; returns its folder."""
-    elsewhere = ("--output-dir", str(output_dir)) if output_dir else ()
-    asked = ("--wait",) if command[0] != "sleep" else ()
-    person(*JOB, "-J", name, *elsewhere, *asked, *command)
-    folder = next(person.runs.glob(f"*-{name}-*"))
-    if age_d:
-        path = folder / "elements/0/attempts/0/exit"
-        record = json.loads(path.read_text(), strict=False)
-        path.write_text(json.dumps({**record, "ended": time.time() - age_d * DAY}))
-    return folder
+def over(person: Hpcrun, name: str, age_d: float = 0, status: int = 0) -> Path:
+    """A run that ended some days ago; return its folder."""
+    return record(person, name).ended(time.time() - age_d * DAY, status)
 
 
 def names(person: Hpcrun) -> set[str]:
     return {path.name.split("-")[2] for path in person.runs.iterdir() if path.name[0].isdigit()}
 
 
-def checkpoint(folder: Path, kb: int) -> None:
-    path = folder / "elements/0/checkpoints"
-    (path / "last.pt").write_bytes(os.urandom(kb * 1024))
-
-
 def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "old", "true", age_d=31)
-    submit(hpcrun, "young", "true", age_d=29)
+    over(hpcrun, "old", 31)
+    over(hpcrun, "young", 29)
     shown = hpcrun("clean", check=True)
     assert "-old-" in shown.stdout
     assert "31 d ago" in shown.stdout
@@ -55,16 +41,19 @@ def test_nothing_goes_without_a_yes(hpcrun: Hpcrun) -> None:
     assert "nothing to remove" in nothing
     assert "hint: 1 run ended in the last 30 days: --all" in nothing
     assert hpcrun("clean", "--all", "young").returncode == 2
-    hpcrun("clean", "--all", "--yes", check=True)
+    document = hpcrun.document("clean", "--all", "--yes", check=True)
+    (run,) = document["runs"]
+    assert (document["removed"], run["bytes"]) == (True, document["bytes"])
+    assert run["bytes"] > 0
     assert names(hpcrun) == set()
 
 
 def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:
-    for name, command, age_d in (("a", "true", 9), ("b", "false", 8), ("c", "true", 7), ("d", "false", 6)):
-        submit(hpcrun, name, command, age_d=age_d)
+    for name, status, age_d in (("a", 0, 9), ("b", 1, 8), ("c", 0, 7), ("d", 1, 6)):
+        over(hpcrun, name, age_d, status)
 
     def going(*args: str) -> list[str]:
-        document = json.loads(hpcrun("clean", "--json", *args, check=True).stdout)
+        document = hpcrun.document("clean", *args, check=True)
         assert document["removed"] is False
         return [run["run_id"].split("-")[2] for run in document["runs"]]
 
@@ -81,7 +70,7 @@ def test_age_state_number_and_name_choose(hpcrun: Hpcrun) -> None:
 
 
 def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "live", "sleep", "300")
+    hpcrun(*JOB, "-J", "live", "sleep", "300", check=True)
     wait_for(lambda: "RUNNING" in hpcrun("status").stdout, 20, "the job to run")
     for args in (["live"], ["--keep", "0"], ["--state", "running"]):
         done = hpcrun("clean", "--yes", "--checkpoints", *args, check=True)
@@ -96,7 +85,9 @@ def test_a_live_run_is_never_removed(hpcrun: Hpcrun) -> None:
 
 
 def test_checkpoints_go_only_where_that_is_said(hpcrun: Hpcrun) -> None:
-    checkpoint(submit(hpcrun, "model", "true"), 2048)
+    checkpoints = over(hpcrun, "model") / "elements/0/checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "last.pt").write_bytes(os.urandom(2 << 20))
     kept = hpcrun("clean", "--yes", "model", check=True)
     assert "1 run with checkpoints (2.0M): add --checkpoints to remove them" in kept.stderr
     assert names(hpcrun) == {"model"}
@@ -110,7 +101,7 @@ def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(hpcrun: Hpcru
     scratch, data = tmp_path / "scratch", tmp_path / "data"
     data.mkdir()
     (data / "precious").write_text("x")
-    folder = submit(hpcrun, "far", "true", output_dir=scratch)
+    folder = hpcrun.submit(*JOB[1:], "-J", "far", "--output-dir", str(scratch), "--wait", "true")
     (folder / "data").symlink_to(data)
     (scratch / "mine.txt").write_text("x")
     hpcrun("clean", "--yes", "far", check=True)
@@ -121,29 +112,25 @@ def test_a_run_that_lies_elsewhere_goes_and_what_it_links_to_stays(hpcrun: Hpcru
 
 @pytest.mark.parametrize("has_record", [False, True])
 def test_a_link_to_something_else_is_not_followed(has_record: bool, hpcrun: Hpcrun, tmp_path: Path) -> None:
-    folder = submit(hpcrun, "one", "true")
-    precious = tmp_path / "precious"
-    folder.rename(precious if not has_record else precious.with_name(folder.name))
-    folder.symlink_to(precious if not has_record else precious.with_name(folder.name))
+    folder = over(hpcrun, "one")
+    precious = tmp_path / (folder.name if has_record else "precious")
+    folder.rename(precious)
+    folder.symlink_to(precious)
     if has_record:  # of another run
         path = folder / "run.json"
         path.write_text(path.read_text().replace("-one-", "-two-"))
     done = hpcrun("clean", "--yes", "--keep", "0", check=True)
     says = "it is the record of" if has_record else "is a symbolic link to a folder outside this run"
     assert says in done.stderr
-    assert (folder / "script.sh").exists()
+    assert (folder / "run.json").exists()
 
 
 def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "old", "true")
-    for answer, left in (("", {"old"}), ("n", {"old"}), ("y", set())):
-        command, *args = hpcrun.argv("clean", "old")
-        child = pexpect.spawn(command, args, env=dict(hpcrun.environ), cwd=hpcrun.folder, timeout=20, encoding="utf-8")
-        child.expect_exact("Remove 1 run")
-        child.sendline(answer)
-        child.expect(pexpect.EOF)
-        child.close()
-        assert child.exitstatus == 0
+    over(hpcrun, "old")
+    for typed, left in (("", {"old"}), ("n", {"old"}), ("y", set())):
+        terminal = hpcrun.terminal("clean", "old")
+        answer(terminal, "Remove 1 run", typed)
+        assert at_end(terminal)[0] == 0
         assert names(hpcrun) == left
 
 
@@ -159,7 +146,7 @@ def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
     ],
 )
 def test_what_clean_cannot_read(args: list[str], says: str, hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "old", "true")
+    over(hpcrun, "old")
     done = hpcrun("clean", "--yes", *args)
     assert done.returncode in (2, 6), done.stderr
     assert says in done.stderr
@@ -171,7 +158,7 @@ def age(path: Path, age_d: float) -> None:
 
 
 def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "young", "true")
+    over(hpcrun, "young")
     old, new, odd = (hpcrun.runs / f".20260101-000000-{name}-0000" for name in ("old", "new", "odd"))
     for path, mark in ((old, ".made-by-hpcrun"), (new, ".made-by-hpcrun"), (odd, "thesis.tex")):
         path.mkdir()
@@ -182,7 +169,7 @@ def test_what_killed_processes_left_is_shown_and_goes(hpcrun: Hpcrun) -> None:
     assert f"leftover   {old}" in shown.stdout
     assert "nothing was removed: 1 leftover folder" in shown.stderr
     assert f"kept       {odd}: it has no record of hpcrun" in shown.stderr
-    document = json.loads(hpcrun("clean", "--json", check=True).stdout)
+    document = hpcrun.document("clean", check=True)
     assert [item["folder"] for item in document["leftovers"]] == [str(old)]
     assert [item["folder"] for item in document["kept_leftovers"]] == [str(odd)]
     assert {path.name for path in (old, new, odd)} <= {path.name for path in hpcrun.runs.iterdir()}
@@ -240,15 +227,6 @@ def test_a_runs_folder_that_is_something_else_is_refused_and_its_runs_are_seen(h
     assert (home.returncode, "it is a home folder" in home.stderr) == (4, True)
 
 
-def test_json_says_what_went(hpcrun: Hpcrun) -> None:
-    submit(hpcrun, "old", "true")
-    document = json.loads(hpcrun("clean", "--json", "--yes", "old", check=True).stdout)
-    assert document["removed"] is True
-    (run,) = document["runs"]
-    assert run["bytes"] == document["bytes"] > 0
-    assert names(hpcrun) == set()
-
-
 # --- cancel --state -------------------------------------------------------------------------------------------
 
 
@@ -257,23 +235,18 @@ def running_are(person: Hpcrun, number: int) -> bool:
 
 
 def test_all_runs_in_a_state_are_cancelled(hpcrun: Hpcrun) -> None:
-    for name in ("one", "two"):
-        submit(hpcrun, name, "sleep", "300")
-    submit(hpcrun, "done", "true")
-    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 2, 20, "both to run")
     assert "no runs in this state" in hpcrun("cancel", "--state", "pending", check=True).stderr
+    for name in ("one", "two", "three"):
+        hpcrun(*JOB, "-J", name, "sleep", "300", check=True)
+    over(hpcrun, "done")
+    wait_for(partial(running_are, hpcrun, 3), 20, "all to run")
     only = hpcrun("cancel", "--state", "running", "one", "done", check=True)
     assert only.stdout.count("cancelled") == 1
-    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 1, 30, "one to end")
-    submit(hpcrun, "three", "sleep", "300")
-    wait_for(lambda: hpcrun("status").stdout.count("RUNNING") == 2, 20, "the third to run")
-    command, *args = hpcrun.argv("cancel", "--state", "running")
-    for answer, left in (("n", 2), ("y", 0)):
-        child = pexpect.spawn(command, args, env=dict(hpcrun.environ), cwd=hpcrun.folder, timeout=20, encoding="utf-8")
-        child.expect_exact("Cancel 2 runs?")
-        child.sendline(answer)
-        child.expect(pexpect.EOF)
-        child.close()
+    wait_for(partial(running_are, hpcrun, 2), 30, "one to end")
+    for typed, left in (("n", 2), ("y", 0)):
+        terminal = hpcrun.terminal("cancel", "--state", "running")
+        answer(terminal, r"Cancel 2 runs\?", typed)
+        at_end(terminal)
         wait_for(partial(running_are, hpcrun, left), 30, "the answer to be done")
 
 

@@ -18,18 +18,12 @@ def show(**said): print(json.dumps(said))
 """
 
 
-def said_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
-    """What a program says in one line of JSON."""
-    (hpcrun.folder / "program.py").write_text(START + program)
-    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "program.py", check=True)
-    assert done.stderr == ""
-    return dict(json.loads(done.stdout))
+def shown_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
+    return dict(json.loads(hpcrun.python(START + program)))
 
 
 def test_calls_results_and_logs_are_where_submitit_has_them(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 factor = 3
 def scaled(by):
     def closure(n):
@@ -48,8 +42,8 @@ show(result=jobs[0].result(), failure=[type(failure).__name__, str(failure)], ba
      ids=[job.job_id for job in jobs], again=pickle.loads(pickle.dumps(jobs[0])).result(), logs=logs,
      own=[jobs[0].stdout(), jobs[0].stderr()], merged=[merged.result()[0], merged.stdout(), merged.stderr()],
      script=Path("logs", jobs[0].job_id, jobs[0].job_id[:-2] + "_submission.sh").read_text()[:11])
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     assert found["result"] == found["again"] == [21, found["ids"][0]]
     assert found["failure"][0] == "FailedJobError"
     assert "ValueError: two has had enough" in found["failure"][1]
@@ -63,16 +57,14 @@ show(result=jobs[0].result(), failure=[type(failure).__name__, str(failure)], ba
     assert found["script"] == "#!/bin/bash"
 
     def states() -> list[str]:  # a result is there a moment before the end of its job
-        rows = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+        rows = hpcrun.document("status")["runs"]
         return [row["state"] for row in rows if row["name"] == "lambda" and row["final"]]
 
     assert set(wait_for(states, 60, "the end of the jobs")) == {"COMPLETED"}
 
 
 def test_a_checkpointable_function_is_requeued_unless_the_program_says_otherwise(hpcrun: Hpcrun) -> None:
-    found = said_by(
-        hpcrun,
-        """
+    program = """
 class Steps(submitit.helpers.Checkpointable):
     def __call__(self): return 1
 def times(function, **said):
@@ -81,6 +73,6 @@ def times(function, **said):
     record = json.loads((job.run_folder.path / "run.json").read_text())
     return job.result(), (record["plan"]["requeue"] or {}).get("times")
 show(unsaid=times(Steps()), function=times(int), none=times(Steps(), hpcrun_requeue=0))
-""",
-    )
+"""
+    found = shown_by(hpcrun, program)
     assert found == {"unsaid": [1, 3], "function": [0, None], "none": [1, None]}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
-from tests.harness import REPO, RESEARCHER, Cluster, Hpcrun, as_researcher_command, cluster_sh, shown_to_researcher
+from tests.harness import Cluster, Hpcrun, cluster_sh, folder_open_to_others, new_researcher, shown_to_researcher
 from tests.namespaces import Namespaces
 
 
@@ -33,12 +30,5 @@ def cluster_as(kind: str) -> Iterator[Cluster]:
 @contextmanager
 def fresh_researcher(cluster: Cluster) -> Iterator[Hpcrun]:
     """The cluster's ordinary user with an empty home, in a folder that is removed at the end."""
-    with ExitStack() as at_end:
-        checkout, venv = at_end.enter_context(shown_to_researcher(cluster))
-        folder = Path(tempfile.mkdtemp(prefix="hpcrun-tests-", dir="/tmp"))
-        at_end.callback(shutil.rmtree, folder)
-        extra = cluster.env if checkout == REPO else {**cluster.env, "PYTHONPATH": str(checkout)}
-        person = Hpcrun(folder, checkout, venv, as_researcher_command(), extra)
-        for path in (folder, person.home, person.runs):
-            shutil.chown(path, RESEARCHER)
-        yield person
+    with folder_open_to_others() as folder, shown_to_researcher(cluster) as shown:
+        yield new_researcher(folder, cluster, shown)

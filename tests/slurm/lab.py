@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.harness import RESEARCHER, Cluster, Hpcrun, account, as_researcher_command, wait_for
+from tests.harness import Cluster, Hpcrun, account, wait_for
 
 SMALL = ("-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
 NODES = frozenset("a100-1 a100-2 h100-1 h100-2 v100-1 v100-2 l40s-1 l40s-2 h200-1 a40-1".split())
@@ -29,8 +26,7 @@ class Lab:
     def submit(self, name: str, *args: str, requeue: int = 1) -> Path:
         """Submit a job; return its folder."""
         again = ("--requeue", str(requeue)) if requeue else ()
-        done = self.person("submit", "--json", "-J", name, *again, *args, check=True)
-        return Path(json.loads(done.stdout)["folder"])
+        return self.person.submit("-J", name, *again, *args, check=True)
 
     def job(self, folder: Path) -> str:
         return str(json.loads((folder / "run.json").read_text())["job_id"])
@@ -45,26 +41,16 @@ class Lab:
         self.person.run("sbatch", *wants, "--wrap=sleep 1")
 
     def status(self, folder: Path) -> dict[str, Any]:
-        (run,) = json.loads(self.person("status", "--json", folder.name, check=True).stdout)["runs"]
-        return dict(run)
+        return self.person.status(folder.name)
 
     def ended(self, folder: Path, timeout: float = 120) -> Ended:
         """Wait for its end. Where there is none, the test's failure says all that is known of the run."""
-
-        def final() -> dict[str, Any] | None:
-            time.sleep(1)
-            found = self.status(folder)
-            return found if found["final"] else None
-
         try:
-            status = wait_for(final, timeout, f"{folder.name} to be over")
+            status = self.person.ended(folder.name, timeout)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{account(folder)}\n{self.slurms_word(folder)}") from None
+            of_slurm = self.person.run("scontrol", "show", "job", self.job(folder), check=False).stdout
+            raise AssertionError(f"{error}\n{of_slurm}") from None
         return Ended(folder, status, self.person("status", folder.name, check=True).stdout)
-
-    def slurms_word(self, folder: Path) -> str:
-        """What Slurm says of its job now."""
-        return self.person.run("scontrol", "show", "job", self.job(folder), check=False).stdout
 
 
 @dataclass(frozen=True)
@@ -153,32 +139,14 @@ Scenarios = dict[str, "Future[Any]"]
 
 
 @contextmanager
-def run_all(
-    scenarios: Mapping[str, Callable[[Lab], Any]],
-    scripts: Mapping[str, str],
-    cluster: Cluster,
-    shown: tuple[Path, Path],
-    folder: Path,
-    threads: int | None = None,
-) -> Iterator[Scenarios]:
+def run_all(lab: Lab, scenarios: Mapping[str, Callable[[Lab], Any]], threads: int | None = None) -> Iterator[Scenarios]:
     """Run scenarios side by side to their ends, each in a thread: a test's own fixtures would cancel the others' jobs.
 
     Args:
-        scripts: file name → text, written where the jobs are submitted.
-        shown: the checkout and the environment as the researcher reaches them.
-        folder: of the session, in which a folder is made for this.
         threads: so many scenarios at a time; all of them unless said.
     """
-    jobs_of_others = cluster.jobs()
-    checkout, venv = shown
-    own = Path(tempfile.mkdtemp(dir=folder))
-    person = Hpcrun(own, checkout, venv, as_researcher_command(), {**cluster.env, "PYTHONPATH": str(checkout)})
-    for path in (person.folder, person.home, person.runs):
-        shutil.chown(path, RESEARCHER)
-    for name, text in scripts.items():
-        (own / name).write_text(text)
-    lab = Lab(person, cluster)
+    jobs_of_others = lab.cluster.jobs()
     with ThreadPoolExecutor(threads or len(scenarios)) as pool:
         results = {name: pool.submit(scenario, lab) for name, scenario in scenarios.items()}
     yield results
-    cluster.restore(keep=jobs_of_others)
+    lab.cluster.restore(keep=jobs_of_others)

@@ -77,9 +77,7 @@ def test_a_ranks_own_exit_status_and_signal_are_kept(as_researcher: Hpcrun) -> N
 def test_a_run_leaves_few_files_that_no_other_user_can_write(as_researcher: Hpcrun) -> None:
     """With the umask and the variables that the program would have without hpcrun."""
     script = write(
-        as_researcher,
-        "print.py",
-        "import json, os\nprint(json.dumps({**os.environ, 'umask': os.umask(0)}))\n",
+        as_researcher, "print.py", "import json, os\nprint(json.dumps({**os.environ, 'umask': os.umask(0)}))\n"
     )
     job = ("submit", "-P", "a100", "--gpus", "1", "--launcher", "srun", "--wait")
     before = os.umask(0)
