@@ -140,10 +140,13 @@ class Hpcrun:
         return Path(json.loads(done.stdout)["folder"])
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file below the folder; return its path."""
+        """Write a file of this person below the folder; return its path."""
         path = self.folder / name
+        made = [path, *(folder for folder in path.parents if not folder.exists())]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        for each in made if self.become else ():
+            shutil.chown(each, RESEARCHER)
         return path
 
     def program(self, name: str, text: str) -> Path:
@@ -494,7 +497,10 @@ def full_disk(mount: Path, options: str = "mode=755") -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a disk")
     mount.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,{options}", "tmpfs", str(mount)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options if "size=" in options else f"size=64k,{options}", "tmpfs", str(mount)],
+        check=True,
+    )
     try:
         yield mount
     finally:

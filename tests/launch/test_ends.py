@@ -47,11 +47,16 @@ def on_rank(number: int, what: str, others: str = "time.sleep(900)") -> str:
     return f"{head}    time.sleep(0.5)\n    {what}\n{others}\n"
 
 
-@pytest.mark.parametrize("options", [(), ("--warn", "60", "--requeue", "1")], ids=["plain", "requeue"])
+MANAGED = ("--warn", "60", "--requeue", "1")
+
+
 @pytest.mark.parametrize(
-    ("what", "status"),
-    [("os.kill(os.getpid(), signal.SIGSEGV)", 139), ("sys.exit(7)", 7), ("os.abort()", 134), ("1 / 0", 1)],
-)
+    ("what", "status", "options"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 139, ()), ("os.kill(os.getpid(), signal.SIGSEGV)", 139, MANAGED),
+        ("sys.exit(7)", 7, MANAGED), ("os.abort()", 134, ()), ("1 / 0", 1, ()),
+    ],
+)  # fmt: skip
 def test_the_status_is_that_of_the_rank_that_failed_first(
     tmp_path: Path, what: str, status: int, options: tuple[str, ...]
 ) -> None:
@@ -76,8 +81,7 @@ def test_a_rank_that_is_cleared_away_may_save_first(tmp_path: Path) -> None:
 
 def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_path: Path) -> None:
     """Slurm signals one process after another, and on a busy machine there is time between them."""
-    options = ("--warn", "60", "--requeue", "1")
-    with job(tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=options) as running:
+    with job(tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=MANAGED) as running:
         running.until("ready")
         nodes = running.processes()[1:]
         (program,) = [pid for pid in nodes if "/launch" not in command(pid)]
@@ -137,31 +141,25 @@ os._exit(int(os.environ["RANK"]))  # at its own end Python would take the handle
 """
 
 
+def environ_of_rank(folder: Path) -> dict[str, str]:
+    """The environment of a wrapper of a rank without a job, whose folders are made."""
+    for name in ("stop", "n"):
+        (folder / name).mkdir()
+    return {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_NODE": "n", "HPCRUN_NODE_DIR": f"{folder}/n"}
+
+
 def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path) -> None:
     chance, ranks = random.Random(1), range(1, 9)
     program = python(tmp_path, SLEEPER)
-    env = {
-        **os.environ,
-        "HPCRUN_ATTEMPT_DIR": str(tmp_path),
-        "HPCRUN_NODE": "n",
-        "HPCRUN_NODE_DIR": str(tmp_path / "n"),
-    }
-    (tmp_path / "stop").mkdir()
-    (tmp_path / "n").mkdir()
-    wrappers = {
-        rank: subprocess.Popen(
-            [*LAUNCH, "rank", "--", *program], env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
-        for rank in ranks
-    }
+    env = environ_of_rank(tmp_path)
+    argv = [*LAUNCH, "rank", "--", *program]
+    wrappers = {rank: subprocess.Popen(argv, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in ranks}
     wait_until(lambda: len([p for p in tmp_path.glob("rank-*.out") if p.read_text()]) == 8, "the programs")
     below = {rank: descendants(wrappers[rank].pid) for rank in ranks}
     for _ in range(500):
         rank = chance.choice(list(ranks))
-        send(
-            chance.choice(below[rank][:1] * 3 + below[rank]),
-            chance.choice([signal.SIGUSR1, signal.SIGALRM, signal.SIGTERM]),
-        )
+        number = chance.choice([signal.SIGUSR1, signal.SIGALRM, signal.SIGTERM])
+        send(chance.choice(below[rank][:1] * 3 + below[rank]), number)
         time.sleep(0.004)
     (tmp_path / "all-sent").touch()
     for wrapper in wrappers.values():
@@ -175,7 +173,7 @@ def test_a_program_whose_handler_ends_it_has_heard(tmp_path: Path) -> None:
     """Python takes its handlers away as it ends, so that it is looked at before; else this were a good end."""
     text = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
     text += "print('up', flush=True)\ntime.sleep(30)\n"
-    with job(tmp_path, python(tmp_path, text), options=("--warn", "60", "--requeue", "1")) as running:
+    with job(tmp_path, python(tmp_path, text), options=MANAGED) as running:
         running.until("up")
         time.sleep(1.5)  # it is looked at about every second
         os.kill(running.process.pid, signal.SIGUSR1)
@@ -211,16 +209,8 @@ wrapper._canary.end()
 @pytest.mark.parametrize("first", ["node", "rank"])
 def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Path, first: str) -> None:
     text = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\ntime.sleep(60)\n"
-    env = {
-        **os.environ,
-        "FIRST": first,
-        "HPCRUN_ATTEMPT_DIR": str(tmp_path),
-        "HPCRUN_NODE": "n",
-        "TMPDIR": str(tmp_path),
-    }
-    env |= {"HPCRUN_JOB_ID": "1", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_DIR": str(tmp_path / "n")}
-    (tmp_path / "stop").mkdir()
-    (tmp_path / "n").mkdir()
+    env = {**environ_of_rank(tmp_path), "FIRST": first, "HPCRUN_JOB_ID": "1", "HPCRUN_ATTEMPT": "0",
+           "TMPDIR": str(tmp_path)}  # fmt: skip
     argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")

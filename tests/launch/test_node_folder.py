@@ -129,7 +129,7 @@ def watchers(folder: Path) -> set[int]:
 
 
 def test_folders_of_killed_jobs_are_removed_and_those_of_others_are_not(tmp_path: Path) -> None:
-    places = [Path(PLACES[0], f"{PREFIX}{os.getpid():016x}"), Path(PLACES[0], f"{PREFIX}{os.getpid() + 1:016x}")]
+    places = [Path(PLACES[0], f"{PREFIX}{os.getpid() + number:016x}") for number in (0, 1)]
     target = tmp_path / "kept"
     target.mkdir()
     (target / "file").touch()

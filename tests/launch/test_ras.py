@@ -62,9 +62,8 @@ def test_another_program_at_the_port_is_not_asked(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         env = {"NCCL_RAS_ADDR": f"localhost:{other.getsockname()[1]}"}
-        with job(
-            tmp_path, python(tmp_path, "import time\nprint('go', flush=True)\ntime.sleep(60)\n"), env=env
-        ) as running:
+        program = python(tmp_path, "import time\nprint('go', flush=True)\ntime.sleep(60)\n")
+        with job(tmp_path, program, env=env) as running:
             running.until("go")
             found = asked(running)
         other.setblocking(False)

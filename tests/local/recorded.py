@@ -53,11 +53,11 @@ class Recorded:
 def record(hpcrun: Hpcrun, name: str = "train", *, ranks: int = 4, scheduler: str = "local") -> Recorded:
     """Write a run of this name."""
     run_id = f"20260102-030405-{name}-0a1b"
-    folder = hpcrun.runs / run_id
+    folder, second = hpcrun.runs / run_id, STARTED_S + len(list(hpcrun.runs.iterdir()))
     folder.mkdir()
     fields = {
         "schema": 1, "run_id": run_id, "name": name, "scheduler": scheduler, "cluster": None, "host": "here",
-        "created_s": STARTED_S, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0,
+        "created_s": second, "job_id": "L1", "profile": "local", "nodes": 1, "gpus_per_node": 0,
         "world_size": ranks, "walltime_s": None, "request": {}, "plan": {},
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(fields, indent=1) + "\n")

@@ -144,7 +144,7 @@ def test_without_an_answer_of_slurm_it_is_said(bare: Bare) -> None:
 
 
 def test_after_a_refusal_the_cluster_is_asked_again(bare: Bare) -> None:
-    facts = bare.person.home / ".cache/hpcrun/facts-dev.json"
+    facts = bare.person.home / ".cache/hpcrun/facts-dev"
     bare.say("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
     refused = bare.person("submit", "--gpus", "h100:4", "train.py", env=bare.env)
     assert (refused.returncode, facts.exists()) == (5, False)
@@ -156,10 +156,10 @@ def test_after_a_refusal_the_cluster_is_asked_again(bare: Bare) -> None:
 def test_the_cache_is_the_persons_own(bare: Bare) -> None:
     bare.submit("--gpus", "h100:4")
     cache = Path(bare.person.home / ".cache/hpcrun")
-    assert (cache / "facts-dev.json").stat().st_mode & 0o777 == 0o600
+    assert (cache / "facts-dev").stat().st_mode & 0o777 == 0o600
     assert (cache / "detected/detected.yaml").read_text().startswith("# Detected by hpcrun for user ")
     bare.calls()
-    (cache / "facts-dev.json").write_text("broken")
+    (cache / "facts-dev").write_text("broken")
     (cache / "detected/detected.yaml").write_text("partition: theirs\n")
     assert "#SBATCH --partition=gpu\n" in bare.submit("--gpus", "h100:4").stdout
     assert bare.calls() != []

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Completed, Hpcrun
+from tests.harness import Completed, Hpcrun, fill, full_disk
 from tests.local.test_detect import RECORDED, Site
 from tests.unit.given import write
 
@@ -63,10 +59,7 @@ def test_a_machine_without_slurm_is_checked_for_its_own_jobs(hpcrun: Hpcrun) -> 
     assert f"  ok       writable     {hpcrun.runs}\n" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(hpcrun.runs.iterdir()) == []
-
-
-def test_without_sbatch_the_profile_is_local_as_for_submit(hpcrun: Hpcrun) -> None:
-    document = json.loads(hpcrun("doctor", "--json", env={"PATH": "/nowhere"}, check=True).stdout)
+    document = hpcrun.document("doctor", env={"PATH": "/nowhere"})  # the profile is that of submit
     assert (document["profile"], document["ok"]) == ("local", True)
 
 
@@ -79,28 +72,16 @@ def test_a_runs_folder_on_a_disk_of_its_own(hpcrun: Hpcrun) -> None:
     assert not Path("/dev/shm/not").exists()
 
 
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
-    mount = tmp_path / "full"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(mount)], check=True)
-    with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(b"x" * 1024)
-    yield mount
-    subprocess.run(["umount", str(mount)], check=True)
-
-
-def test_a_full_disk(hpcrun: Hpcrun, full_disk: Path) -> None:
-    done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": str(full_disk / "runs")})
-    checks = checks_of(done)
-    assert done.returncode == 4
-    assert red(checks) == ["writable", "space"]
-    assert checks["writable"]["seen"] == f"{full_disk}: No space left on device"
-    assert checks["writable"]["fix"].startswith("free some space there")
-    assert [path.name for path in full_disk.iterdir()] == ["filler"]
+def test_a_full_disk(hpcrun: Hpcrun, tmp_path: Path) -> None:
+    with full_disk(tmp_path / "full") as disk:
+        fill(disk)
+        done = hpcrun("doctor", "-P", "local", "--json", env={"HPCRUN_RUNS": str(disk / "runs")})
+        checks = checks_of(done)
+        assert done.returncode == 4
+        assert red(checks) == ["writable", "space"]
+        assert checks["writable"]["seen"] == f"{disk}: No space left on device"
+        assert checks["writable"]["fix"].startswith("free some space there")
+        assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 def test_a_python_that_is_not_there(hpcrun: Hpcrun) -> None:
@@ -111,17 +92,9 @@ def test_a_python_that_is_not_there(hpcrun: Hpcrun) -> None:
     assert found["seen"] == "/nowhere/python (profile mine): /nowhere/python: No such file or directory"
 
 
-def test_a_profile_that_is_wrong_is_told_as_everywhere(hpcrun: Hpcrun) -> None:
-    done = hpcrun("doctor", "-P", "lokal")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "did you mean 'local'?" in done.stderr
-
-
 def test_a_terminal_gets_colours_and_no_color_none(hpcrun: Hpcrun) -> None:
-    command = ["script", "-qec", " ".join(hpcrun.argv("doctor", "-P", "local")), "/dev/null"]
-    environ = {"TERM": "xterm", "COLUMNS": "80"}
-    assert "\x1b[32m  ok" in hpcrun.run(*command, env=environ).stdout
-    assert "\x1b[32m" not in hpcrun.run(*command, env={**environ, "NO_COLOR": "1"}).stdout
+    assert "\x1b[32m  ok" in hpcrun.screen("doctor", "-P", "local", env={})
+    assert "\x1b[32m" not in hpcrun.screen("doctor", "-P", "local", env={"NO_COLOR": "1"})
 
 
 # --- Slurm ----------------------------------------------------------------------------------------------------
@@ -132,6 +105,18 @@ def test_without_a_profile_the_detected_one_is_checked(site: Site) -> None:
     assert set(red(checks)) <= {"torch"}  # the cluster has GPUs, and the torch of a test machine may have no CUDA
     assert checks["account lab"]["level"] == checks["h100 nodes"]["level"] == "green"
     assert checks["controller"]["level"] == "green"
+
+
+def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
+    site.say("scontrol", "case $* in ping) echo 'Slurmctld(primary) at head1 is DOWN'; exit 1 ;; *) sleep 60 ;; esac")
+    for name in ("sbatch", "sacct", "sacctmgr"):
+        site.say(name, "sleep 60")
+    done = site.person("doctor", "-P", "a100", env=site.env, timeout=50)
+    assert done.returncode == 4
+    assert "error    controller" in done.stdout
+    assert "head1 (primary) does not respond" in done.stdout
+    assert done.stdout.count("not checked") == 1
+    assert "since Slurm does not respond" in done.stdout
 
 
 def test_sbatch_is_asked_once_and_twice_where_it_refuses(site: Site) -> None:
@@ -147,24 +132,9 @@ def test_sbatch_is_asked_once_and_twice_where_it_refuses(site: Site) -> None:
     assert [line.split("--gres=gpu:a100:")[1][0] for line in asked.read_text().splitlines()] == ["4", "4", "1"]
 
 
-def test_a_controller_that_is_away_is_not_waited_for(site: Site) -> None:
-    site.say("scontrol", "case $* in ping) echo 'Slurmctld(primary) at head1 is DOWN'; exit 1 ;; *) sleep 60 ;; esac")
-    for name in ("sbatch", "sacct", "sacctmgr"):
-        site.say(name, "sleep 60")
-    start = time.monotonic()
-    done = site.person("doctor", "-P", "a100", env=site.env)
-    assert time.monotonic() - start < 8
-    assert done.returncode == 4
-    assert "error    controller" in done.stdout
-    assert "head1 (primary) does not respond" in done.stdout
-    assert done.stdout.count("not checked") == 1
-    assert "since Slurm does not respond" in done.stdout
-
-
-@pytest.mark.parametrize("babble", ["printf 'hello\\n'", "printf '\\377\\000\\033[2J\\n'", "seq 100000", "exit 3"])
+@pytest.mark.parametrize("babble", [r"printf '\377\000\033[2J\n'", "seq 100000", "exit 3"])
 def test_a_format_nobody_knows(site: Site, babble: str) -> None:
-    ping = f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac'
-    site.say("scontrol", ping)
+    site.say("scontrol", f'case $* in ping) cat "{RECORDED}/scontrol-ping.txt" ;; *) {babble} ;; esac')
     for name in ("sinfo", "sacctmgr", "sacct", "sbatch", "quota"):
         site.say(name, babble)
     done = site.person("doctor", "-P", "a100", env=site.env)
@@ -183,13 +153,6 @@ def test_modules_are_tried_and_set_up_commands_not_run(site: Site) -> None:
     found = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { echo unknown: $2; return 1; }"})["modules"]
     assert (found["level"], found["seen"]) == ("red", "gcc/13 cannot be loaded: unknown: gcc/13")
     assert not (site.person.folder / "ran").exists()
-
-
-def test_a_python_of_the_job_s_modules_is_not_looked_for_here(site: Site) -> None:
-    write(site.profiles / "mine.yaml", "extends: a100\npython: python3.99\nmodules: [gcc/13]\n")
-    checks = doctor(site, "-P", "mine", env={"BASH_FUNC_module%%": "() { true; }", "VIRTUAL_ENV": None})
-    assert red(checks) == []
-    assert checks["python, torch"]["seen"].startswith("not checked: python3.99")
 
 
 def test_a_runs_folder_that_is_something_else_is_red(hpcrun: Hpcrun) -> None:

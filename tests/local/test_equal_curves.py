@@ -129,10 +129,8 @@ def test_the_learning_rate_grows_to_its_value_and_old_checkpoints_go(alone: Modu
     epoch = alone.Epoch(time_s=1.0, steps=6)
     for _ in range(4):
         training.end_epoch(epoch, 0.5)
-    assert sorted(name for name in os.listdir(tmp_path) if name.startswith("epoch")) == [
-        "epoch-0003.pt",
-        "epoch-0004.pt",
-    ]
+    kept = sorted(name for name in os.listdir(tmp_path) if name.startswith("epoch"))
+    assert kept == ["epoch-0003.pt", "epoch-0004.pt"]
     again = trained(alone, warmup_steps=4)
     again.resume()
     assert (again.epoch, again.updates) == (5, 6)

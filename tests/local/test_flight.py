@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from tests.harness import Hpcrun
 
-RANKS = ("submit", "-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "3", "--wait", "--json")
+RANKS = ("submit", "-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "3", "--wait")
 STOPS = """
 import os, signal, sys, time
 from datetime import timedelta
@@ -28,7 +25,7 @@ def load(number):
     return torch.ones(4)
 
 signal.signal(signal.SIGTERM, terminated)
-dist.init_process_group("gloo", timeout=timedelta(seconds=5))
+dist.init_process_group("gloo", timeout=timedelta(seconds=3))
 try:
     for number in range(4):
         batch = load(number)
@@ -40,9 +37,9 @@ except RuntimeError:
 
 
 def test_a_rank_that_stops_is_named_with_its_line(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(STOPS)
+    hpcrun.write("train.py", STOPS)
     done = hpcrun(*RANKS, "train.py")
-    attempt = Path(json.loads(done.stdout)["folder"]) / "elements/0/attempts/0"
+    (attempt,) = hpcrun.runs.glob("*/elements/0/attempts/0")
     assert sorted(path.name for path in (attempt / "flight").iterdir()) == ["rank_0", "rank_1", "rank_2"]
     line = STOPS.splitlines().index("        dist.all_reduce(batch)") + 1
     sentence = (
@@ -50,7 +47,7 @@ def test_a_rank_that_stops_is_named_with_its_line(hpcrun: Hpcrun) -> None:
         f"last was all_reduce #2 (train.py:{line})"
     )
     assert f"hpcrun: {sentence[:150]}" in done.stderr
-    said = json.loads(hpcrun("explain", "--json", "last", check=True).stdout)
+    said = hpcrun.document("explain", "last", check=True)
     assert (said["summary"], said["rank"], said["rule"]) == (sentence, 2, "collective-missing")
     assert said["flight"]["collectives"][0]["absent"][0]["at"].endswith(f"/train.py:{line}")
     shown = hpcrun("explain", "last", check=True).stdout

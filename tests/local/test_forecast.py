@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 
-import pexpect
 import pytest
 
 from hpcrun.views.text import without_colours
@@ -37,20 +37,6 @@ def test_the_first_line_is_the_answer_and_a_row_below_the_target_says_why(hpcrun
     assert "measure  " not in shown
 
 
-@pytest.mark.parametrize(
-    ("more", "note"),
-    [
-        (("--also", "2:1024=15m"), "a measured size has 120 % of the ideal speed: measure the smallest one again"),
-        (
-            ("--gpus", "8,16", "--reference-gpus", "8"),
-            "of nine published trainings that left their first node, two were",
-        ),
-    ],
-)
-def test_what_was_measured_may_be_doubted(hpcrun: Hpcrun, more: tuple[str, ...], note: str) -> None:
-    assert note in " ".join(hpcrun(*MEASURED, "-P", "h100", *more, check=True).stdout.split())
-
-
 def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> None:
     asked = (*MEASURED, "--gpus", "1,32", "-P", "h100", "--optimizer", "sgd", "--mode", "scaled")
     shown = " ".join(hpcrun(*asked, check=True).stdout.split())
@@ -59,37 +45,42 @@ def test_a_large_learning_rate_never_comes_without_a_warning(hpcrun: Hpcrun) -> 
     assert "do not start with 0.032 at once" in shown
 
 
-def test_slower_than_one_gpu(hpcrun: Hpcrun) -> None:
-    asked = (
-        "scale plan --samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4"
-    )
-    measured = hpcrun(*asked.split(), "--also", "2:32=32s", "--mode", "fixed", check=True).stdout
-    assert measured.startswith("If the global batch stays 32: ask for 1 GPU; 2 would be slower, 0.61×")
-
-
-def test_more_memory_may_be_needed(hpcrun: Hpcrun) -> None:
-    asked = (*MEASURED, "--gpus", "1,8", "-P", "h100", "--mode", "fixed")
-    assert "samples fit in the GPU's memory" not in hpcrun(*asked, check=True).stdout
-    spread = hpcrun(*asked, "--reference-gpus", "8", check=True).stdout
-    assert "an epoch, if 512 samples fit in the GPU's memory" in spread
-
-
 def test_the_command_names_a_profile_s_file(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "my own.yaml").write_text("extends: h100\n")
+    hpcrun.write("my own.yaml", "extends: h100\n")
     shown = hpcrun(*MEASURED, "--gpus", "4", "-P", "./my own.yaml", check=True).stdout
     assert "hpcrun submit -P './my own.yaml' --gpus 4 SCRIPT --batch-size 2048" in shown
 
 
-def test_the_line_of_the_guide(hpcrun: Hpcrun) -> None:
-    line = "scale plan --samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100"
-    shown = hpcrun(*line.split(), check=True).stdout
-    assert "4 GPUs (per-GPU batch 256)" in shown
-    assert "the last step of an epoch has only 896 samples" in shown
+SLOWER = "--samples 120k --batch-size 32 --epoch-time 19.458s --tokens-per-sample 128 -P a100 --gpus 1,2,4".split()
+GUIDE = "--samples 1.2M --batch-size 1024 --lr 1e-3 --epoch-time 36m --gpus 1,2,4,8 -P h100".split()
+ON_H100 = (*MEASURED[2:], "-P", "h100")
+SPREAD = (*ON_H100, "--gpus", "1,8", "--mode", "fixed")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((*SLOWER, "--also", "2:32=32s", "--mode", "fixed"),
+         "If the global batch stays 32: ask for 1 GPU; 2 would be slower, 0.61×"),
+        (GUIDE, "4 GPUs (per-GPU batch 256)"),
+        (GUIDE, "the last step of an epoch has only 896 samples"),
+        ((*SPREAD, "--reference-gpus", "8"), "an epoch, if 512 samples fit in the GPU's memory"),
+        ((*ON_H100, "--also", "2:1024=15m"), "a measured size has 120 % of the ideal speed: measure the smallest one"),
+        ((*ON_H100, "--gpus", "8,16", "--reference-gpus", "8"),
+         "of nine published trainings that left their first node, two were"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_measurement(hpcrun: Hpcrun, args: Sequence[str], words: str) -> None:
+    assert words in " ".join(hpcrun("scale", "plan", *args, check=True).stdout.split())
+
+
+def test_memory_is_no_matter_for_what_was_measured(hpcrun: Hpcrun) -> None:
+    assert "samples fit in the GPU's memory" not in hpcrun("scale", "plan", *SPREAD, check=True).stdout
 
 
 def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:
     args = (*SEED, "--epochs", "30", "--price-per-gpu-hour", "2", "--optimizer", "adamw")
-    found = json.loads(hpcrun(*args, "--json", check=True).stdout)
+    found = hpcrun.document(*args, check=True)
     rows = list(csv.DictReader(io.StringIO(hpcrun(*args, "--csv", check=True).stdout)))
     assert [(row["case"], row["gpus"]) for row in rows] == [(row["case"], str(row["gpus"])) for row in found["rows"]]
     assert [float(row["epoch_s"]) for row in rows] == [row["epoch_s"] for row in found["rows"]]
@@ -104,25 +95,23 @@ def test_json_and_csv_say_the_same(hpcrun: Hpcrun) -> None:
 
 
 def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.home / ".config/hpcrun/profiles"
-    folder.mkdir(parents=True)
-    (folder / "ours.yaml").write_text("extends: h100\ngpu: {per_node: 4}\nprice: {per_gpu_hour: 2.5}\n")
+    hpcrun.write("home/.config/hpcrun/profiles/ours.yaml",
+                 "extends: h100\ngpu: {per_node: 4}\nprice: {per_gpu_hour: 2.5}\n")  # fmt: skip
     asked = (*MEASURED, "--gpus", "4,16", "--mode", "scaled")
-    ours = json.loads(hpcrun(*asked, "-P", "ours", "--json", check=True).stdout)
+    ours = hpcrun.document(*asked, "-P", "ours", check=True)
     assert [row["nodes"] for row in ours["rows"]] == [1, 4]
     assert [row["cost"] for row in ours["rows"]] == [pytest.approx(2.5 * row["gpu_hours"]) for row in ours["rows"]]
-    spread = json.loads(hpcrun(*asked, "-P", "ours", "--nodes", "2,8", "--json", check=True).stdout)
+    spread = hpcrun.document(*asked, "-P", "ours", "--nodes", "2,8", check=True)
     assert [row["nodes"] for row in spread["rows"]] == [2, 8]
-    twice = json.loads(hpcrun(*asked, "-P", "ours", "--gpus", "4,4,4", "--nodes", "1,2,2", "--json", check=True).stdout)
+    twice = hpcrun.document(*asked, "-P", "ours", "--gpus", "4,4,4", "--nodes", "1,2,2", check=True)
     assert [(row["gpus"], row["nodes"]) for row in twice["rows"]] == [(4, 1), (4, 2)]
 
 
 def test_gpus_of_a_named_type(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.home / ".config/hpcrun/profiles"
-    folder.mkdir(parents=True)
     types = "{big: {per_node: 2}, small: {per_node: 8}}"
-    (folder / "mixed.yaml").write_text(f"extends: [base/slurm, fabric/infiniband-hdr]\ngpu: {{types: {types}}}\n")
-    found = json.loads(hpcrun(*MEASURED, "--gpus", "big:1,2,4", "-P", "mixed", "--json", check=True).stdout)
+    hpcrun.write("home/.config/hpcrun/profiles/mixed.yaml",
+                 f"extends: [base/slurm, fabric/infiniband-hdr]\ngpu: {{types: {types}}}\n")  # fmt: skip
+    found = hpcrun.document(*MEASURED, "--gpus", "big:1,2,4", "-P", "mixed", check=True)
     assert [row["nodes"] for row in found["rows"]] == [1, 1, 2] * 2
     refused = hpcrun(*MEASURED, "--gpus", "1,2", "-P", "mixed")
     assert (refused.returncode, "--gpus big:1,2, --gpus small:1,2" in refused.stderr) == (2, True)
@@ -146,23 +135,17 @@ for epoch in (1, 2, 3):
 
 
 def test_a_study_and_a_run_say_what_was_measured(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun.write("train.py", TRAIN)
     on_cpus = ("scale", "run", "-P", "local", "--ranks", "1,2", "--launcher", "python", "--wait")
     hpcrun(*on_cpus, "--batch-size", "64", "train.py", "{gpus}", "{batch_size}", check=True)
     study = hpcrun("scale", "plan", "--from", "last", check=True).stdout  # the study's profile
-    assert (
-        "measured  6400 samples in 20 s, global batch 64\n          and in 14.1 s, global batch 64 on 2 GPUs" in study
-    )
-    assert [
-        line.split()[0] for line in study.splitlines() if line.startswith("   ") and line[:4].strip().isdigit()
-    ] == ["1", "2", "4", "8"] * 2
-    said = json.loads(hpcrun("scale", "plan", "--from", "last", "--also", "4:64=11s", "--json", check=True).stdout)[
-        "measured"
-    ]
-    assert [(epoch["gpus"], epoch["epoch_s"]) for epoch in said["also"]] == [
-        (2, pytest.approx(14.14, abs=0.01)),
-        (4, 11),
-    ]
+    measured = "measured  6400 samples in 20 s, global batch 64\n          and in 14.1 s, global batch 64 on 2 GPUs"
+    assert measured in study
+    rows = [line.split()[0] for line in study.splitlines() if line.startswith("   ") and line[:4].strip().isdigit()]
+    assert rows == ["1", "2", "4", "8"] * 2
+    said = hpcrun.document("scale", "plan", "--from", "last", "--also", "4:64=11s", check=True)["measured"]
+    also = [(epoch["gpus"], epoch["epoch_s"]) for epoch in said["also"]]
+    assert also == [(2, pytest.approx(14.14, abs=0.01)), (4, 11)]
     run = hpcrun("scale", "plan", "--from", "train-p2-r1", "--gpus", "2,4", check=True).stdout
     assert "measured  6400 samples in 14.1 s, global batch 64 on 2 GPUs" in run
     larger = hpcrun("scale", "plan", "--from", "train-p2-r1", "--epoch-time", "30s", "--gpus", "2,4", check=True).stdout
@@ -174,11 +157,7 @@ def test_a_study_and_a_run_say_what_was_measured(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize("columns", [50, 80])
 def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     args = (*MEASURED, "--gpus", "1,8,64", "-P", "h100", "--price-per-gpu-hour", "2")
-    argv = hpcrun.argv(*args)
-    terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(60, columns),
-                             encoding="utf-8", cwd=str(hpcrun.folder))  # fmt: skip
-    terminal.expect(pexpect.EOF)
-    lines = without_colours(str(terminal.before)).splitlines()
+    lines = without_colours(hpcrun.screen(*args, columns=columns)).splitlines()
     headings = [line.split() for line in lines if line.startswith("GPUS")]
     assert [{"GPUS", "EPOCH", "EFF.", "GPU-HOURS", "COST"} <= set(heading) for heading in headings] == [True, True]
     # a command is one line, whatever the width

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,14 @@ TITLE = b"\x1b]0;PWNED\x07"
 
 
 def test_hostile_command_lines_end_with_a_message_and_leave_nothing_behind() -> None:
-    argv = [sys.executable, "-m", "dev.fuzz_commands", "--count", "40", "--seed", "5", "--workers", "1"]
+    argv = [sys.executable, "-m", "dev.fuzz_commands", "--count", "25", "--seed", "5", "--workers", "1"]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("40 command lines (seed 5)")
+    assert done.stdout.startswith("25 command lines (seed 5)")
+    argv = [sys.executable, "-m", "dev.fuzz_commands", "--seed", "1", "--only", "3"]  # again, by its number
+    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=300)
+    assert "exit status " in done.stdout, done.stdout + done.stderr
+    assert "1 command lines (seed 1)" in done.stdout
 
 
 def test_a_line_is_the_same_for_the_same_seed_and_another_for_another() -> None:
@@ -44,10 +47,3 @@ def test_a_line_is_the_same_for_the_same_seed_and_another_for_another() -> None:
 )
 def test_what_is_wrong_with_a_line(argv: tuple[bytes, ...], outcome: Outcome, kind: str | None) -> None:
     assert [found for found, _ in judge(argv, outcome)] == ([kind] if kind else [])
-
-
-def test_a_line_runs_again_by_its_number_and_shows_what_it_printed(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "dev.fuzz_commands", "--seed", "1", "--only", "3"]
-    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=120)
-    assert "exit status " in done.stdout, done.stdout + done.stderr
-    assert "1 command lines (seed 1)" in done.stdout

@@ -6,9 +6,9 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import replace_fields
 
 TRAIN = """
 import os, sys, time
@@ -23,16 +23,11 @@ time.sleep(600)
 
 def started(hpcrun: Hpcrun, *args: str, ranks: int = 1) -> Path:
     """Submit the program; return its folder when all ranks have written."""
-    (hpcrun.folder / "train.py").write_text(TRAIN)
-    done = hpcrun("submit", "--json", "-P", "local", *args, check=True)
-    folder = Path(json.loads(done.stdout)["folder"])
+    hpcrun.write("train.py", TRAIN)
+    folder = hpcrun.submit("-P", "local", *args, check=True)
     logs = [folder / f"elements/0/attempts/0/rank-{rank}.out" for rank in range(ranks)]
     wait_for(lambda: all(log.exists() and log.stat().st_size for log in logs), 60, "all ranks")
     return folder
-
-
-def explained(hpcrun: Hpcrun, *args: str) -> dict[str, Any]:
-    return dict(json.loads(hpcrun("explain", "--json", *args, check=True).stdout))
 
 
 def silent(folder: Path, seconds: float) -> None:
@@ -53,9 +48,7 @@ def test_a_running_job_is_explained_and_its_stacks_in_seconds(hpcrun: Hpcrun) ->
     assert plain.startswith("no rank has written for 12 min\n")
     assert plain.splitlines()[-1].endswith(" --stacks")
 
-    began = time.monotonic()
-    said = explained(hpcrun, "--stacks")
-    assert time.monotonic() - began < 15
+    said = hpcrun.document("explain", "--stacks", check=True)
     assert said["summary"] == (
         "rank 0 on local-0 is in `time.sleep(600)` (train.py:4); "
         "rank 1 on local-0 is in `time.sleep(600)` (train.py:8), 12 min"
@@ -64,9 +57,13 @@ def test_a_running_job_is_explained_and_its_stacks_in_seconds(hpcrun: Hpcrun) ->
     (first,) = [each for each in said["evidence"] if each["who"] == "rank 0 on local-0"]
     assert first["lines"][-1] == f"{hpcrun.folder}/train.py:4 in load: time.sleep(600)"
     assert first["note"].endswith("py-spy")
+    hpcrun.write("train.py", "# another text\n" * 9)  # no wrong line is shown
+    assert "rank 0 on local-0 is in load (train.py:4)" in hpcrun.document("explain", "--stacks")["summary"]
+    refused = hpcrun("explain", "--stacks", "--log", "slurm.out")
+    assert (refused.returncode, "--stacks and logs cannot be combined" in refused.stderr) == (2, True)
 
     hpcrun("cancel", "--yes", "last", check=True)
-    wait_for(lambda: json.loads(hpcrun("status", "--json", "last").stdout)["runs"][0]["final"], 30, "its end")
+    hpcrun.ended()
     late = hpcrun("explain", "--stacks")
     assert late.returncode == 4
     assert "its allocation has ended" in late.stderr
@@ -76,8 +73,7 @@ def test_status_has_a_word_for_it_and_the_command_that_shows_more(hpcrun: Hpcrun
     folder = started(hpcrun, "-G", "0", "train.py")
     assert "silent" not in hpcrun("status", check=True).stdout
     for record in (folder / "elements/0/attempts/0/start", folder / "supervisor.json"):  # it began two hours ago
-        said = json.loads(record.read_text())
-        record.write_text(json.dumps({**said, "started": said["started"] - 7200}))
+        replace_fields(record, started=json.loads(record.read_text())["started"] - 7200)
     silent(folder, 3600)
     shown = hpcrun("status", check=True)
     assert "silent 60 min" in shown.stdout
@@ -88,23 +84,9 @@ def test_status_has_a_word_for_it_and_the_command_that_shows_more(hpcrun: Hpcrun
     hpcrun("cancel", "--yes", "last", check=True)
 
 
-def test_a_file_that_has_changed_since_shows_no_wrong_line(hpcrun: Hpcrun) -> None:
-    started(hpcrun, "-G", "0", "train.py")
-    (hpcrun.folder / "train.py").write_text("# another text\n" * 9)
-    assert "the rank is in load (train.py:4)" in explained(hpcrun, "--stacks")["summary"]
-    hpcrun("cancel", "--yes", "last", check=True)
-
-
 def test_of_a_sweep_the_running_element_is_explained(hpcrun: Hpcrun) -> None:
-    folder = started(hpcrun, "-G", "0", "--sweep", "lr=1,2", "train.py")
-    silent(folder, 900)
+    silent(started(hpcrun, "-G", "0", "--sweep", "lr=1,2", "train.py"), 900)
     shown = hpcrun("explain", "--stacks", check=True)
     assert "is a sweep; showing element 0, which has been silent for the longest time" in shown.stderr
     assert "the rank is in `time.sleep(600)` (train.py:4), 15 min" in shown.stdout
     hpcrun("cancel", "--yes", "last", check=True)
-
-
-def test_stacks_of_a_log_are_refused(hpcrun: Hpcrun) -> None:
-    refused = hpcrun("explain", "--stacks", "--log", "slurm.out")
-    assert refused.returncode == 2
-    assert "--stacks and logs cannot be combined" in refused.stderr

@@ -9,25 +9,18 @@ import time
 from pathlib import Path
 
 from tests.harness import Hpcrun
-from tests.local.recorded import record
+from tests.local.recorded import record, replace_fields
 
 HOUR = 3600.0
 
 
 def of_cluster(hpcrun: Hpcrun, name: str, hours: float, status: int = 0) -> Path:
     """A run on a cluster, four GPUs for so many hours until now."""
-    run = record(hpcrun, name, scheduler="slurm")
-    ended = time.time() - 60
-    said = json.loads((run.folder / "run.json").read_text())
-    said |= {"cluster": "far", "nodes": 2, "gpus_per_node": 2, "created_s": ended - hours * HOUR - 120}
-    (run.folder / "run.json").write_text(json.dumps(said, indent=1))
-    attempt = run.attempt()
-    started = {"job_id": "7", "host": "n1", "started": ended - hours * HOUR}
-    (attempt / "start").write_text(json.dumps(started))
-    (attempt / "exit").write_text(json.dumps({"status": status, "signal": "", "ended": ended, "message": ""}))
-    state = "FAILED" if status else "COMPLETED"
-    over = {"state": state, "asked_s": ended, "final": True, "exit_status": status}
-    (run.folder / "status.json").write_text(json.dumps(over))
+    run, ended = record(hpcrun, name, scheduler="slurm"), time.time() - 60
+    began = ended - hours * HOUR
+    replace_fields(run.folder / "run.json", cluster="far", nodes=2, gpus_per_node=2, created_s=began - 120)
+    run.ended(ended, status)
+    replace_fields(run.attempt(over=False) / "start", job_id="7", host="n1", started=began)
     return run.folder
 
 
@@ -47,7 +40,7 @@ def test_a_history_as_a_table_csv_json_and_figure(hpcrun: Hpcrun) -> None:
     assert json.loads((failed / "status.json").read_text())["rule"] == ""  # it is not examined again
     rows = csv.DictReader(io.StringIO(hpcrun("history", "--by", "cluster", "--csv", check=True).stdout))
     assert [(row["group"], row["ended"], row["success"]) for row in rows] == [("far", "2", "0.5")]
-    document = json.loads(hpcrun("history", "--json", check=True).stdout)
+    document = hpcrun.document("history", check=True)
     assert sum(row["ended"] for row in document["rows"]) == document["total"]["ended"] == 2
     figure = hpcrun("history", "--plot", "use.pdf", check=True)
     assert figure.stdout == "written  use.pdf\n"

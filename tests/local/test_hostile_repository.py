@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,11 +36,6 @@ def mark(folder: Path, name: str) -> str:
 
 def marks(folder: Path) -> set[str]:
     return {path.name.removeprefix("mark-") for path in folder.glob("mark-*")}
-
-
-def clear(folder: Path) -> None:
-    for path in folder.glob("mark-*"):
-        path.unlink()
 
 
 @pytest.fixture
@@ -131,7 +125,8 @@ def test_no_setting_of_a_repository_runs_a_program(hpcrun: Hpcrun, hostile: Path
         subprocess.run([*GIT, *command], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
     subprocess.run([*GIT, *calm, "reset"], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
     assert marks(programs) >= FIRES_IN_GIT  # the traps are set
-    clear(programs)
+    for path in programs.glob("mark-*"):
+        path.unlink()
     write(hostile / "train.py", "print('trained')\n")
     done = hpcrun(*JOB, "train.py", cwd=hostile, check=True)
     assert marks(programs) == set()
@@ -156,18 +151,12 @@ def test_a_missing_object_is_not_fetched(hpcrun: Hpcrun, hostile: Path, programs
     subprocess.run([*GIT, "cat-file", "-p", blob], cwd=hostile, capture_output=True, stdin=subprocess.DEVNULL,
                    timeout=20)  # fmt: skip
     assert "fetch" in marks(programs)
-    clear(programs)
+    for path in programs.glob("mark-*"):
+        path.unlink()
     refused = hpcrun(*JOB, "train.py", cwd=hostile)
     assert refused.returncode == 4
     assert "the changes cannot be recorded" in refused.stderr
     assert marks(programs) == set()
-
-
-def test_a_work_tree_that_lies_elsewhere_is_refused(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
-    git(hostile, "-c", "core.fsmonitor=false", "config", "core.worktree", str(hpcrun.home))
-    refused = hpcrun(*JOB, "train.py", cwd=hostile)
-    assert refused.returncode == 4, refused.stderr
-    assert f"its work tree is {hpcrun.home}" in refused.stderr
 
 
 def test_a_filter_with_an_odd_name_does_not_run(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
@@ -180,28 +169,29 @@ def test_a_filter_with_an_odd_name_does_not_run(hpcrun: Hpcrun, hostile: Path, p
 
 
 def test_settings_that_change_between_two_calls_of_git_run_nothing(
-    hpcrun: Hpcrun, hostile: Path, programs: Path, tmp_path: Path
+    hpcrun: Hpcrun, hostile: Path, programs: Path
 ) -> None:
     """Another process may write to the repository at any moment: here a filter is added right before each diff."""
     late = f'[filter "late"]\\n\\tclean = {mark(programs, "late")}\\n'
     real = shutil.which("git")
-    wrapper = write(
-        tmp_path / "bin/git",
-        f'#!/bin/sh\ncase " $* " in *" diff "*) printf \'{late}\' >>{hostile}/.git/config;; esac\nexec {real} "$@"\n',
-    )
-    wrapper.chmod(0o755)
-    path = f"{wrapper.parent}:{os.environ['PATH']}"
-    hpcrun(*JOB, "train.py", cwd=hostile, env={"PATH": path}, check=True)
+    line = f'case " $* " in *" diff "*) printf \'{late}\' >>{hostile}/.git/config;; esac\nexec {real} "$@"'
+    hpcrun(*JOB, "train.py", cwd=hostile, env=hpcrun.shims(git=line), check=True)
     assert '"late"' in (hostile / ".git/config").read_text()  # the trap was set
     assert marks(programs) == set()
 
 
-def test_a_setting_that_git_cannot_read_is_an_error(hpcrun: Hpcrun, hostile: Path, programs: Path) -> None:
-    with (hostile / ".git/config").open("a") as file:
-        file.write("[broken\n")
+def test_a_setting_that_git_cannot_read_and_a_work_tree_that_lies_elsewhere_are_errors(
+    hpcrun: Hpcrun, hostile: Path, programs: Path
+) -> None:
+    config = hostile / ".git/config"
+    text = config.read_text()
+    config.write_text(f"{text}[broken\n")
     refused = hpcrun(*JOB, "train.py", cwd=hostile)
-    assert refused.returncode == 4, refused.stderr
-    assert "bad config line" in refused.stderr
+    assert (refused.returncode, "bad config line" in refused.stderr) == (4, True), refused.stderr
+    config.write_text(text)
+    git(hostile, "-c", "core.fsmonitor=false", "config", "core.worktree", str(hpcrun.home))
+    refused = hpcrun(*JOB, "train.py", cwd=hostile)
+    assert (refused.returncode, f"its work tree is {hpcrun.home}" in refused.stderr) == (4, True), refused.stderr
     assert marks(programs) == set()
 
 
@@ -229,19 +219,8 @@ def test_the_environment_of_a_clone_is_run_by_a_job_alone(hpcrun: Hpcrun, progra
     write(clone / "train.py", "print('trained')\n")
     plain = {"VIRTUAL_ENV": None}
     job = ("submit", "-P", "local", "--gpus", "0")
-    shown = hpcrun(
-        *job,
-        "--nproc-per-node",
-        "1",
-        "--launcher",
-        "torchrun",
-        "--torchrun",
-        "max-restarts=1",
-        "--dry-run",
-        "train.py",
-        cwd=clone,
-        env=plain,
-    )
+    torchrun = "--nproc-per-node 1 --launcher torchrun --torchrun max-restarts=1 --dry-run train.py"
+    shown = hpcrun(*job, *torchrun.split(), cwd=clone, env=plain)
     assert ".venv of the project, since no environment is active" in shown.stderr
     assert "only jobs run" in hpcrun("doctor", "-P", "local", cwd=clone, env=plain).stdout
     assert marks(programs) == set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.docs.page import File, steps
@@ -26,20 +24,20 @@ def test_nothing_of_a_script_is_run(hpcrun: Hpcrun) -> None:
     lines = [
         "touch a", "x=$(touch b)", "export Y=`touch c`", "source d", "python $(touch e) t.py", "[[ -n $(touch f) ]]",
     ]  # fmt: skip
-    (hpcrun.folder / "d").write_text("touch d2\n")
-    (hpcrun.folder / "old.sbatch").write_text("#!/bin/bash\n#SBATCH --gpus=1\n" + "\n".join(lines) + "\n")
+    hpcrun.write("d", "touch d2\n")
+    hpcrun.write("old.sbatch", "#!/bin/bash\n#SBATCH --gpus=1\n" + "\n".join(lines) + "\n")
     hpcrun("import", "old.sbatch", check=True)
     hpcrun("submit", "-P", "a100", "--dry-run", "old.sbatch", check=True)
     assert sorted(path.name for path in hpcrun.folder.iterdir() if len(path.name) < 3) == ["d"]
 
 
 def test_a_launch_that_is_not_taken_over_is_said(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(f"{WHOLE}for x in 1 2; do srun python train.py $x; done\n")
+    hpcrun.write("old.sbatch", f"{WHOLE}for x in 1 2; do srun python train.py $x; done\n")
     done = hpcrun("import", "old.sbatch")
     assert done.returncode == 4
     assert "line 4: it is in a loop, and would be started several times" in done.stdout
     assert "complete:" not in done.stdout
-    document = json.loads(hpcrun("import", "old.sbatch", "--json").stdout)
+    document = hpcrun.document("import", "old.sbatch")
     assert (document["complete"], document["changed"], document["error"]["exit_code"]) == (False, [], 4)
     plan = hpcrun("submit", "-P", "a100", "--dry-run", "old.sbatch", check=True)
     assert "no logs per rank: hpcrun does not take over the launch: line 4" in plan.stderr
@@ -57,7 +55,7 @@ def test_a_launch_that_is_not_taken_over_is_said(hpcrun: Hpcrun) -> None:
     ],
 )
 def test_a_directive_that_sbatch_cannot_get_is_refused(hpcrun: Hpcrun, line: str, reason: str) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE.replace("\n", f"\n{line}\n", 1))
+    hpcrun.write("old.sbatch", WHOLE.replace("\n", f"\n{line}\n", 1))
     shown = hpcrun("import", "old.sbatch")
     assert shown.returncode == 4
     assert reason in shown.stdout
@@ -66,7 +64,7 @@ def test_a_directive_that_sbatch_cannot_get_is_refused(hpcrun: Hpcrun, line: str
 
 
 def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(f"{WHOLE}export WANDB_API_KEY={SECRET}\n# \x1b[2J é\n")
+    hpcrun.write("old.sbatch", f"{WHOLE}export WANDB_API_KEY={SECRET}\n# \x1b[2J é\n")
     for command in (("import", "old.sbatch"), ("submit", "-P", "a100", "--dry-run", "old.sbatch")):
         done = hpcrun(*command)
         assert SECRET not in done.stdout + done.stderr
@@ -96,10 +94,10 @@ def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:
     ],
 )
 def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: str) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE)
-    (hpcrun.folder / "array.sbatch").write_text(WHOLE.replace("-N 2", "-N 2 -a 1-3"))
-    (hpcrun.folder / "dos.sbatch").write_text(WHOLE.replace("\n", "\r\n"))
-    (hpcrun.folder / "bare.sbatch").write_text(WHOLE.partition("\n")[2])
+    hpcrun.write("old.sbatch", WHOLE)
+    hpcrun.write("array.sbatch", WHOLE.replace("-N 2", "-N 2 -a 1-3"))
+    hpcrun.write("dos.sbatch", WHOLE.replace("\n", "\r\n"))
+    hpcrun.write("bare.sbatch", WHOLE.partition("\n")[2])
     done = hpcrun(*args)
     assert done.returncode in (2, 3, 4)
     assert says in done.stderr
@@ -108,7 +106,7 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
 
 @pytest.mark.parametrize("gpus", [("--gpus-per-node", "2"), ("--gpus", "a100:8")])
 def test_options_override_the_script_s_lines_as_those_of_sbatch_do(hpcrun: Hpcrun, gpus: tuple[str, str]) -> None:
-    (hpcrun.folder / "old.sbatch").write_text(WHOLE.replace("gpu:4", "gpu:a100:4,tmp:10"))
+    hpcrun.write("old.sbatch", WHOLE.replace("gpu:4", "gpu:a100:4,tmp:10"))
     options = ("--nodes", "4", *gpus, "-t", "10m", "-p", "debug", "--sbatch", "comment=x", "--cpus-per-gpu", "3")
     shown = hpcrun("submit", "-P", "a100", "--dry-run", *options, "--segment", "2", "old.sbatch", check=True)
     assert "4 ranks of a node share 2 GPUs: the script decides the number of ranks" in shown.stderr

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import SYSTEM_PATH, Completed, Hpcrun
+from tests.harness import Completed, Hpcrun, answer, at_end
 from tests.local.test_detect import Site
 
 GPU, ACCOUNT, RUNS, TEST = "\nGPU type", "\naccount", "Folder of the runs", "Submit a test job"
@@ -32,39 +31,28 @@ def init(site: Site, *args: str) -> Completed:
 
 
 def terminal(site: Site, *args: str) -> Any:
-    argv = site.person.argv("init", *args)
-    env = {key: value for key, value in {**site.person.environ, **site.env}.items() if value is not None}
-    return pexpect.spawn(
-        argv[0], argv[1:], env=env, cwd=str(site.person.folder), encoding="utf-8", timeout=60, dimensions=(50, 120)
-    )
+    return site.person.terminal("init", *args, env=site.env)
 
 
-def answer(child: Any, question: str, text: str) -> None:
+def reply(child: Any, question: str, text: str) -> None:
     child.expect_exact(question)
-    child.expect(r"(: |\] )$")
-    child.sendline(text)
-
-
-def end(child: Any) -> tuple[int, str]:
-    child.expect(pexpect.EOF)
-    child.close()
-    return child.exitstatus, str(child.before)
+    answer(child, r"(: |\] )$", text)
 
 
 def test_it_asks_what_slurm_does_not_tell(site: Site) -> None:
     site.say("sacctmgr", TWO_ACCOUNTS)
     child = terminal(site)
     child.expect(r"the account to charge:\s+1  lab\s+2  thesis")
-    answer(child, ACCOUNT, "thsis")
+    reply(child, ACCOUNT, "thsis")
     child.expect_exact("Type a number from 1 to 2, or a name.")
-    answer(child, ACCOUNT, "thesis")
-    answer(child, GPU, "a100")
+    reply(child, ACCOUNT, "thesis")
+    reply(child, GPU, "a100")
     (site.person.home / "file").touch()
-    answer(child, RUNS, "~/file/runs")
+    reply(child, RUNS, "~/file/runs")
     child.expect_exact(f"{site.person.home}/file is not a folder")
-    answer(child, RUNS, "~/runs")
-    answer(child, TEST, "n")
-    status, said = end(child)
+    reply(child, RUNS, "~/runs")
+    reply(child, TEST, "n")
+    status, said = at_end(child)
     assert status == 0
     assert "hpcrun submit --gpus 4 --nodes 2 train.py" in said
     assert (configuration(site) / "config.yaml").read_text() == f"profile: dev\nruns: {site.person.home}/runs\n"
@@ -82,10 +70,10 @@ def test_ctrl_c_at_any_question_leaves_nothing_behind(site: Site) -> None:
     for number, (question, _) in enumerate(asked):
         child = terminal(site)
         for earlier, text in asked[:number]:
-            answer(child, earlier, text)
+            reply(child, earlier, text)
         child.expect_exact(question)
         child.sendintr()
-        status, said = end(child)
+        status, said = at_end(child)
         assert (status, said.splitlines()[-1]) == (130, "hpcrun: interrupted; nothing was written")
         assert not configuration(site).exists()
 
@@ -125,9 +113,9 @@ def test_a_second_time_it_changes_what_is_asked_and_nothing_else(site: Site) -> 
     assert [entry.name for entry in site.profiles.iterdir()] == ["dev.yaml"]
 
     child = terminal(site, "--gpu-type", "l40s")
-    answer(child, RUNS, "")
-    answer(child, f"Change {path}?", "")
-    status, said = end(child)
+    reply(child, RUNS, "")
+    reply(child, f"Change {path}?", "")
+    status, said = at_end(child)
     assert (status, "nothing was written" in said) == (0, True)
     assert "l40s:2" not in said
     assert "modules: [cuda] # mine\n" in path.read_text()
@@ -150,10 +138,8 @@ def test_a_profile_that_is_not_what_slurm_reports_is_noted(site: Site) -> None:
     path = site.profiles / "dev.yaml"
     path.write_text(path.read_text().replace("per_node: 8  ", "per_node: 4  "))
     done = init(site)
-    assert (
-        "other values than Slurm reports for gpu.types.h100.per_node, gpu.types.h200.per_node; hpcrun init"
-        in done.stdout
-    )
+    keys = "gpu.types.h100.per_node, gpu.types.h200.per_node"
+    assert f"other values than Slurm reports for {keys}; hpcrun init" in done.stdout
 
 
 def test_a_dry_run_and_json(site: Site) -> None:
@@ -163,26 +149,20 @@ def test_a_dry_run_and_json(site: Site) -> None:
     assert done.stdout.endswith(f"# {configuration(site)}/config.yaml:\nprofile: dev\n")
     found = json.loads(init(site, "--gpu-type", "a100", "--json", "--name", "mine").stdout)
     assert (found["kind"], found["profile"], found["written"], found["test"]) == ("init", "mine", True, None)
-    assert [item["path"] for item in found["files"]] == [
-        f"{site.profiles}/mine.yaml",
-        f"{configuration(site)}/config.yaml",
-    ]
+    files = [f"{site.profiles}/mine.yaml", f"{configuration(site)}/config.yaml"]
+    assert [item["path"] for item in found["files"]] == files
     assert found["doctor"]["profile"] == "mine"
-
-
-def test_what_takes_precedence_is_said(site: Site) -> None:
     site.env["HPCRUN_PROFILE"] = "a100"
     done = init(site, "--gpu-type", "a100")
     assert "hpcrun: HPCRUN_PROFILE sets the profile a100 here, and takes precedence" in done.stderr
 
 
 def test_without_slurm_it_sets_up_this_machine(hpcrun: Hpcrun) -> None:
-    path = {"PATH": f"{hpcrun.venv}/bin:{SYSTEM_PATH}", "HPCRUN_RUNS": None}
-    empty = hpcrun.folder / "bin"
-    empty.mkdir()
+    only = hpcrun.folder / "bin"
+    only.mkdir()
     for name in ("python", "python3"):
-        (empty / name).symlink_to(hpcrun.venv / "bin" / name)
-    path["PATH"] = str(empty)
+        (only / name).symlink_to(hpcrun.venv / "bin" / name)
+    path = {"PATH": str(only), "HPCRUN_RUNS": None}
     refused = hpcrun("init", "--account", "lab", env=path)
     assert (refused.returncode, "--account has no effect without Slurm" in refused.stderr) == (2, True)
     done = hpcrun("init", "--runs", "runs here", env=path)

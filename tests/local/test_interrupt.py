@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from contextlib import suppress
@@ -38,7 +37,7 @@ def interrupted(hpcrun: Hpcrun, number: int) -> subprocess.CompletedProcess[str]
     return hpcrun.run("python", "-c", AT_IMPORT, str(number), "status", check=False)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, *range(5, STARTED, 13)])
+@pytest.mark.parametrize("number", [1, 2, 3, *range(5, STARTED, 29)])
 def test_ctrl_c_during_any_import_is_one_line(hpcrun: Hpcrun, number: int) -> None:
     done = interrupted(hpcrun, number)
     assert (done.returncode, done.stderr.strip(), done.stdout) == (130, "hpcrun: interrupted", "")
@@ -54,11 +53,11 @@ def test_ctrl_c_at_any_moment_of_the_start_is_never_a_traceback_of_hpcrun(hpcrun
     begun_s = time.monotonic()
     hpcrun.run(*hpcrun.argv("status"))
     took_s = time.monotonic() - begun_s
-    for part in range(20):
+    for part in range(10):
         with subprocess.Popen(hpcrun.argv("status"), env=hpcrun.environ, cwd=hpcrun.folder, text=True,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:  # fmt: skip
             with suppress(subprocess.TimeoutExpired):
-                process.wait(took_s * part / 20)
+                process.wait(took_s * part / 10)
             process.send_signal(SIGINT)
             _, stderr = process.communicate(timeout=60)
         assert f"{hpcrun.checkout}/hpcrun/" not in stderr, f"{part}: {stderr}"  # Python itself may say something
@@ -81,8 +80,7 @@ def test_ctrl_c_after_the_job_was_submitted_names_the_job(hpcrun: Hpcrun) -> Non
     line = ("submit", "-P", "local", "--gpus", "0", "sleep", "5")
     done = hpcrun.run("python", "-c", AT_RECORD, *line, check=False)
     assert done.returncode == 130, done.stderr
-    (run,) = json.loads(hpcrun("status", "--json").stdout)["runs"]
-    job_id = run["job_id"]
+    job_id = hpcrun.status()["job_id"]
     assert done.stderr.endswith(
         f"hpcrun: interrupted; job {job_id} was submitted\nhint: to cancel: hpcrun cancel {job_id}\n"
     )

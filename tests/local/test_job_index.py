@@ -72,19 +72,9 @@ def test_by_job_id_as_few_files_are_opened_as_by_run_id(hpcrun: Hpcrun) -> None:
         assert len(opened) <= len(needed) + 2 <= FEW, opened
 
 
-def test_the_entry_goes_with_the_run_and_others_take_none_of_it(hpcrun: Hpcrun) -> None:
-    for name in ("one", "two"):
-        hpcrun(*JOB, "-J", name, "true", check=True)
-    store = RunStore(hpcrun.runs)
-    entries = sorted(path.name for path in (hpcrun.runs / "jobs").iterdir())
-    assert entries == sorted(f"{store.load(run_id).job_id}.{run_id}" for run_id in store.run_ids())
-    assert hpcrun("status", "jobs").returncode == 6
-    assert len(json.loads(hpcrun("status", "--all", "--json", check=True).stdout)["runs"]) == 2
-    hpcrun("clean", "--yes", "one", check=True)
-    assert [path.name for path in (hpcrun.runs / "jobs").iterdir()] == [name for name in entries if "-two-" in name]
-
-
-def test_an_element_and_a_run_that_lies_elsewhere_are_found(hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_an_element_and_a_run_that_lies_elsewhere_are_found_and_the_entry_goes_with_the_run(
+    hpcrun: Hpcrun, tmp_path: Path
+) -> None:
     far = tmp_path / "scratch"
     hpcrun(*JOB, "--output-dir", str(far), "-J", "far", "true", check=True)
     hpcrun(*JOB, "-J", "many", "--sweep", "x=1,2", "echo", "{x}", check=True)
@@ -92,11 +82,15 @@ def test_an_element_and_a_run_that_lies_elsewhere_are_found(hpcrun: Hpcrun, tmp_
     for run_id in store.run_ids():
         word = store.load(run_id).job_id
         assert word is not None
-        found = json.loads(hpcrun("status", "--json", word, check=True).stdout)
-        assert [item["run_id"] for item in found["runs"]] == [run_id]
+        assert hpcrun.status(word)["run_id"] == run_id
         if "-many-" in run_id:
-            found = json.loads(hpcrun("status", "--json", f"{word}_1", check=True).stdout)
-            assert [item["element"] for item in found["runs"][0]["elements"]] == [1]
+            assert [item["element"] for item in hpcrun.status(f"{word}_1")["elements"]] == [1]
+    entries = sorted(path.name for path in (hpcrun.runs / "jobs").iterdir())
+    assert entries == sorted(f"{store.load(run_id).job_id}.{run_id}" for run_id in store.run_ids())
+    assert hpcrun("status", "jobs").returncode == 6  # the index is no run
+    assert len(hpcrun.document("status", "--all")["runs"]) == 2
+    hpcrun("clean", "--yes", "far", check=True)
+    assert [path.name for path in (hpcrun.runs / "jobs").iterdir()] == [name for name in entries if "-many-" in name]
 
 
 def test_a_job_id_that_status_learns_is_noted(hpcrun: Hpcrun) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -23,7 +24,7 @@ def runs(hpcrun: Hpcrun) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _script(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(COUNT)
+    hpcrun.write("train.py", COUNT)
 
 
 def test_what_torchrun_was_to_start_is_run(hpcrun: Hpcrun) -> None:
@@ -33,25 +34,17 @@ def test_what_torchrun_was_to_start_is_run(hpcrun: Hpcrun) -> None:
 
 
 def test_a_script_with_torchrun_trains_once(hpcrun: Hpcrun) -> None:
-    script = hpcrun.folder / "multi.sh"
-    script.write_text("#!/bin/bash\ntorchrun --nproc-per-node $NPROC_PER_NODE train.py\n")
-    script.chmod(0o755)
+    hpcrun.program("multi.sh", "#!/bin/bash\ntorchrun --nproc-per-node $NPROC_PER_NODE train.py\n")
     done = hpcrun(*SUBMIT, "--wait", "./multi.sh", check=True)
     assert "no GPU, the command once per node\n" in done.stdout
     assert "note     " in done.stdout
     assert "`torchrun` in ./multi.sh, line 2, starts its own ranks" in done.stdout
     assert started(hpcrun) == 2
-
-
-def test_a_fifo_and_a_program_of_no_text_are_not_read(hpcrun: Hpcrun) -> None:
-    import os
-
+    # what is no text is not read
     os.mkfifo(hpcrun.folder / "pipe.sh")
-    (hpcrun.folder / "a.out").write_bytes(b"\x7fELF\0torchrun\n")
-    (hpcrun.folder / "a.out").chmod(0o755)
-    shown = hpcrun(*SUBMIT, "--dry-run", "bash", "pipe.sh", timeout=30, check=True).stderr
-    assert "by torchrun" in shown
-    assert "by torchrun" in hpcrun(*SUBMIT, "--dry-run", "./a.out", check=True).stderr
+    hpcrun.program("a.out", "#!\0torchrun\n")
+    for command in (("bash", "pipe.sh"), ("./a.out",)):
+        assert "by torchrun" in hpcrun(*SUBMIT, "--dry-run", *command, timeout=60, check=True).stderr
 
 
 def test_an_option_behind_the_script_that_only_hpcrun_has_is_refused(hpcrun: Hpcrun) -> None:
@@ -109,11 +102,7 @@ def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcr
     assert f"command    {python} -u train.py --nodes 2 'it'\\''s'\n" in done.stderr
     line = "hpcrun submit -P local --gpus 0 --dry-run --nodes 2 train.py 'it'\\''s'"
     assert f"note       --nodes after train.py went to the script; for hpcrun, write: {line}\n" in done.stderr
+    assert "-u train.py --lr 0.1\n" in hpcrun(*args, "--sweep", "lr=0.1,0.2", "train.py", check=True).stderr
     document = json.loads(hpcrun(*args, "--json", "train.py", "--nodes", "2", "it's", check=True).stdout)
     assert document["plan"]["command"] == [python, "-u", "train.py", "--nodes", "2", "it's"]
     assert document["plan"]["command_line"] == f"{python} -u train.py --nodes 2 'it'\\''s'"
-
-
-def test_a_sweep_s_command_is_that_of_its_first_element(hpcrun: Hpcrun) -> None:
-    args = ("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=0.1,0.2", "--dry-run", "train.py")
-    assert "-u train.py --lr 0.1\n" in hpcrun(*args, check=True).stderr

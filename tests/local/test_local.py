@@ -7,37 +7,13 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import REPO, Hpcrun, trust, wait_for
+from tests.harness import REPO, Hpcrun, at_end, processes_with, trust, wait_for
 
 LOCAL = ("submit", "-P", "local")
 PYTHON_JOB = (*LOCAL, "--gpus", "0")
-
-
-def status(hpcrun: Hpcrun, run: str = "last") -> dict[str, Any]:
-    (only,) = json.loads(hpcrun("status", "--json", run, check=True).stdout)["runs"]
-    return dict(only)
-
-
-def state_is(hpcrun: Hpcrun, state: str) -> bool:
-    return bool(status(hpcrun)["state"] == state)
-
-
-def processes_with(word: str) -> list[str]:
-    """The command lines of living processes that hold a word."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if word in line:
-            found.append(line)
-    return found
 
 
 def test_without_slurm_the_default_is_this_machine(hpcrun: Hpcrun, tmp_path: Path) -> None:
@@ -60,7 +36,7 @@ def test_a_failed_node_ends_the_others_and_keeps_its_status(hpcrun: Hpcrun) -> N
     done = hpcrun(*LOCAL, "--gpus", "2", "--nodes", "2", "--launcher", "python", "--wait", *job, timeout=60)
     assert done.returncode == 7
     assert "rank 1 on local-1 failed first with exit status 9" in done.stderr
-    assert status(hpcrun)["exit_status"] == 9
+    assert hpcrun.status()["exit_status"] == 9
 
 
 def test_cancel_leaves_no_process(hpcrun: Hpcrun) -> None:
@@ -70,8 +46,8 @@ def test_cancel_leaves_no_process(hpcrun: Hpcrun) -> None:
     hpcrun(*PYTHON_JOB, "-J", "stubborn", "bash", "-c", stubborn, check=True)
     wait_for(lambda: len(processes_with(f"sleep {mark}")) >= 3, 20, "the job's processes")
     hpcrun("cancel", "stubborn", check=True)
-    wait_for(lambda: state_is(hpcrun, "CANCELLED"), 40, "the job to be cancelled")
-    assert processes_with(f"sleep {mark}") == []
+    assert hpcrun.ended()["state"] == "CANCELLED"
+    assert not processes_with(f"sleep {mark}")
 
 
 def test_a_rank_that_ends_well_on_sigterm_is_waited_for(hpcrun: Hpcrun) -> None:
@@ -79,57 +55,48 @@ def test_a_rank_that_ends_well_on_sigterm_is_waited_for(hpcrun: Hpcrun) -> None:
     hpcrun(*PYTHON_JOB, "bash", "-c", job, check=True)
     wait_for(lambda: hpcrun("logs").stdout == "ready\n", 20, "the rank to listen")
     hpcrun("cancel", "last", check=True)
-    wait_for(lambda: state_is(hpcrun, "CANCELLED"), 30, "the job to be cancelled")
+    assert hpcrun.ended()["state"] == "CANCELLED"
     assert hpcrun("logs").stdout == "ready\nsaved\n"
 
 
-def test_the_time_limit_is_enforced(hpcrun: Hpcrun) -> None:
-    done = hpcrun(*PYTHON_JOB, "--time", "2s", "--wait", "sleep", "300", timeout=60)
-    assert done.returncode == 7
-    assert status(hpcrun)["state"] == "TIMEOUT"
-
-
-def test_a_job_outlives_its_terminal(hpcrun: Hpcrun) -> None:
-    argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
-    terminal = pexpect.spawn(argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30)
+@pytest.mark.parametrize("is_closed", [True, False], ids=["a closed window", "Ctrl-C"])
+def test_a_job_outlives_the_command_that_follows_it(hpcrun: Hpcrun, is_closed: bool) -> None:
+    job = "echo begun; until [ -e go ]; do sleep 0.1; done; echo done"
+    terminal = hpcrun.terminal(*PYTHON_JOB, "--follow", "bash", "-c", job)
     terminal.expect("\nbegun")  # and not the command in the plan
-    terminal.close(force=True)  # the window is closed: SIGHUP
-    wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
+    if is_closed:
+        terminal.close(force=True)  # SIGHUP
+    else:
+        terminal.sendintr()
+        terminal.expect("stopped waiting; job L")
+        terminal.expect("hpcrun logs -f")
+        assert at_end(terminal)[0] == 130
+    (hpcrun.folder / "go").touch()
+    assert hpcrun.ended()["state"] == "COMPLETED"
     assert hpcrun("logs").stdout == "begun\ndone\n"
-
-
-def test_ctrl_c_while_following_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
-    argv = hpcrun.argv(*PYTHON_JOB, "--follow", "bash", "-c", "echo begun; sleep 3; echo done")
-    terminal = pexpect.spawn(
-        argv[0], argv[1:], env=hpcrun.environ, cwd=str(hpcrun.folder), timeout=30, encoding="utf-8"
-    )
-    terminal.expect("\nbegun")  # and not the command in the plan
-    terminal.sendintr()
-    terminal.expect("stopped waiting; job L")
-    terminal.expect("hpcrun logs -f")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 130
-    wait_for(lambda: state_is(hpcrun, "COMPLETED"), 30, "the job to end")
 
 
 def test_a_killed_supervisor_is_not_taken_for_a_running_job(hpcrun: Hpcrun) -> None:
     hpcrun(*PYTHON_JOB, "sleep", "300", check=True)
-    found = status(hpcrun)
-    record = json.loads((Path(found["folder"]) / "supervisor.json").read_text())
-    script = [int(pid) for pid in Path(f"/proc/{record['pid']}/task/{record['pid']}/children").read_text().split()]
-    os.kill(record["pid"], signal.SIGKILL)
-    wait_for(lambda: state_is(hpcrun, "NODE_FAIL"), 20, "status to see it")
+    pid = json.loads((Path(hpcrun.status()["folder"]) / "supervisor.json").read_text())["pid"]
+    script = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: hpcrun.status()["state"] == "NODE_FAIL", 20, "status to see it")
     assert "supervisor was killed" in hpcrun("status").stdout
-    for pid in script:
-        os.kill(pid, signal.SIGTERM)  # what it left behind
+    for child in script:
+        os.kill(child, signal.SIGTERM)  # what it left behind
 
 
-def test_a_failing_set_up_command_says_so(hpcrun: Hpcrun) -> None:
-    done = hpcrun(*PYTHON_JOB, "--setup", "echo oh dear >&2; false", "--wait", "true")
+def test_a_failing_set_up_command_says_so_in_eighty_columns(hpcrun: Hpcrun) -> None:
+    name = "a-rather-long-name-for-a-run-of-one-s-own"
+    done = hpcrun(*PYTHON_JOB, "-J", name, "--setup", "echo oh dear >&2; false", "--wait", "true")
     assert done.returncode == 7
     assert "set-up command 1 failed" in hpcrun("status").stdout
     assert "oh dear" in hpcrun("logs").stdout  # no rank has a log: the batch script's own is shown
+    lines = hpcrun.screen("status").splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert any("FAILED" in line for line in lines)
+    assert name in hpcrun("status").stdout  # nothing is cut for a pipe
 
 
 def test_no_torch_in_the_jobs_python(hpcrun: Hpcrun, tmp_path: Path) -> None:
@@ -184,17 +151,6 @@ def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: s
     assert list(hpcrun.runs.iterdir()) == []
 
 
-def test_an_undefined_template_variable_is_shown_with_its_line(hpcrun: Hpcrun) -> None:
-    templates = hpcrun.folder / ".hpcrun/templates/launch"
-    templates.mkdir(parents=True)
-    (templates / "python.sh.j2").write_text("on_task() {\n  echo {{ plan.nonsense }}\n}\n")
-    trust(hpcrun, hpcrun.folder)
-    done = hpcrun(*PYTHON_JOB, "true")
-    assert done.returncode == 3
-    assert ".hpcrun/templates/launch/python.sh.j2, line 2" in done.stderr
-    assert "nonsense" in done.stderr
-
-
 def test_root_ignores_a_project_of_another_user(hpcrun: Hpcrun) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can give a folder away")
@@ -226,52 +182,6 @@ def test_a_runs_folder_that_is_none(hpcrun: Hpcrun) -> None:
         assert "hint: HPCRUN_RUNS=/path uses another folder" in done.stderr
 
 
-def test_names_ids_and_ambiguity(hpcrun: Hpcrun) -> None:
-    for _ in range(2):
-        hpcrun(*PYTHON_JOB, "-J", "twice", "--wait", "true", check=True)
-    newest = status(hpcrun)["run_id"]
-    found = hpcrun("status", "--json", "twice", check=True)
-    assert json.loads(found.stdout)["runs"][0]["run_id"] == newest
-    assert "the newest of 2 runs of that name" in found.stderr
-    ambiguous = hpcrun("status", newest[:8])
-    assert ambiguous.returncode == 2
-    assert newest in ambiguous.stderr
-    missing = hpcrun("logs", "twicee")
-    assert missing.returncode == 6
-    assert "did you mean 'twice'?" in missing.stderr
-    assert hpcrun("logs", "--rank", "7", "twice").returncode == 6
-
-
-def test_status_of_states(hpcrun: Hpcrun) -> None:
-    hpcrun(*PYTHON_JOB, "-J", "good", "--wait", "true", check=True)
-    hpcrun(*PYTHON_JOB, "-J", "bad", "--wait", "false")
-    assert "bad" not in hpcrun("status", "--state", "completed", check=True).stdout
-    assert "good" not in hpcrun("status", "--state", "failed,timeout", check=True).stdout
-    wrong = hpcrun("status", "--state", "complete")
-    assert wrong.returncode == 2
-    assert "did you mean COMPLETED?" in wrong.stderr
-
-
-def test_the_last_lines_of_each_log(hpcrun: Hpcrun) -> None:
-    hpcrun(*PYTHON_JOB, "--wait", "bash", "-c", "seq 100; echo problem >&2", check=True)
-    assert hpcrun("logs", "-n", "2").stdout == "==> rank 0 stdout <==\n99\n100\n\n==> rank 0 stderr <==\nproblem\n"
-    assert hpcrun("logs", "--err").stdout == "problem\n"
-
-
-def test_a_table_fits_eighty_columns(hpcrun: Hpcrun) -> None:
-    name = "a-rather-long-name-for-a-run-of-one-s-own"
-    hpcrun(*PYTHON_JOB, "-J", name, "--setup", "false", "--wait", "true")
-    argv = hpcrun.argv("status")
-    terminal = pexpect.spawn(
-        argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8"
-    )
-    terminal.expect(pexpect.EOF)
-    lines = str(terminal.before).splitlines()
-    assert all(len(line) <= 80 for line in lines)
-    assert any("FAILED" in line for line in lines)
-    assert name in hpcrun("status").stdout  # nothing is cut for a pipe
-
-
 def test_plain_checkout_and_module(hpcrun: Hpcrun, tmp_path: Path) -> None:
     """Without any installation of hpcrun itself: the package's folder on the path is enough."""
     copy = tmp_path / "checkout"
@@ -290,7 +200,7 @@ def test_the_folder_of_checkpoints_that_a_job_is_told_of_is_there(hpcrun: Hpcrun
     gone = hpcrun.folder / "run/elements/0"
     gone.mkdir(parents=True)
     (gone / "checkpoints").symlink_to("/gone/run/checkpoints")
-    script = f"{status(hpcrun, 'first')['folder']}/script.sh"
+    script = f"{hpcrun.status('first')['folder']}/script.sh"
     done = hpcrun.run("bash", script, env={"HPCRUN_RUN_DIR": str(hpcrun.folder / "run")}, check=False)
     assert done.returncode == 1
     assert "hpcrun: there is no folder of checkpoints /gone/run/checkpoints" in done.stderr

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Hpcrun, at_end, wait_for
 from tests.local.recorded import record
 
 TWO_ATTEMPTS = """
@@ -24,70 +22,52 @@ raise SystemExit(0 if os.environ["HPCRUN_ATTEMPT"] == "1" else 1)
 """
 
 
-def seen(
-    hpcrun: Hpcrun,
-    *args: str,
-    columns: int = 80,
-    env: dict[str, str] | None = None,
-    begun: tuple[str, Path] | None = None,
-) -> str:
+def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **more: Any) -> str:
     """What a terminal is sent; ``begun`` is a text to wait for and then a file to make, before what is returned."""
-    argv = hpcrun.argv("logs", *args)
-    terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, **(env or {})}, dimensions=(24, columns),
-                             encoding="utf-8", cwd=str(hpcrun.folder), timeout=30)  # fmt: skip
+    terminal = hpcrun.terminal("logs", *args, **more)
     if begun:
         terminal.expect_exact(begun[0])
         begun[1].touch()
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    return str(terminal.before).replace("\r\n", "\n")
+    return at_end(terminal)[1].replace("\r\n", "\n")
 
 
 # --- which ---------------------------------------------------------------------------------------------------
 
 
-def test_lists_of_ranks(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun)
-    for rank in range(4):
-        run.log(f"I am {rank}\n", rank)
-    assert hpcrun("logs", "--rank", "3").stdout == "I am 3\n"
-    assert hpcrun("logs", "--rank", "0-1,3").stdout == "[rank 0] I am 0\n[rank 1] I am 1\n[rank 3] I am 3\n"
-    none = hpcrun("logs", "--rank", "2-9")
-    assert (none.returncode, none.stderr) == (6, "hpcrun: the job has no rank 9\nhint: its ranks are 0 to 3\n")
-    assert hpcrun("logs", "--rank", "2-").returncode == 2
-    assert hpcrun("logs", "--rank", "3-1").returncode == 2
-    assert hpcrun("logs", "--rank", "1", "--batch").returncode == 2
-
-
-def test_the_ranks_of_a_node(hpcrun: Hpcrun) -> None:
+def test_ranks_and_nodes_are_chosen(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     for rank in range(4):
         run.log(f"I am {rank}\n", rank)
     for node, first in (("a100-1", 0), ("a100-2", 2)):
         start = f'{{"node": "{node}", "first_rank": {first}, "ranks": 2, "started": 1}}'
         (run.attempt() / f"node-{node}.start").write_text(start)
+    assert hpcrun("logs", "--rank", "3").stdout == "I am 3\n"
+    assert hpcrun("logs", "--rank", "0-1,3").stdout == "[rank 0] I am 0\n[rank 1] I am 1\n[rank 3] I am 3\n"
     assert hpcrun("logs", "--node", "a100-2").stdout == "[rank 2] I am 2\n[rank 3] I am 3\n"
-    wrong = hpcrun("logs", "--node", "a100-3")
-    assert wrong.returncode == 6
-    assert "its nodes: a100-1, a100-2" in wrong.stderr
+    for choice, status, message in (
+        (("--rank", "2-9"), 6, "hpcrun: the job has no rank 9\nhint: its ranks are 0 to 3\n"),
+        (("--rank", "2-"), 2, "--rank"),
+        (("--rank", "1", "--batch"), 2, "--batch"),
+        (("--node", "a100-3"), 6, "its nodes: a100-1, a100-2"),
+    ):
+        refused = hpcrun("logs", *choice)
+        assert (refused.returncode, message in refused.stderr) == (status, True)
 
 
 def test_attempts(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.log("first\n", attempt=0)
     run.log("second\n", attempt=1)
-    last = hpcrun("logs")
-    assert last.stdout == "second\n"
-    assert "hpcrun: showing attempt 2 of 2; the first: --attempt 1\n" in last.stderr
-    first = hpcrun("logs", "--attempt", "1")
-    assert (first.stdout, "showing attempt" in first.stderr) == ("first\n", False)
-    assert hpcrun("logs", "--attempt", "2").stdout == "second\n"
-    none = hpcrun("logs", "--attempt", "3")
-    assert none.returncode == 6
-    assert "has no attempt 3\nhint: its attempts: 1-2\n" in none.stderr
-    zero = hpcrun("logs", "--attempt", "0")
-    assert (zero.returncode, zero.stdout) == (2, "")
-    assert "attempts are counted from 1" in zero.stderr
+    for choice, status, shown, message in (
+        ((), 0, "second\n", "hpcrun: showing attempt 2 of 2; the first: --attempt 1\n"),
+        (("--attempt", "1"), 0, "first\n", ""),
+        (("--attempt", "2"), 0, "second\n", ""),
+        (("--attempt", "3"), 6, "", "has no attempt 3\nhint: its attempts: 1-2\n"),
+        (("--attempt", "0"), 2, "", "attempts are counted from 1"),
+    ):
+        done = hpcrun("logs", *choice)
+        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True)
+        assert ("showing attempt" in done.stderr) == (choice == ())
 
 
 def test_lines_that_match(hpcrun: Hpcrun) -> None:
@@ -150,15 +130,14 @@ def test_a_pipe_gets_every_byte(hpcrun: Hpcrun) -> None:
     binary = bytes(range(256)) + b"\r50%\r100%\nno end"
     record(hpcrun).log(binary)
     done = subprocess.run(hpcrun.argv("logs"), env=hpcrun.environ, capture_output=True, cwd=hpcrun.folder)
-    assert done.stdout == binary
-    assert done.stderr == b""
+    assert (done.stdout, done.stderr) == (binary, b"")
 
 
 def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(hpcrun: Hpcrun) -> None:
     record(hpcrun).log(b"\r 10%\r 50%\r100%\nnext\r\n\x1b]0;title\x07\x1b[31mred\nplain\x00\x1b[2J\xff\n\x1b[5n")
     assert seen(hpcrun, "train") == "100%\nnext\n\x1b[31mred\x1b[0m\nplain\ufffd\n\n"
     assert seen(hpcrun, "train", env={"NO_COLOR": "1"}) == "100%\nnext\nred\nplain\ufffd\n\n"
-    assert seen(hpcrun, "train", "--grep", "e", columns=20) == "next\n\x1b[31mred\x1b[0m\n"
+    assert seen(hpcrun, "train", "--grep", "e", size=(24, 20)) == "next\n\x1b[31mred\x1b[0m\n"
 
 
 def test_a_reader_that_goes_away_is_no_failure(hpcrun: Hpcrun) -> None:
@@ -183,11 +162,11 @@ def test_a_bar_is_drawn_again_in_its_place(hpcrun: Hpcrun) -> None:
 for i in 1 2 3; do
   printf '\r%s of 3 steps are done' $i
   until [ -e watched ]; do sleep 0.1; done
-  sleep 1
+  sleep 0.7
 done
 echo"""
     hpcrun("submit", "-P", "local", "--gpus", "0", "bash", "-c", script, check=True)
-    shown = seen(hpcrun, "-f", columns=20, begun=("1 of 3", hpcrun.folder / "watched"))
+    shown = seen(hpcrun, "-f", size=(24, 20), begun=("1 of 3", hpcrun.folder / "watched"))
     assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
     assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
 
@@ -199,18 +178,24 @@ def test_a_new_attempt_is_announced_in_its_place(hpcrun: Hpcrun) -> None:
     assert shown == "\nhpcrun: attempt 2 begins\nattempt 1 speaks\n"
 
 
+def test_the_last_lines_of_each_log(hpcrun: Hpcrun) -> None:
+    run = record(hpcrun)
+    run.log("".join(f"{number}\n" for number in range(101)))
+    run.log("problem\n", stream="err")
+    assert hpcrun("logs", "-n", "2").stdout == "==> rank 0 stdout <==\n99\n100\n\n==> rank 0 stderr <==\nproblem\n"
+    assert hpcrun("logs", "--err").stdout == "problem\n"
+
+
 def test_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
-    argv = hpcrun.argv("logs", "-f", "long")
-    following = subprocess.Popen(argv, env=hpcrun.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert following.stdout is not None
-    assert following.stdout.readline() == "begun\n"
-    following.send_signal(signal.SIGINT)
-    _, said = following.communicate(timeout=20)
-    assert following.returncode == 130
-    assert "the job is not affected" in said
-    assert "hpcrun logs -f long" in said
-    assert "RUNNING" in hpcrun("status", "long").stdout
+    following = hpcrun.terminal("logs", "-f", "long")
+    following.expect("begun")
+    following.sendintr()
+    status, shown = at_end(following)
+    assert status == 130
+    assert "the job is not affected" in shown
+    assert "hpcrun logs -f long" in shown
+    assert hpcrun.status("long")["state"] == "RUNNING"
     hpcrun("cancel", "long", check=True)
 
 
@@ -235,37 +220,24 @@ def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
 @pytest.mark.parametrize("command", ["logs", "explain"])
 def test_without_a_run_the_newest_is_named(hpcrun: Hpcrun, command: str) -> None:
     record(hpcrun, "older").log("one\n")
-    newest = record(hpcrun, "newer", second=1)
-    newest.log("two\n")
-    job_id = json.loads((newest.folder / "run.json").read_text())["job_id"]
-    argv = hpcrun.argv(command)
-    shown = pexpect.run(" ".join(argv), env=hpcrun.environ, cwd=str(hpcrun.folder)).decode()
-    assert shown.splitlines()[0] == f"the newest of all runs: newer, job {job_id}"
+    record(hpcrun, "newer").log("two\n")
+    assert hpcrun.screen(command).splitlines()[0] == "the newest of all runs: newer, job L1"
     assert "newest" not in hpcrun(command, "newer").stderr + hpcrun(command).stderr
 
 
-def test_a_log_that_vanished_is_named(hpcrun: Hpcrun) -> None:
-    log = record(hpcrun).log("gone\n")
-    log.unlink()
-    shown = hpcrun("logs")
-    assert shown.stdout == ""
-    assert f"there is no log {log}: never written, or deleted" in shown.stderr
-
-
-def test_somebody_s_file_among_the_runs_is_no_run(hpcrun: Hpcrun) -> None:
-    record(hpcrun).log("a run\n")
+def test_a_log_or_a_folder_that_was_deleted_and_a_file_among_the_runs(hpcrun: Hpcrun) -> None:
+    log = record(hpcrun).log("a run\n")
     (hpcrun.runs / "zzz-notes.txt").write_text("mine")
     assert hpcrun("logs", check=True).stdout == "a run\n"
-    assert hpcrun("logs", "zzz-notes.txt").returncode == 6
-
-
-def test_a_folder_that_was_deleted(hpcrun: Hpcrun) -> None:
-    record(hpcrun).log("a run\n")
     (hpcrun.runs / "20260102-030500-gone-0a1b").symlink_to(hpcrun.folder / "nowhere")
+    assert hpcrun("logs", "zzz-notes.txt").returncode == 6
     gone = hpcrun("logs", "gone")
-    assert gone.returncode == 6
-    assert "there is no run '20260102-030500-gone-0a1b'" in gone.stderr
+    assert (gone.returncode, "there is no run '20260102-030500-gone-0a1b'" in gone.stderr) == (6, True)
     assert "train" in hpcrun("status").stdout
+    log.unlink()
+    shown = hpcrun("logs", "train")
+    assert shown.stdout == ""
+    assert f"there is no log {log}: never written, or deleted" in shown.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read as somebody else")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-import json
 
-import pexpect
 import pytest
 
 from hpcrun.views.text import without_colours
@@ -26,7 +24,7 @@ def note(run: Recorded, *lines: str, rank: int = 0, attempt: int = 0) -> None:
 
 
 def test_what_a_script_notes_is_shown(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun.write("train.py", TRAIN)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", check=True)
     shown = hpcrun("metrics", check=True)
     assert shown.stdout.splitlines()[0].split() == ["STEP", "loss", "TIME"]
@@ -46,13 +44,13 @@ def test_attempts_and_ranks_are_joined(hpcrun: Hpcrun) -> None:
     note(run, '{"step": 1, "loss": 9}', '{"step": 2, "loss": 8}', rank=1)
     note(run, '{"step": 2, "loss": 7}', '{"half a li', rank=1, attempt=1)
     note(run, '{"step": 1, "loss": 5}', rank=3)
-    found = json.loads(hpcrun("metrics", "--json", check=True).stdout)
+    found = hpcrun.document("metrics", check=True)
     assert [(row["rank"], row["attempt"], row["step"], row["values"]) for row in found["rows"]] == [
         (1, 0, 1, {"loss": 9}),
         (1, 1, 2, {"loss": 7}),
     ]
     assert found["unreadable_lines"] == 1
-    assert len(json.loads(hpcrun("metrics", "--json", "--all-ranks").stdout)["rows"]) == 3
+    assert len(hpcrun.document("metrics", "--all-ranks")["rows"]) == 3
     assert "RANK" in hpcrun("metrics", "--rank", "1,3").stdout
     missing = hpcrun("metrics", "-m", "los")
     assert (missing.returncode, "did you mean 'loss'?" in missing.stderr) == (6, True)
@@ -61,12 +59,10 @@ def test_attempts_and_ranks_are_joined(hpcrun: Hpcrun) -> None:
 def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.log("epoch 3: loss 0.5, 120 samples/s\nepoch 4: loss 0.25, 130 samples/s\n")
-    project = hpcrun.folder / ".hpcrun"
-    (project / "profiles").mkdir(parents=True)
-    (project / "config.yaml").write_text(r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}")
+    hpcrun.write(".hpcrun/config.yaml", r"metrics: {step: 'epoch (\d+)', loss: 'loss (?P<value>[0-9.]+)'}")
     own = "scheduler: local\nmetrics:\n  samples_per_s: '([0-9]+) samples/s'\n  loss: 'never (x)'\n"
-    (project / "profiles/local.yaml").write_text(own)
-    trust(hpcrun, project)
+    hpcrun.write(".hpcrun/profiles/local.yaml", own)
+    trust(hpcrun, hpcrun.folder)
     lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
     assert sorted(lines[0].split(",")) == ["attempt", "loss", "rank", "samples_per_s", "step", "time"]
     rows = list(csv.DictReader(lines))
@@ -74,8 +70,8 @@ def test_numbers_of_a_log_by_the_project_s_and_the_profile_s_patterns(hpcrun: Hp
         ("3", "0.5", "120"),
         ("4", "0.25", "130"),
     ]
-    (project / "config.yaml").write_text("metrics: {loss: 'loss [0-9]'}")
-    trust(hpcrun, project)
+    hpcrun.write(".hpcrun/config.yaml", "metrics: {loss: 'loss [0-9]'}")
+    trust(hpcrun, hpcrun.folder)
     wrong = hpcrun("metrics")
     assert wrong.returncode == 3
     assert "has no group for the number" in wrong.stderr
@@ -97,7 +93,7 @@ def test_a_run_without_numbers_says_how_to_have_some(hpcrun: Hpcrun) -> None:
     shown = hpcrun("metrics", check=True)
     assert shown.stdout == ""
     assert "log_metrics" in shown.stderr
-    assert json.loads(hpcrun("metrics", "--json").stdout)["rows"] == []
+    assert hpcrun.document("metrics")["rows"] == []
 
 
 def test_a_png(hpcrun: Hpcrun) -> None:
@@ -115,11 +111,7 @@ def test_a_png(hpcrun: Hpcrun) -> None:
 def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     note(record(hpcrun), '{"step": 1, "a_long_name_of_a_metric": 0.123456, "time": 1763700000}')
     for option in ("--plot", "-n5"):
-        argv = hpcrun.argv("metrics", option)
-        terminal = pexpect.spawn(argv[0], argv[1:], env={**hpcrun.environ, "TERM": "dumb"}, dimensions=(24, columns),
-                                 encoding="utf-8", cwd=str(hpcrun.folder))  # fmt: skip
-        terminal.expect(pexpect.EOF)
-        lines = without_colours(str(terminal.before)).splitlines()
+        lines = without_colours(hpcrun.screen("metrics", option, columns=columns)).splitlines()
         assert len(lines) > 1
         assert [line for line in lines if len(line) > columns and "metric" not in line] == []
 
@@ -127,14 +119,10 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
 def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
     wait_for(lambda: hpcrun("logs").stdout == "begun\n", 20, "its first line")
-    fake = hpcrun.folder / "bin"
-    fake.mkdir()
-    (fake / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-1, NVIDIA L40S, 50, 1024, 46068, 99.6, 350.00, 41'\n")
-    (fake / "nvidia-smi").chmod(0o755)
-    shown = hpcrun("status", "--gpus", env={"PATH": f"{fake}:{hpcrun.environ['PATH']}"}, check=True).stdout.splitlines()
+    env = hpcrun.shims(nvidia_smi="echo '0, GPU-1, NVIDIA L40S, 50, 1024, 46068, 99.6, 350.00, 41'")
+    shown = hpcrun("status", "--gpus", env=env, check=True).stdout.splitlines()
     assert shown[1].split()[1:] == "0 0 NVIDIA L40S 50 % 1.0/45 GB 100/350 W 41 °C".split()
-    watching = pexpect.spawn(hpcrun.argv()[0], hpcrun.argv("status", "--gpus", "-w")[1:], encoding="utf-8", timeout=20,
-                             env={**hpcrun.environ, "PATH": f"{fake}:{hpcrun.environ['PATH']}"})  # fmt: skip
+    watching = hpcrun.terminal("status", "--gpus", "-w", env=env)
     watching.expect("every 15 s")
     watching.expect("NVIDIA L40S")
     watching.sendintr()
@@ -144,20 +132,20 @@ def test_gpus_and_a_shell_of_this_machine(hpcrun: Hpcrun) -> None:
     assert (told.stdout.split("/")[-1].strip()[16:20], told.returncode) == ("long", 5)
     hpcrun("cancel", "long", check=True)
     wait_for(lambda: hpcrun("shell").returncode == 4, 20, "its end")
-    late = json.loads(hpcrun("status", "--gpus", "--json").stdout)  # what it recorded, if it ran for long enough
+    late = hpcrun.document("status", "--gpus")  # what it recorded, if it ran for long enough
     assert "its allocation has ended" in late["error"]["message"] if "error" in late else late["recorded"]
 
 
 def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> None:
     text = "import sys\nfrom hpcrun_runtime import log_metrics\nx = float(sys.argv[2])\n"
     text += "log_metrics(step=1, loss=x)\nlog_metrics(step=2, loss=x / 10)\n"
-    (hpcrun.folder / "job.py").write_text(text)
+    hpcrun.write("job.py", text)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "--sweep", "x=5,7", "job.py", check=True)
     shown = hpcrun("metrics", check=True)
     rows = [line.split()[:4] for line in shown.stdout.splitlines()]
     assert rows == [["ELEMENT", "PARAMETERS", "STEP", "loss"], ["0", "x=5", "2", "0.5"], ["1", "x=7", "2", "0.7"]]
     assert "the last row of each element" in shown.stderr
-    found = json.loads(hpcrun("metrics", "--json", check=True).stdout)
+    found = hpcrun.document("metrics", check=True)
     assert [(item["element"], item["parameters"], len(item["rows"])) for item in found["elements"]] == [
         (0, {"x": "5"}, 2),
         (1, {"x": "7"}, 2),
@@ -165,10 +153,10 @@ def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> No
     lines = hpcrun("metrics", "--csv", check=True).stdout.splitlines()
     assert lines[0] == "element,rank,attempt,step,time,loss"
     assert [line.split(",")[0] for line in lines[1:]] == ["0", "0", "1", "1"]
-    one = json.loads(hpcrun("metrics", "last/1", "--json", check=True).stdout)
+    one = hpcrun.document("metrics", "last/1", check=True)
     assert [row["values"] for row in one["rows"]] == [{"loss": 7}, {"loss": 0.7}]
     assert one["element"] == 1
-    assert "loss" in hpcrun("metrics", f"{job_of(hpcrun)}_1", "--plot", check=True).stdout
+    assert "loss" in hpcrun("metrics", f"{hpcrun.status()['job_id']}_1", "--plot", check=True).stdout
     refused = hpcrun("metrics", "--plot")
     assert refused.returncode == 2
     assert "draws one element" in refused.stderr
@@ -178,8 +166,3 @@ def test_a_sweep_shows_every_element_and_one_by_its_number(hpcrun: Hpcrun) -> No
         over = hpcrun(*command, "last/1")
         assert over.returncode == 4
         assert "is COMPLETED" in over.stderr
-
-
-def job_of(hpcrun: Hpcrun) -> str:
-    (run,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
-    return str(run["job_id"])

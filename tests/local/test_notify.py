@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import replace_fields
 from tests.receivers import http_server, smtp_server
 from tests.unit.given import write
 
@@ -16,16 +17,15 @@ import time
 from hpcrun_runtime import attempt, log_metrics
 log_metrics(step=1, loss=2.5)
 if attempt() == 0:
-    time.sleep(4)
+    time.sleep(3)
     raise ValueError("bad \\033[31m token ghp_abcdefghijklmnopqrstuvwxyz0123 @everyone")
 """
 
 
-def submit(hpcrun: Hpcrun, script: str, *options: str, env: Mapping[str, str | None] | None = None) -> Path:
-    """Submit a script with one number as its argument, and wait for its end; return the run's folder."""
-    write(hpcrun.folder / "train.py", script)
-    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--json", "--wait", *options, "train.py", env=env)
-    return Path(json.loads(done.stdout)["folder"])
+def submit(hpcrun: Hpcrun, script: str, *options: str, **more: Any) -> Path:
+    """Submit a script, and wait for its end; return the run's folder."""
+    hpcrun.write("train.py", script)
+    return hpcrun.submit("-P", "local", "--gpus", "0", "--wait", *options, "train.py", **more)
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_a_destination_that_refuses_hangs_or_is_away_delays_no_job_for_long_and_
         options = [word for url in to.values() for word in ("--notify", url)]
         folder = submit(hpcrun, "", *options, "--notify-on", "finished", "--name", "train")
         attempt = folder / "elements/0/attempts/0"
-        (status,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
+        status = hpcrun.status()
         found = states(folder)
         details = hpcrun("status", "-v", "last").stdout
         again = hpcrun("notify", "last")
@@ -80,8 +80,7 @@ def test_a_destination_that_refuses_hangs_or_is_away_delays_no_job_for_long_and_
             sent = hpcrun("notify", "last", check=True).stdout
             hpcrun("notify", "last", check=True)
         assert (len(good.messages), len(bad.messages), len(hangs.messages)) == tried == (1, 1, 1)
-    assert status["state"] == "COMPLETED"
-    assert status["exit_status"] == 0
+    assert (status["state"], status["exit_status"]) == ("COMPLETED", 0)
     assert json.loads((attempt / "exit").read_text())["status"] == 0
     hanging = found.pop(f"finished {to['hangs']}")
     assert hanging in ("unsure", "claimed")  # this machine was busy: its sender had no time left to record it
@@ -110,22 +109,16 @@ def test_a_sweep_sends_one_message_of_each_kind(hpcrun: Hpcrun) -> None:
 
 
 def test_what_a_job_without_hpcrun_s_python_cannot_send_comes_with_the_next_status(hpcrun: Hpcrun) -> None:
-    def old(path: Path) -> None:
-        said = json.loads(path.read_text())
-        path.write_text(json.dumps({key: value - 60 if key in ("ended", "started") else value
-                                    for key, value in said.items()}))  # fmt: skip
-
-    write(hpcrun.folder / "train.py", "")
+    hpcrun.write("train.py", "")
     with http_server() as hook:
         to = f"json://127.0.0.1:{hook.port}/"
         lost = """sed -i 's,"python": "[^"]*","python": "/nowhere/python",' "$HPCRUN_RUN_DIR/messages/sender\""""
-        job = ("submit", "-P", "local", "--gpus", "0", "--json", "--notify", to, "--setup", lost, "train.py")
-        done = hpcrun(*job, check=True)
-        folder = Path(json.loads(done.stdout)["folder"])
+        folder = hpcrun.submit("-P", "local", "--gpus", "0", "--notify", to, "--setup", lost, "train.py")
         wait_for(lambda: (folder / "elements/0/attempts/0/exit").exists(), 20, "its end")
         hpcrun("status", check=True)
-        for name in ("start", "exit"):
-            old(folder / "elements/0/attempts/0" / name)
+        for name, field in (("start", "started"), ("exit", "ended")):  # as if a minute ago
+            path = folder / "elements/0/attempts/0" / name
+            replace_fields(path, **{field: json.loads(path.read_text())[field] - 60})
         assert hook.messages == []
         wait_for(lambda: hpcrun("status", check=True) and hook.messages, 20, "the late message")
         hpcrun("status", check=True)

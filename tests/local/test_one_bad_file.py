@@ -11,19 +11,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pexpect
-
 from dev.fuzz_folders import fuzz
 from hpcrun.schedulers.supervisor import boot_id, start_ticks
 from tests.harness import Hpcrun
-from tests.local.recorded import Recorded, record
+from tests.local.recorded import Recorded, record, replace_fields
 
-WITHIN_S = 20
+WITHIN_S = 60
 """Of a command that takes half a second on an idle machine."""
-
-
-def replace_field(path: Path, **said: object) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
 
 
 def fifo(path: Path) -> None:
@@ -43,9 +37,9 @@ DAMAGES: dict[str, Callable[[Recorded], object]] = {
         '{"rank":0,"node":"n","status":1,"ended":1e999}'
     ),
     "deep": lambda bad: (bad.folder / "run.json").write_text("[" * 200_000),
-    "plan is text": lambda bad: replace_field(bad.folder / "run.json", plan="x"),
-    "after is a number": lambda bad: replace_field(bad.folder / "run.json", after=5),
-    "requeue is a list": lambda bad: replace_field(bad.folder / "run.json", plan={"requeue": [1]}),
+    "plan is text": lambda bad: replace_fields(bad.folder / "run.json", plan="x"),
+    "after is a number": lambda bad: replace_fields(bad.folder / "run.json", after=5),
+    "requeue is a list": lambda bad: replace_fields(bad.folder / "run.json", plan={"requeue": [1]}),
     "log is a FIFO": lambda bad: fifo(bad.attempt() / "rank-0.out"),
     "log is endless": lambda bad: zero(bad.attempt() / "rank-0.err"),
     "batch log is endless": lambda bad: zero(bad.folder / "batch.log"),
@@ -57,9 +51,9 @@ DAMAGES: dict[str, Callable[[Recorded], object]] = {
 
 def test_damaged_runs_hide_no_other(hpcrun: Hpcrun) -> None:
     record(hpcrun, "good")
-    for number, (name, damage) in enumerate(DAMAGES.items()):
-        bad = record(hpcrun, name.replace(" ", "-"), second=number)
-        replace_field(bad.folder / "status.json", state="FAILED", final=True)
+    for name, damage in DAMAGES.items():
+        bad = record(hpcrun, name.replace(" ", "-"))
+        replace_fields(bad.folder / "status.json", state="FAILED", final=True)
         bad.log("x\n")
         damage(bad)
     for options in (("--all",), ("-v", "--all"), ("--json", "--all")):
@@ -76,9 +70,9 @@ def test_damaged_runs_hide_no_other(hpcrun: Hpcrun) -> None:
 
 def test_an_unknown_field_is_no_damage_and_a_newer_schema_is_said(hpcrun: Hpcrun) -> None:
     kept, newer = record(hpcrun, "kept"), record(hpcrun, "newer")
-    replace_field(kept.folder / "run.json", colour="red")
-    replace_field(kept.folder / "status.json", shade=3)
-    replace_field(newer.folder / "run.json", schema=99, host=["x"])
+    replace_fields(kept.folder / "run.json", colour="red")
+    replace_fields(kept.folder / "status.json", shade=3)
+    replace_fields(newer.folder / "run.json", schema=99, host=["x"])
     shown = hpcrun("status", check=True)
     assert "kept" in shown.stdout
     assert "needs a newer hpcrun" in shown.stderr
@@ -90,7 +84,7 @@ def test_an_unknown_field_is_no_damage_and_a_newer_schema_is_said(hpcrun: Hpcrun
 
 def test_following_ends_with_a_message_when_the_folder_goes_away(hpcrun: Hpcrun) -> None:
     here, host = record(hpcrun, "gone"), os.uname().nodename
-    replace_field(here.folder / "run.json", host=host)
+    replace_fields(here.folder / "run.json", host=host)
     (here.folder / "status.json").unlink()
     here.log("begun\n").with_name("exit").unlink()
     with subprocess.Popen(["sleep", "60"]) as lives:
@@ -110,7 +104,7 @@ def test_following_ends_with_a_message_when_the_folder_goes_away(hpcrun: Hpcrun)
 
 def test_no_expression_of_a_project_holds_up_status(hpcrun: Hpcrun) -> None:
     bad = record(hpcrun, "bad")
-    replace_field(bad.folder / "status.json", state="FAILED", final=True)
+    replace_fields(bad.folder / "status.json", state="FAILED", final=True)
     bad.log("Error: " + "a" * 3000 + "!\nloss=" + "a" * 3000 + "\n", stream="err")
     own = hpcrun.home / ".config/hpcrun"
     own.mkdir(parents=True)
@@ -131,7 +125,7 @@ def test_no_expression_of_a_project_holds_up_status(hpcrun: Hpcrun) -> None:
 
 def test_cells_that_a_spreadsheet_would_run_are_text(hpcrun: Hpcrun) -> None:
     bad = record(hpcrun, "bad")
-    replace_field(bad.folder / "run.json", profile="=cmd|' /C calc'!A0")
+    replace_fields(bad.folder / "run.json", profile="=cmd|' /C calc'!A0")
     noted = {"time": 1.7e9, "step": 1, "loss": -0.5, "note": "=1+1", "delta": "-1.5", "@SUM": 1}
     (bad.attempt() / "rank-0.metrics").write_text(json.dumps(noted) + "\n")
     (row,) = csv.DictReader(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
@@ -146,10 +140,10 @@ SWEEP = {"elements": 1, "indices": "0", "first": 0}
 def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
     evil = "a\x1b]0;title\x07\r\b\u202eb\x9bc"
     bad = record(hpcrun, "bad")
-    replace_field(bad.folder / "run.json", profile=evil)
+    replace_fields(bad.folder / "run.json", profile=evil)
     (bad.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, "note": evil, evil: 1}) + "\n")
     sweep = record(hpcrun, "sweep")
-    replace_field(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
+    replace_fields(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
     (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
     (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
     hpcrun("scale", "report", "--from-csv", "t.csv", "--out", "out", check=True)
@@ -167,9 +161,7 @@ def test_what_turns_or_hides_text_stays_off_the_terminal_and_goes_through_a_pipe
     said = "safe \u202etxt.exe\u2066 \u200bhidden\u2069 👩\u200d💻\n"
     record(hpcrun, "bad").log(said)
     assert hpcrun("logs", "bad", check=True).stdout == said
-    terminal = str(pexpect.run(" ".join(hpcrun.argv("logs", "bad")), env=hpcrun.environ, cwd=str(hpcrun.folder),
-                               encoding="utf-8"))  # fmt: skip
-    assert "safe txt.exe hidden 👩\u200d💻" in terminal
+    assert "safe txt.exe hidden 👩\u200d💻" in hpcrun.screen("logs", "bad")
 
 
 def test_metrics_of_impossible_times(hpcrun: Hpcrun) -> None:

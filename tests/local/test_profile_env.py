@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.harness import Hpcrun
-from tests.unit.given import write
 
 
 def test_without_a_name_all_variables_stand_by_kind(hpcrun: Hpcrun) -> None:
@@ -26,8 +23,9 @@ def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
 
 
 def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.home / ".config/hpcrun/profiles"
-    path = write(folder / "mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\nsecrets: [HF_TOKEN]\n")
+    path = hpcrun.write(
+        "home/.config/hpcrun/profiles/mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\nsecrets: [HF_TOKEN]\n"
+    )
     text = hpcrun("profile", "env", "mine", check=True).stdout
     assert "NCCL_DEBUG=WARN\n    from " in text
     assert "base/slurm.yaml:" in text
@@ -47,7 +45,7 @@ def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
     ],
 )
 def test_json(args: list[str], kind: str, hpcrun: Hpcrun) -> None:
-    document = json.loads(hpcrun("profile", "env", *args, "--json", check=True).stdout)
+    document = hpcrun.document("profile", "env", *args, check=True)
     assert document["kind"] == kind
     assert document["variables" if kind == "variables" else "set_by_script"]
 
@@ -60,14 +58,3 @@ def test_a_name_that_is_nothing_is_refused_with_the_nearest(name: str, says: str
     assert done.returncode == 6
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_dry_run_notes_what_is_wrong_and_refuses_what_cannot_be(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").touch()
-    args = ["submit", "-P", "l40s", "--gpus", "2", "--dry-run"]
-    done = hpcrun(*args, "--env", "NCCL_P2P_LEVEL=NVL", "train.py", check=True)
-    assert "harmful on this GPU" in done.stderr
-    assert "harmful" not in done.stdout
-    refused = hpcrun(*args, "--env", "NCCL_IB_RETRY_CNT=13", "train.py")
-    assert refused.returncode == 2
-    assert "0 to 7" in refused.stderr

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.harness import Hpcrun, wait_for
+from tests.harness import Hpcrun
 
-LOCAL = ("submit", "-P", "local", "--gpus", "0", "--nodes", "2", "--json")
+LOCAL = ("-P", "local", "--gpus", "0", "--nodes", "2")
 
 # fails in its first attempt on one node, while the other waits; then both do their work
 SECOND_TIME = """
@@ -23,11 +23,6 @@ if attempt() < int(sys.argv[1]):
     (checkpoint_dir() / "saved").touch()
     sys.exit(3)
 """
-RENDEZVOUS = """
-import os, sys
-print(os.environ["TORCHELASTIC_RUN_ID"], flush=True)
-sys.exit(3 if os.environ["HPCRUN_ATTEMPT"] == "0" else 0)
-"""
 
 
 def attempt(folder: Path, number: int) -> Path:
@@ -40,14 +35,8 @@ def exit_of(folder: Path, number: int) -> dict[str, Any]:
 
 def run(hpcrun: Hpcrun, script: str, *args: str, options: tuple[str, ...] = ()) -> tuple[Path, dict[str, Any]]:
     """Submit a script and wait for its end; return the run's folder and its status."""
-    (hpcrun.folder / "train.py").write_text(script)
-    done = hpcrun(*LOCAL, "--retry-on-failure", *options, "train.py", *args, check=True)
-
-    def final() -> dict[str, Any] | None:
-        (only,) = json.loads(hpcrun("status", "--json", "last", check=True).stdout)["runs"]
-        return dict(only) if only["final"] else None
-
-    return Path(json.loads(done.stdout)["folder"]), wait_for(final, 60, "the run to be over")
+    hpcrun.write("train.py", script)
+    return hpcrun.submit(*LOCAL, "--retry-on-failure", *options, "train.py", *args, check=True), hpcrun.ended()
 
 
 def starts(folder: Path) -> int:
@@ -74,14 +63,6 @@ def test_a_rank_that_fails_once_is_restarted_in_place(hpcrun: Hpcrun) -> None:
         assert words[6:] == [str(attempt(folder, number) / "flight/rank_"), str(attempt(folder, number))]
 
 
-def test_torchrun_meets_under_a_new_name(hpcrun: Hpcrun) -> None:
-    ranks = ("--launcher", "torchrun", "--nproc-per-node", "1", "--restarts", "1")
-    folder, status = run(hpcrun, RENDEZVOUS, options=ranks)
-    assert status["state"] == "COMPLETED"
-    names = [(attempt(folder, number) / "rank-0.out").read_text().strip() for number in (0, 1)]
-    assert names == [f"{status['job_id']}.0", f"{status['job_id']}.1"]
-
-
 def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "3", options=("--restarts", "2", "--requeue", "1"))
     assert (status["state"], status["attempt"], starts(folder)) == ("COMPLETED", 3, 4)
@@ -94,19 +75,13 @@ def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcru
     assert "attempt 3: exit status 3 (local-1), requeued" in said
 
 
-def test_restarts_are_used_up(hpcrun: Hpcrun) -> None:
+def test_restarts_are_used_up_and_spares_need_them(hpcrun: Hpcrun) -> None:
     folder, status = run(hpcrun, SECOND_TIME, "9", options=("--restarts", "1"))
     assert (status["state"], status["exit_status"], starts(folder)) == ("FAILED", 3, 2)
     assert "not restarted: --restarts 1 is used up" in status["reason"]
-
-
-def test_spares_need_restarts(hpcrun: Hpcrun) -> None:
-    done = hpcrun("submit", "-P", "a100", "--gpus", "1", "--dry-run", "--spares", "1", "true")
-    assert done.returncode == 2
-    assert "--spares has no effect without --restarts" in done.stderr
-
-
-def test_this_machine_has_no_spare_nodes(hpcrun: Hpcrun) -> None:
-    done = hpcrun("submit", "-P", "local", "--gpus", "0", "--restarts", "1", "--spares", "1", "--dry-run", "true")
-    assert done.returncode == 2
-    assert "--spares needs Slurm" in done.stderr
+    for profile, options, message in (
+        ("a100", (), "--spares has no effect without --restarts"),
+        ("local", ("--restarts", "1"), "--spares needs Slurm"),
+    ):
+        done = hpcrun("submit", "-P", profile, "--gpus", "0", *options, "--spares", "1", "--dry-run", "true")
+        assert (done.returncode, message in done.stderr) == (2, True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun, trust, wait_for
+from tests.harness import Hpcrun, at_end, trust
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
 TRAIN = """
@@ -23,32 +21,34 @@ print(steps.read_text(), os.getcwd(), os.environ.get("MODE"), *sys.argv[1:])
 """
 
 
-def status(hpcrun: Hpcrun, run: str = "last") -> dict[str, Any]:
-    (only,) = json.loads(hpcrun("status", "--json", run, check=True).stdout)["runs"]
-    return dict(only)
-
-
 def again(hpcrun: Hpcrun, *args: str, cwd: Path | None = None, env: dict[str, str | None] | None = None) -> str:
     """Resubmit, wait for the end, and return what it printed."""
     run_id = json.loads(hpcrun("resubmit", "--json", *args, check=True, cwd=cwd, env=env).stdout)["run_id"]
-    wait_for(lambda: status(hpcrun, run_id)["final"], 30, "the run to end")
+    hpcrun.ended(run_id)
     return hpcrun("logs", run_id, check=True).stdout.strip()
 
 
 def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     hpcrun(*JOB, "--env", "MODE=a", "train.py", "--lr", "1", check=True)
-    first = status(hpcrun)
+    first = hpcrun.status()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert again(hpcrun, "train", cwd=elsewhere) == f".. {tmp_path} a --lr 1"
-    assert status(hpcrun)["resubmitted_from"] == first["run_id"]
+    assert hpcrun.status()["resubmitted_from"] == first["run_id"]
     # of the newest, which has its checkpoints from the first
     assert again(hpcrun, "train", "--env", "MODE=b", "--", "--lr", "2") == f"... {tmp_path} b --lr 2"
     assert again(hpcrun, "last", "--") == f".... {tmp_path} b"
     assert again(hpcrun, first["run_id"], "--fresh") == f". {tmp_path} a --lr 1"
     verbose = hpcrun("status", "-v", "last", check=True).stdout
     assert f"again        of {first['run_id']}" in verbose
+    for options, checkpoints in (((), f"checkpoints of {first['run_id']}"), (("--fresh",), "new checkpoints")):
+        plan = hpcrun("resubmit", *options, "--dry-run", first["run_id"], cwd=elsewhere, check=True).stderr
+        assert f"again of {first['run_id']}, {checkpoints}, in {tmp_path} " in " ".join(plan.split())
+    sizes = ("--gpus-per-node", "1", "--nodes", "2", "--time", "4h", "--dry-run")  # instead of --gpus 0
+    plan = hpcrun("resubmit", "last", *sizes, check=True).stderr
+    assert "2 nodes" in plan
+    assert "04:00:00" in plan
 
 
 def test_a_run_that_is_submitted_again_can_be_followed_and_waited_for(hpcrun: Hpcrun) -> None:
@@ -63,16 +63,6 @@ def test_a_run_that_is_submitted_again_can_be_followed_and_waited_for(hpcrun: Hp
     assert "--follow and --json cannot be combined" in refused.stdout
 
 
-def test_the_plan_names_the_run_its_checkpoints_and_the_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
-    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "short", "--wait", "true", check=True)
-    run_id = status(hpcrun)["run_id"]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    for options, checkpoints in (((), f"checkpoints of {run_id}"), (("--fresh",), "new checkpoints")):
-        words = hpcrun("resubmit", *options, run_id, cwd=elsewhere, check=True).stdout.split()
-        assert f"again of {run_id}, {checkpoints}, in {hpcrun.folder} " in " ".join(words)
-
-
 def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
     refused = hpcrun("resubmit", "busy")
@@ -80,8 +70,7 @@ def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     assert "has not ended: RUNNING" in refused.stderr
     hpcrun("resubmit", "busy", "--force", check=True)
     assert len(list(hpcrun.runs.glob("2*"))) == 2
-    for run in json.loads(hpcrun("status", "--json").stdout)["runs"]:
-        hpcrun("cancel", run["run_id"], check=True)
+    hpcrun("cancel", "--yes", "--state", "running,pending")
 
 
 def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:
@@ -93,14 +82,6 @@ def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:
     assert again(hpcrun, "secret", env={"HF_TOKEN": "new"}) == "new"
     assert again(hpcrun, "secret", "--env", "HF_TOKEN=typed") == "typed"
     assert not [path for path in hpcrun.runs.glob("*/run.json") if "typed" in path.read_text()]
-
-
-def test_sizes_take_back_what_was_said_otherwise(hpcrun: Hpcrun) -> None:
-    hpcrun("submit", "-P", "local", "--gpus-per-node", "2", "--wait", "--launcher", "python", "true", check=True)
-    shown = hpcrun("resubmit", "last", "--gpus", "4", "--nodes", "2", "--time", "4h", "--dry-run", check=True)
-    assert "4 ranks" in shown.stderr or "2 nodes" in shown.stderr
-    assert "04:00:00" in shown.stderr
-    assert len(list(hpcrun.runs.glob("2*"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,17 +106,15 @@ def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path
     trust(hpcrun, project)
     (project / "files").mkdir()
     (project / "files/mine.yaml").write_text("extends: local\nenv: {MODE: from-file}\n")
-    hpcrun(
-        "submit", "-P", "mine", "--gpus", "0", "-J", "by-name", "--wait", "printenv", "MODE", check=True, cwd=project
-    )
-    hpcrun("submit", "-P", "files/mine.yaml", "--gpus", "0", "-J", "by-file", "--wait", "printenv", "MODE",
-           check=True, cwd=project)  # fmt: skip
+    for name, profile in (("by-name", "mine"), ("by-file", "files/mine.yaml")):
+        job = ("-P", profile, "--gpus", "0", "-J", name, "--wait", "printenv", "MODE")
+        hpcrun("submit", *job, check=True, cwd=project)
     assert again(hpcrun, "by-name") == "from-project"
     assert again(hpcrun, "by-file") == "from-file"
     project.rename(tmp_path / "moved")
     gone = hpcrun("resubmit", "by-name")
     assert gone.returncode == 4
-    assert f"the folder that {status(hpcrun, 'by-name')['run_id']} was submitted from no longer exists" in gone.stderr
+    assert f"the folder that {hpcrun.status('by-name')['run_id']} was submitted from no longer exists" in gone.stderr
 
 
 def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:
@@ -150,16 +129,14 @@ def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:
 
 def editor(hpcrun: Hpcrun, text: str) -> dict[str, str | None]:
     """An environment with an editor: a shell script that is called with the file."""
-    path = hpcrun.folder / "editor.sh"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+    path = hpcrun.program("editor.sh", text)
     return {"EDITOR": str(path), "VISUAL": None, "TMPDIR": str(hpcrun.folder), "HF_TOKEN": "hush"}
 
 
 def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     command = ("sh", "-c", 'echo "$A $HF_TOKEN $1"', "sh", "it's")
     hpcrun(*JOB, "-J", "edit", "--env", "HF_TOKEN=hush", "--env", "A=1", *command, check=True)
-    run_id = status(hpcrun)["run_id"]
+    run_id = hpcrun.status()["run_id"]
     change = editor(hpcrun, 'cp "$1" seen; sed -i "s/A=1/A=2/" "$1"')
     assert again(hpcrun, "edit", "--edit", env=change) == "2 hush it's"
     seen = (hpcrun.folder / "seen").read_text()
@@ -168,7 +145,7 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     assert "\nhpcrun submit\n  --profile local\n  --gpus 0\n  --env A=1\n" in seen.replace(
         "  --env 'HF_TOKEN=***'\n", ""
     )
-    assert status(hpcrun)["resubmitted_from"] == run_id
+    assert hpcrun.status()["resubmitted_from"] == run_id
     assert not list(hpcrun.folder.glob("hpcrun-edit-*"))
 
 
@@ -198,14 +175,11 @@ def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> Non
     hpcrun(*JOB, "true", check=True)
     text = 'grep -q ERROR "$1" && { cp "$1" seen; sed -i s/--tme/--time/ "$1"; exit; }\n'
     text += 'sed -i "s/--gpus 0/& --tme 5m/" "$1"'
-    program, *rest = hpcrun.argv("resubmit", "true", "--edit")
-    environ = {name: value for name, value in {**hpcrun.environ, **editor(hpcrun, text)}.items() if value is not None}
-    terminal = pexpect.spawn(program, rest, env=environ, cwd=str(hpcrun.folder), encoding="utf-8", timeout=60)
+    terminal = hpcrun.terminal("resubmit", "true", "--edit", env=editor(hpcrun, text), size=(24, 80))
     terminal.expect(re.escape("(e)dit again or (q)uit without submitting? [e]: "))
     assert "No such option: --tme" in str(terminal.before)
     terminal.sendline("")
     terminal.expect("submitted  job")
-    terminal.expect(pexpect.EOF)
+    at_end(terminal)
     assert (hpcrun.folder / "seen").read_text().startswith("# ERROR: No such option: --tme")
-    wait_for(lambda: status(hpcrun)["final"], 30, "the run to end")
-    assert status(hpcrun)["limit_s"] == 300
+    assert hpcrun.ended()["limit_s"] == 300

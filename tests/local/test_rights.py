@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Hpcrun
+from tests.local.recorded import record
 
 JOB = ("submit", "-P", "local", "--gpus", "0")
 
@@ -31,7 +32,8 @@ def test_what_a_run_leaves_is_closed_to_others(elsewhere: bool, hpcrun: Hpcrun, 
 
 @pytest.mark.parametrize("mode", [0o777, 0o707, 0o1777])
 def test_a_runs_folder_that_others_can_write_to_is_not_used(mode: int, hpcrun: Hpcrun) -> None:
-    hpcrun(*JOB, "-J", "mine", "--wait", "true", check=True)
+    record(hpcrun, "mine")
+    (hpcrun.runs / "active").mkdir()
     hpcrun.runs.chmod(mode)
     before = sorted(hpcrun.runs.iterdir())
     for args in (["status"], ["logs", "mine"], ["cancel", "mine"], ["clean", "mine"], [*JOB, "true"]):
@@ -43,9 +45,8 @@ def test_a_runs_folder_that_others_can_write_to_is_not_used(mode: int, hpcrun: H
 
 
 def test_a_run_that_others_can_write_to_is_not_read_and_the_rest_is(hpcrun: Hpcrun) -> None:
-    for name in ("good", "bad"):
-        hpcrun(*JOB, "-J", name, "--wait", "true", check=True)
-    folder = next(hpcrun.runs.glob("*-bad-*"))
+    record(hpcrun, "good")
+    folder = record(hpcrun, "bad").folder
     folder.chmod(0o777)
     shown = hpcrun("status", check=True)
     assert "good" in shown.stdout
@@ -58,8 +59,7 @@ def test_a_run_that_others_can_write_to_is_not_read_and_the_rest_is(hpcrun: Hpcr
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_another_user_is_not_used(hpcrun: Hpcrun) -> None:
-    hpcrun(*JOB, "-J", "theirs", "--wait", "true", check=True)
-    os.chown(next(hpcrun.runs.glob("*-theirs-*")), 65534, -1)
+    os.chown(record(hpcrun, "theirs").folder, 65534, -1)
     assert "belongs to another user (uid 65534)" in hpcrun("status", check=True).stderr
     os.chown(hpcrun.runs, -1, 65534)
     hpcrun.runs.chmod(0o770)
@@ -85,9 +85,7 @@ def test_a_folder_where_anybody_could_swap_the_run_is_refused(hpcrun: Hpcrun, tm
 
 def test_a_folder_of_uv_that_another_user_has_made_is_not_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
     (tmp_path / "uv.lock").touch()
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/uv").write_text("#!/bin/sh\n")
-    (tmp_path / "bin/uv").chmod(0o755)
+    hpcrun.program("bin/uv", "")
     (tmp_path / "taken").symlink_to("bin")
     env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HPCRUN_UV_DIR": f"{tmp_path}/taken"}
     assert hpcrun(*JOB, "--uv", "--wait", "true", cwd=tmp_path, env=env).returncode == 7
@@ -121,26 +119,28 @@ def test_a_folder_that_others_could_swap_with_a_folder_above_it_is_refused(
     hpcrun(*JOB, *options, "--wait", "true", env=env, check=True)
 
 
-@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "jobs", "x\ny"])
-def test_names_stay_in_the_runs_folder(name: str, hpcrun: Hpcrun, tmp_path: Path) -> None:
+def test_names_stay_in_the_runs_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    done = hpcrun(*JOB, "--wait", "-J", name, "true")
-    assert done.returncode in (0, 2), done.stderr
+    for name in ("../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "jobs", "x\ny"):
+        done = hpcrun(*JOB, "--dry-run", "-J", name, "true")
+        if done.returncode == 0:
+            done = hpcrun(*JOB, "--wait", "-J", name, "true")
+        assert done.returncode in (0, 2), done.stderr
     assert sorted(tmp_path.iterdir()) == before
     assert all(path.name[0].isdigit() or path.name in ("active", "jobs", ".programs") for path in hpcrun.runs.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("command", "word"),
-    [(command, "../runs") for command in ("status", "logs", "cancel", "clean")]
-    + [("clean", word) for word in ("..", ".", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000")],
-)
-def test_words_for_runs_stay_in_the_runs_folder(command: str, word: str, hpcrun: Hpcrun) -> None:
+def test_words_for_runs_stay_in_the_runs_folder(hpcrun: Hpcrun) -> None:
     for name in ("20260101-000000-here-0000", ".hidden", "active"):
         (hpcrun.runs / name).mkdir()
-    done = hpcrun(command, word)
-    assert done.returncode in (2, 6), done.stderr
-    assert "Traceback" not in done.stderr
+    of_clean = ("..", ".", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000")
+    for command, word in (
+        *((command, "../runs") for command in ("status", "logs", "cancel", "clean")),
+        *(("clean", word) for word in of_clean),
+    ):
+        done = hpcrun(command, word)
+        assert done.returncode in (2, 6), done.stderr
+        assert "Traceback" not in done.stderr
 
 
 WRITER = """
@@ -151,7 +151,7 @@ from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 
 store, run_id, number = RunStore(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-until = time.monotonic() + 3
+until = time.monotonic() + 1.5
 while time.monotonic() < until:
     run = store.load(run_id)
     assert run.job_id in ("L1", "9"), run
@@ -165,8 +165,8 @@ while time.monotonic() < until:
 def test_eight_processes_on_one_run_lose_nothing(hpcrun: Hpcrun) -> None:
     hpcrun(*JOB, "--wait", "true", check=True)
     folder = next(hpcrun.runs.glob("2*"))
-    record = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**record, "job_id": "L1"}))
+    fields = {**json.loads((folder / "run.json").read_text()), "job_id": "L1"}
+    (folder / "run.json").write_text(json.dumps(fields))
     (hpcrun.runs / "active" / folder.name).touch()
     argv = [hpcrun.argv()[0], "-c", WRITER, str(hpcrun.runs), folder.name]
     writers = [subprocess.Popen([*argv, str(number)], cwd=hpcrun.checkout, stderr=subprocess.PIPE, text=True)
@@ -178,6 +178,6 @@ def test_eight_processes_on_one_run_lose_nothing(hpcrun: Hpcrun) -> None:
         looks += 1
         time.sleep(0.01)
     assert [writer.communicate()[1] for writer in writers] == [""] * 8
-    assert looks > 20
-    assert json.loads((folder / "run.json").read_text()) == {**record, "job_id": "9"}
+    assert looks > 5
+    assert json.loads((folder / "run.json").read_text()) == {**fields, "job_id": "9"}
     assert not list(folder.glob(".*.json.*"))

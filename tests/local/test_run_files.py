@@ -22,7 +22,7 @@ def test_a_run_leaves_few_files(hpcrun: Hpcrun) -> None:
     files, folders = inodes(next(hpcrun.runs.glob("*-one-*")))
     assert files <= 20
     assert folders <= 6
-    hpcrun(*JOB, "-J", "many", "--sweep", "n=1,2", "sh", "-c", "echo $2; echo >&2", "sh", check=True)
+    hpcrun(*JOB, "-J", "many", "--sweep", "n=1,2", "sh", "-c", 'echo $2; echo >&2; exit "$2"', "sh")
     run = next(hpcrun.runs.glob("*-many-*"))
     for element in (run / "elements").iterdir():
         files, folders = inodes(element)
@@ -30,19 +30,14 @@ def test_a_run_leaves_few_files(hpcrun: Hpcrun) -> None:
         assert folders <= 4
     assert list((run / "batch").iterdir()) == []
     assert hpcrun("logs", "many/1", "--batch", check=True).stdout == ""
-
-
-def test_the_records_of_an_element_that_failed_are_read_from_one_file(hpcrun: Hpcrun) -> None:
-    hpcrun(*JOB, "-J", "many", "--sweep", "n=1,2", "sh", "-c", 'exit "$2"', "sh")
-    run = next(hpcrun.runs.glob("*-many-*"))
+    # the records of an element that failed are read from one file
     assert not [*run.rglob("rank-0.exit")]
-    (one, two) = json.loads(hpcrun("status", "many", "--json", check=True).stdout)["runs"][0]["elements"]
-    assert (one["exit_status"], two["exit_status"]) == (1, 2)
+    assert [element["exit_status"] for element in hpcrun.status("many")["elements"]] == [1, 2]
     assert "rank 0 on local-0 failed first with exit status 2" in hpcrun("explain", "many/1", check=True).stdout
 
 
 def test_no_other_user_can_write_what_a_run_leaves(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "print.py").write_text(PRINT)
+    hpcrun.write("print.py", PRINT)
     before = os.umask(0)
     try:
         for name, more in (("one", ("--snapshot",)), ("many", ("--sweep", "n=1,2"))):
@@ -55,8 +50,8 @@ def test_no_other_user_can_write_what_a_run_leaves(hpcrun: Hpcrun) -> None:
         assert json.loads(log.read_text())["umask"] == 0
 
 
-def test_what_a_person_sets_wins_and_the_plan_shows_what_is_added(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "print.py").write_text(PRINT)
+def test_what_a_person_or_their_shell_sets_wins_and_the_plan_shows_what_is_added(hpcrun: Hpcrun) -> None:
+    hpcrun.write("print.py", PRINT)
     given = {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_ON_TIMEOUT": "0", "MASTER_PORT": "29999"}
     env = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
     shown = hpcrun(*JOB, *env, "print.py", check=True).stdout
@@ -71,11 +66,7 @@ def test_what_a_person_sets_wins_and_the_plan_shows_what_is_added(hpcrun: Hpcrun
     assert {name for name in rank if name.startswith("TORCH_")} <= {*planned}
     for name in planned:
         assert f"{name}=" in shown
-
-
-def test_what_the_shell_sets_wins_too(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "print.py").write_text(PRINT)
-    shown = hpcrun(*JOB, "print.py", env={"TORCH_FR_BUFFER_SIZE": "7"}, check=True).stdout
-    log = next(hpcrun.runs.glob("2*/elements/0/attempts/0/rank-0.out"))
+    shown = hpcrun(*JOB, "-J", "exported", "print.py", env={"TORCH_FR_BUFFER_SIZE": "7"}, check=True).stdout
+    log = next(hpcrun.runs.glob("*-exported-*/elements/0/attempts/0/rank-0.out"))
     assert json.loads(log.read_text())["TORCH_FR_BUFFER_SIZE"] == "7"
     assert "TORCH_FR_BUFFER_SIZE" not in shown

@@ -46,7 +46,7 @@ def times(hpcrun: Hpcrun, point: dict[str, Any]) -> tuple[float, float]:
 
 
 def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun.write("train.py", TRAIN)
     done = hpcrun(*ON_CPUS, "--repeat", "2", "--batch-size", "64", "train.py", "{gpus}", "{repeat}", "{batch_size}")
     assert done.returncode == 7
     assert "hpcrun: 1 of 4 runs did not complete" in done.stderr
@@ -62,15 +62,12 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     assert hpcrun("logs", "train-p2-r1", "--rank", "0").stdout == "2 1 64\n"
     listed = hpcrun("scale", "run", "--list", check=True).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["STUDY", record(hpcrun)["study_id"]]
-    again = json.loads(hpcrun("scale", "run", "--show", "train", "--json", check=True).stdout)
+    again = hpcrun.document("scale", "run", "--show", "train", check=True)
     assert [point["state"] for point in again["points"]] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
 
-    (hpcrun.folder / "lib").mkdir()
-    (hpcrun.folder / "lib/matplotlib.py").write_text("raise ImportError\n")  # the figures have tests of their own
-    without_figures = {"PYTHONPATH": str(hpcrun.folder / "lib")}
-    document = json.loads(
-        hpcrun("scale", "report", "last", "--json", "-o", "out", env=without_figures, check=True).stdout
-    )
+    lib = hpcrun.write("lib/matplotlib.py", "raise ImportError\n").parent  # the figures have tests of their own
+    env = {"PYTHONPATH": str(lib)}
+    document = hpcrun.document("scale", "report", "last", "-o", "out", env=env, check=True)
     (series,) = document["series"]
     assert [(row["gpus"], row["speedup"]) for row in series["rows"]] == [(1, 1.0), (2, 2.0)]
     assert (series["sources"], document["warmup"], document["weak"]) == (["metrics"], 1, False)
@@ -80,11 +77,11 @@ def test_a_study_runs_each_size_alone_and_a_run_that_fails_is_shown(hpcrun: Hpcr
     assert text.startswith("No answer yet: the times are unreliable (short epochs")
     assert "\nRANKS" in text
     assert "GPU" not in text
-    assert record(hpcrun)["study_id"] in hpcrun("scale", "report", check=True).stdout
+    assert record(hpcrun)["study_id"] in hpcrun("scale", "report", env=env, check=True).stdout
 
 
 def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(WAIT)
+    hpcrun.write("train.py", WAIT)
     secret = {"API_TOKEN": "s3cret"}
     argv = hpcrun.argv(*ON_CPUS, "--env", "API_TOKEN=s3cret", "train.py")
     scale = subprocess.Popen(argv, cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL)
@@ -117,7 +114,7 @@ def test_a_study_whose_command_was_killed_loses_nothing_and_goes_on(hpcrun: Hpcr
 
 
 def test_control_c_ends_no_run_and_says_how_to_come_back(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(WAIT.replace('os.environ["API_TOKEN"]', '"begun"'))
+    hpcrun.write("train.py", WAIT.replace('os.environ["API_TOKEN"]', '"begun"'))
     scale = subprocess.Popen(
         hpcrun.argv(*ON_CPUS, "train.py"), cwd=hpcrun.folder, env=hpcrun.environ, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,
@@ -167,15 +164,6 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     assert (refused.returncode, refused.stdout) == (status, "")
     assert words in refused.stderr
     assert list(hpcrun.runs.iterdir()) == []
-
-
-def test_studies_are_completed_as_a_person_types(hpcrun: Hpcrun) -> None:
-    folder = hpcrun.runs / "studies" / "20260101-000000-trial-aaaa"
-    folder.mkdir(parents=True)
-    env = {"_HPCRUN_COMPLETE": "complete_bash", "COMP_WORDS": "hpcrun scale run --resume tri", "COMP_CWORD": "4"}
-    start = "import sys; sys.argv = ['hpcrun']; from hpcrun.cli.main import main; main()"
-    done = hpcrun.run(f"{hpcrun.venv}/bin/python", "-c", start, env=env, check=False)
-    assert done.stdout.split() == ["trial"]
 
 
 def test_studies_are_no_runs_to_any_other_command(hpcrun: Hpcrun) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -31,13 +30,10 @@ print("<b>rank", os.environ["RANK"], "says hf_" + "a1B2" * 8, flush=True)
 
 
 def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
-    hpcrun(
-        "submit", "-P", "local", "-G", "0", "--nodes", "2", "--launcher", "python", "--env", "RANK=0", "--wait",
-        "train.py",
-    )  # fmt: skip
-    done = hpcrun("share", "train", "--json", check=True)
-    said = json.loads(done.stdout)
+    hpcrun.write("train.py", TRAIN)
+    options = "-P local -G 0 --nodes 2 --launcher python --env RANK=0 --wait train.py"
+    hpcrun("submit", *options.split())
+    said = hpcrun.document("share", "train", check=True)
     file = hpcrun.folder / f"{said['run_id']}.html"
     assert (said["file"], said["bytes"], said["secrets_hidden"]) == (str(file), file.stat().st_size, 1)
     page = file.read_text()
@@ -61,9 +57,7 @@ def test_a_run_is_shared_as_one_file(hpcrun: Hpcrun) -> None:
 
 
 def test_a_page_is_refused_where_the_value_of_a_declared_secret_is_not_known(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(
-        "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n"
-    )
+    hpcrun.write("train.py", "import os\nprint('it is', os.environ['PLAIN_WORD'], os.environ['OTHER'])\n")
     env = {"PLAIN_WORD": "correct horse", "OTHER": "battery"}
     job = ("--secret", "PLAIN_WORD", "--env", "OTHER=battery", "--secret", "OTHER", "--wait", "train.py")
     hpcrun("submit", "-P", "local", "--gpus", "0", *job, env=env, check=True)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Hpcrun
+from tests.unit.given import write
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--snapshot")
 GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main")
@@ -20,12 +21,6 @@ GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "in
 
 def git(folder: Path, *args: str) -> str:
     return subprocess.run([*GIT, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 @pytest.fixture
@@ -49,8 +44,9 @@ def only_run(hpcrun: Hpcrun) -> Path:
     return folder
 
 
-def record(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "run.json").read_text()))
+def code_of(folder: Path) -> dict[str, Any]:
+    """What a run's record says of its code."""
+    return dict(json.loads((folder / "run.json").read_text())["code"])
 
 
 def venv_with(folder: Path, pth: str) -> Path:
@@ -84,59 +80,42 @@ def test_a_copy_of_the_code_runs_and_not_the_editable_install(hpcrun: Hpcrun, pr
     assert (project / "src/pkg/__init__.py").read_text() == "WORD = 'changed'\n"
 
 
-def test_a_finder_that_comes_before_all_paths_is_told(hpcrun: Hpcrun, project: Path, tmp_path: Path) -> None:
-    venv = venv_with(tmp_path / "venv", "import _editable")
-    (site,) = venv.glob("lib/python3*/site-packages")
-    write(
-        site / "_editable.py",
-        "import sys, importlib.util\n"
-        "class Finder:\n"
-        "    @staticmethod\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        "        if name == 'pkg':\n"
-        f"            return importlib.util.spec_from_file_location(name, {str(project / 'src/pkg/__init__.py')!r})\n"
-        "sys.meta_path.insert(0, Finder)\n",
-    )
-    env = {"VIRTUAL_ENV": str(venv), "PYTHONPATH": "src"}
-    hpcrun(*JOB, "--wait", "tools/train.py", cwd=project, env=env, check=True)
-    assert (
-        f"hpcrun: pkg is imported from {project}/src/pkg/__init__.py, not from the copy"
-        in hpcrun("logs", "--batch").stdout
-    )
+FINDER = """
+import sys, importlib.util
+MAPPING: dict[str, str] = {{'pkg': {package!r}}}
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in MAPPING:
+            return importlib.util.spec_from_file_location(name, MAPPING[name] + '/__init__.py')
+def install():
+    sys.meta_path.{how}
+"""
 
 
-def test_a_setuptools_finder_is_overtaken(hpcrun: Hpcrun, project: Path, tmp_path: Path) -> None:
+def test_a_finder_that_comes_before_all_paths_is_told_and_setuptools_is_overtaken(
+    hpcrun: Hpcrun, project: Path, tmp_path: Path
+) -> None:
     venv = venv_with(tmp_path / "venv", "import __editable___pkg_finder; __editable___pkg_finder.install()")
     (site,) = venv.glob("lib/python3*/site-packages")
-    write(
-        site / "__editable___pkg_finder.py",
-        "import sys, importlib.util\n"
-        f"MAPPING: dict[str, str] = {{'pkg': {str(project / 'src/pkg')!r}}}\n"
-        "class Finder:\n"
-        "    @staticmethod\n"
-        "    def find_spec(name, path=None, target=None):\n"
-        "        if name in MAPPING:\n"
-        "            return importlib.util.spec_from_file_location(name, MAPPING[name] + '/__init__.py')\n"
-        "def install():\n"
-        "    sys.meta_path.append(Finder)\n",
-    )
-    env = {"VIRTUAL_ENV": str(venv)}
-    done = hpcrun(*JOB, "--follow", "-m", "tools.train", cwd=project, env=env, check=True)
-    code = only_run(hpcrun) / "code"
-    assert f"changed {code}/src/pkg/__init__.py {code}\n" in done.stdout
-
-
-def test_modules_of_the_project_do_not_replace_those_of_hpcrun(hpcrun: Hpcrun, project: Path) -> None:
-    for name in ("json", "signal", "records"):
+    finder = site / "__editable___pkg_finder.py"
+    write(finder, FINDER.format(package=str(project / "src/pkg"), how="insert(0, Finder)"))
+    env = {"VIRTUAL_ENV": str(venv), "PYTHONPATH": "src"}
+    hpcrun(*JOB, "--wait", "tools/train.py", cwd=project, env=env, check=True)
+    told = f"hpcrun: pkg is imported from {project}/src/pkg/__init__.py, not from the copy"
+    assert told in hpcrun("logs", "--batch").stdout
+    write(finder, FINDER.format(package=str(project / "src/pkg"), how="append(Finder)"))
+    for name in ("json", "signal", "records"):  # modules of the project do not replace those of hpcrun
         write(project / f"{name}.py", f"WORD = '{name}'\n")
-    write(project / "train.py", "import json\nprint(json.WORD, json.__file__)\n")
-    done = hpcrun(*JOB, "--follow", "train.py", cwd=project, check=True)
-    code = only_run(hpcrun) / "code"
-    assert f"json {code}/json.py" in done.stdout
+    env = {"VIRTUAL_ENV": str(venv)}
+    train = write(project / "tools/train.py", "import json, pkg\nprint(pkg.WORD, pkg.__file__, json.WORD)\n")
+    done = hpcrun(*JOB, "-J", "late", "--follow", "-m", f"tools.{train.stem}", cwd=project, env=env, check=True)
+    (folder,) = hpcrun.runs.glob("*-late-*")
+    assert f"changed {folder}/code/src/pkg/__init__.py json\n" in done.stdout
     assert hpcrun("logs", "--batch").stdout == ""
-    verbose = hpcrun("status", "--verbose", "train", check=True).stdout
-    assert f"json from {code}/json.py" in verbose
-    assert f"records from {code}/records.py" in verbose
+    verbose = hpcrun("status", "--verbose", "late", check=True).stdout
+    assert f"json from {folder}/code/json.py" in verbose
+    assert f"records from {folder}/code/records.py" in verbose
 
 
 def test_a_folder_without_git(hpcrun: Hpcrun, tmp_path: Path) -> None:
@@ -156,7 +135,7 @@ def test_a_folder_without_git(hpcrun: Hpcrun, tmp_path: Path) -> None:
     assert sorted(path.name for path in code.iterdir()) == ["data", "gone", "inside", "outside", "run.sh"]
     assert os.readlink(code / "inside") == "data/word"
     assert (code / "outside").read_text() == "far\n"
-    assert record(only_run(hpcrun))["code"]["commit"] is None
+    assert code_of(only_run(hpcrun))["commit"] is None
 
 
 def test_the_runs_folder_is_no_code(hpcrun: Hpcrun, project: Path) -> None:
@@ -164,7 +143,7 @@ def test_the_runs_folder_is_no_code(hpcrun: Hpcrun, project: Path) -> None:
         hpcrun(*JOB, "--wait", "echo", "x", cwd=project, env={"HPCRUN_RUNS": "runs"}, check=True)
     assert not list(project.glob("runs/2*/code/runs"))
     (_, second) = sorted(project.glob("runs/2*"))
-    assert record(second)["code"]["changes"].endswith(", 1 untracked")
+    assert code_of(second)["changes"].endswith(", 1 untracked")
 
 
 @pytest.mark.parametrize("with_git", [True, False])
@@ -175,10 +154,8 @@ def test_too_much_leaves_no_run(hpcrun: Hpcrun, project: Path, tmp_path: Path, w
     refused = hpcrun(*JOB, "--snapshot-limit", "2M", "true", cwd=project)
     assert refused.returncode == 4
     assert "over the limit of a snapshot (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr
-    assert (
-        "hint: list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE"
-        in refused.stderr
-    )
+    hint = "hint: list files that are not code in .gitignore, or raise the limit with --snapshot-limit SIZE"
+    assert hint in refused.stderr
     assert not list(hpcrun.runs.glob("*2*"))
     hpcrun(*JOB, "--snapshot-limit", "4M", "--wait", "true", cwd=project, check=True)
 
@@ -229,7 +206,7 @@ def test_resubmit_runs_the_same_copy_unless_told_otherwise(hpcrun: Hpcrun, proje
     for args, word in (((), "old"), (("--snapshot",), "new")):
         run_id = json.loads(hpcrun("resubmit", first.name, "--json", *args, check=True).stdout)["run_id"]
         assert hpcrun("logs", "-f", run_id, check=True).stdout == f"{word}\n"
-    assert record(hpcrun.runs / run_id)["code"]["changes"]
+    assert code_of(hpcrun.runs / run_id)["changes"]
 
 
 @pytest.mark.parametrize("with_git", [True, False])
@@ -255,12 +232,12 @@ def test_what_looks_like_a_secret_is_named_and_left_out(
     kept = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not [path for path in kept if b"hush-" in path.read_bytes()]
     assert {"ca.pem", ".env.example"} <= {path.name for path in kept}
-    assert sorted(record(folder)["code"]["left_out"]) == [".env", "certs/own.pem", "tracked/id_rsa"]
+    assert sorted(code_of(folder)["left_out"]) == [".env", "certs/own.pem", "tracked/id_rsa"]
     assert "id_rsa" in hpcrun("status", "-v", "last", check=True).stdout
     asked = ("--snapshot-include", ".env", "--snapshot-include", "certs/", "--snapshot-include", "nothing")
     done = hpcrun(*JOB, *asked, "-J", "asked", "--wait", "true", cwd=project, check=True)
     (folder,) = hpcrun.runs.glob("*-asked-*")
     assert (folder / "code/.env").exists()
     assert (folder / "code/certs/own.pem").exists()
-    assert record(folder)["code"]["left_out"] == ["tracked/id_rsa"]
+    assert code_of(folder)["left_out"] == ["tracked/id_rsa"]
     assert "--snapshot-include nothing: no such file that looks like a secret" in done.stdout

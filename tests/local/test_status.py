@@ -8,7 +8,6 @@ import json
 import time
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from tests.harness import Hpcrun, wait_for
@@ -36,56 +35,51 @@ def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
     table = pandas.read_csv(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
     assert list(table["state"]) == ["COMPLETED", "FAILED"]
     assert list(table.columns[:4]) == ["run_id", "name", "job_id", "state"]
-    runs = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+    runs = hpcrun.document("status", check=True)["runs"]
     assert set(table.columns) <= set(runs[0])
     chosen = hpcrun("status", "--csv", "--columns", "name,why", "bad", check=True).stdout
     why = "rank 0 on local-0 failed first with exit status 1"
     assert list(csv.reader(chosen.splitlines())) == [["name", "why"], ["bad", why]]
 
 
-def test_columns_that_cannot_be(hpcrun: Hpcrun) -> None:
-    wrong = hpcrun("status", "--columns", "nmae")
-    assert wrong.returncode == 2
-    assert "did you mean name?" in wrong.stderr
-    for options in (("--json", "--csv"), ("--json", "--columns", "name"), ("--watch", "--csv")):
-        assert hpcrun("status", *options).returncode == 2
+def test_what_cannot_be_shown(two_runs: Hpcrun) -> None:
+    for options, message in (
+        (("--columns", "nmae"), "did you mean name?"),
+        (("--state", "complete"), "did you mean COMPLETED?"),
+        (("--json", "--csv"), "cannot be combined"),
+        (("--json", "--columns", "name"), "cannot be combined"),
+        (("--watch", "--csv"), "cannot be combined"),
+    ):
+        wrong = two_runs("status", *options)
+        assert (wrong.returncode, message in wrong.stdout + wrong.stderr) == (2, True), options
+    assert "bad" not in two_runs("status", "--state", "completed", check=True).stdout
+    assert "good" not in two_runs("status", "--state", "failed,timeout", check=True).stdout
 
 
 def test_a_narrow_terminal_gets_fewer_columns_and_no_color_is_obeyed(two_runs: Hpcrun) -> None:
-    argv = two_runs.argv("status")
     for columns in (20, 40, 60, 80):
-        terminal = pexpect.spawn(
-            argv[0], argv[1:], env={**two_runs.environ, "TERM": "dumb"}, dimensions=(24, columns), encoding="utf-8"
-        )
-        terminal.expect(pexpect.EOF)
-        lines = str(terminal.before).splitlines()
+        lines = two_runs.screen("status", columns=columns).splitlines()
         assert all(len(line) <= columns for line in lines), columns
         assert [line.split()[0] for line in lines if "COMPLETED" in line or "FAILED" in line] == ["good", "bad"]
-
-    # NO_COLOR is obeyed
-    def seen(**env: str) -> str:
-        environ = {**two_runs.environ, "TERM": "xterm", **env}
-        return str(pexpect.run(" ".join(argv), env=environ, cwd=str(two_runs.folder), encoding="utf-8"))
-
-    assert "\x1b[32m" in seen()
-    assert "\x1b[3" not in seen(NO_COLOR="1")
+    assert "\x1b[32m" in two_runs.screen("status", env={})
+    assert "\x1b[3" not in two_runs.screen("status", env={"NO_COLOR": "1"})
     assert "\x1b" not in two_runs("status").stdout
 
 
 def test_a_record_cut_in_half_tells_what_is_left_of_it(two_runs: Hpcrun) -> None:
     hpcrun = two_runs
-    said = json.loads(hpcrun("status", "--json", "bad", check=True).stdout)["runs"][0]
-    path = Path(said["folder"]) / "run.json"
+    bad = hpcrun.status("bad")
+    path = Path(bad["folder"]) / "run.json"
     path.write_text(path.read_text()[: path.read_text().index('"nodes"')])
     shown = hpcrun("status", check=True)
     assert "good" in shown.stdout
     words = f"is damaged: {path} cannot be read"
     assert words in shown.stderr
-    assert f"job {said['job_id']}, profile local, last known FAILED, exit status 1" in shown.stderr
-    (damaged,) = json.loads(hpcrun("status", "--json", check=True).stdout)["damaged"]
+    assert f"job {bad['job_id']}, profile local, last known FAILED, exit status 1" in shown.stderr
+    (damaged,) = hpcrun.document("status", check=True)["damaged"]
     assert words in damaged
     path.write_bytes(b"\xff\x00")
-    assert f"job {said['job_id']}, last known FAILED" in hpcrun("status", check=True).stderr
+    assert f"job {bad['job_id']}, last known FAILED" in hpcrun("status", check=True).stderr
 
 
 def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
@@ -133,7 +127,7 @@ def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) 
     everything = hpcrun("status", "--all", check=True).stdout
     assert len(everything.splitlines()) == 6
     assert "lost" in hpcrun("status", "lost", check=True).stdout
-    runs = json.loads(hpcrun("status", "--json", check=True).stdout)["runs"]
+    runs = hpcrun.document("status", check=True)["runs"]
     assert [run["lost"] for run in runs] == [False, False, True, True, False]
     assert len(list(csv.reader(hpcrun("status", "--csv", check=True).stdout.splitlines()))) == 6
     assert "it may still be running" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr

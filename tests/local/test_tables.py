@@ -22,7 +22,7 @@ def told(hpcrun: Hpcrun, code: str) -> str:
 
 
 def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN)
+    hpcrun.write("train.py", TRAIN)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "train.py", "6", check=True)
     code = (
         "print(hpcrun.read_metrics('train').drop(columns='time').to_json(orient='records'))\n"
@@ -38,7 +38,7 @@ def test_the_numbers_of_a_run_are_a_table(hpcrun: Hpcrun) -> None:
 
 
 def test_a_sweep_has_its_parameters_in_front_and_is_ranked_by_a_metric(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text(TRAIN.replace("step=step,", "step=step, epoch=1,"))
+    hpcrun.write("train.py", TRAIN.replace("step=step,", "step=step, epoch=1,"))
     hpcrun("submit", "-P", "local", "--gpus", "0", "--sweep", "lr=2,4", "--wait", "train.py", "{lr}", check=True)
     code = (
         "table = hpcrun.read_metrics('last'); print(*table.columns); print(*table.groupby('lr')['loss'].min())\n"

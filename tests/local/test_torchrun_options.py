@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.harness import Hpcrun, wait_for
 from tests.local.test_requeue import warn
 
-TWO_RANKS = ("submit", "-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "2", "--json")
+TWO_RANKS = ("-P", "local", "--gpus", "0", "--launcher", "torchrun", "--nproc-per-node", "2")
 FAILS_TWICE = """
 import os, sys, time
 first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
@@ -32,10 +32,8 @@ while not attempt():
 
 
 def submit(hpcrun: Hpcrun, script: str, *options: str) -> Path:
-    (hpcrun.folder / "train.py").write_text(script)
-    done = hpcrun(*TWO_RANKS, "--torchrun", "max-restarts=1", *options, "train.py")
-    assert done.stdout, done.stderr
-    return Path(json.loads(done.stdout)["folder"])
+    hpcrun.write("train.py", script)
+    return hpcrun.submit(*TWO_RANKS, "--torchrun", "max-restarts=1", *options, "train.py")
 
 
 def test_what_torchrun_started_again_is_explained_by_the_start_that_failed_first(hpcrun: Hpcrun) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from hpcrun.features.trackers.tensorboard import _START
 from tests.harness import TRACKERS, Hpcrun, wait_for
-from tests.local.recorded import STARTED_S, record
+from tests.local.recorded import STARTED_S, record, replace_fields
 from tests.local.wandb_server import KEY, wandb_server
 
 PYTHON = str(TRACKERS / "bin/python")
@@ -51,7 +51,7 @@ sys.exit(int(os.environ["HPCRUN_ATTEMPT"]) == 0)
 
 def submit(hpcrun: Hpcrun, text: str, *args: str, **env: str) -> Path:
     """Run a script to its end, with the Python that has the trackers; return the run's folder."""
-    (hpcrun.folder / "train.py").write_text(text)
+    hpcrun.write("train.py", text)
     hpcrun("submit", "-P", "local", "--gpus", "0", "--python", PYTHON, "--wait", *args, "train.py", env=env, check=True)
     return next(hpcrun.runs.glob("2*"))
 
@@ -64,7 +64,7 @@ def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
     job = json.loads((run / "run.json").read_text())["job_id"]
     assert [each["tags"] for each in said] == [[run.name, f"job-{job}"]] * 2
     assert said[0]["id"] != said[1]["id"]
-    found = json.loads(hpcrun("open", "--json", check=True).stdout)
+    found = hpcrun.document("open", check=True)
     of_wandb = [each for each in found["runs"] if each["tracker"] == "wandb"]
     assert [(each["id"], each["rank"], each["offline"]) for each in of_wandb] == [
         (said[0]["id"], 0, True),
@@ -90,9 +90,7 @@ def test_trackers_have_the_run_and_hpcrun_has_theirs(hpcrun: Hpcrun) -> None:
 
 @pytest.mark.needs("wandb")
 def test_a_requeued_job_continues_its_wandb_run_and_its_end_uploads_it(hpcrun: Hpcrun) -> None:
-    config = hpcrun.home / ".config/hpcrun/config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("wandb_sync: true\n")
+    hpcrun.write("home/.config/hpcrun/config.yaml", "wandb_sync: true\n")
     again = ("--requeue", "1", "--retry-on-failure", "--env", "WANDB_RESUME=allow")
     with wandb_server() as sink:
         run = submit(hpcrun, FAILS_ONCE, *again, WANDB_MODE="offline", WANDB_BASE_URL=sink.url, WANDB_API_KEY=KEY)
@@ -134,8 +132,7 @@ def event_file(folder: Path, host: str, began_s: int, number: int = 0) -> Path:
 def test_tensorboard_shows_the_chosen_run_to_this_user_alone(hpcrun: Hpcrun) -> None:
     run = record(hpcrun)
     run.attempt()
-    before = json.loads((run.folder / "run.json").read_text())
-    (run.folder / "run.json").write_text(json.dumps({**before, "cwd": str(hpcrun.folder)}))
+    replace_fields(run.folder / "run.json", cwd=str(hpcrun.folder))
     event_file(hpcrun.folder / "runs-of/a b", "here", STARTED_S + 10)
     event_file(hpcrun.folder / "runs-of/other", "here", STARTED_S + 900)  # begun after the run
     event_file(hpcrun.folder / "runs-of/elsewhere", "there", STARTED_S + 10)

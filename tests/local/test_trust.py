@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun, trust
+from tests.harness import Hpcrun, answer, at_end, trust
+from tests.unit.given import write
 
 EVIL = "EVIL-WAS-HERE"
 DRY = ("submit", "-P", "local", "--gpus", "0", "--dry-run", "true")
 
 
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 def hostile(folder: Path) -> Path:
     """A folder of configuration that has its say in every job that it can."""
-    put(folder / "templates/job.sh.j2", f"#!/bin/bash\n# {EVIL}\n")
-    put(folder / "profiles/ours.yaml", f"extends: local\nsetup: [{EVIL}]\npython: ./{EVIL}\n")
-    put(folder / "profiles/local.yaml", f"extends: local\nsetup: [{EVIL}]\n")
-    put(folder / "config.yaml", "runs: ../elsewhere\nprofile: ours\n")
-    put(folder / "rules.yaml", f"{EVIL}: {{log: x, says: x}}\n")
+    write(folder / "templates/job.sh.j2", f"#!/bin/bash\n# {EVIL}\n")
+    write(folder / "profiles/ours.yaml", f"extends: local\nsetup: [{EVIL}]\npython: ./{EVIL}\n")
+    write(folder / "profiles/local.yaml", f"extends: local\nsetup: [{EVIL}]\n")
+    write(folder / "config.yaml", "runs: ../elsewhere\nprofile: ours\n")
+    write(folder / "rules.yaml", f"{EVIL}: {{log: x, says: x}}\n")
     return folder
 
 
@@ -66,12 +59,12 @@ def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone:
     done = hpcrun(*DRY, cwd=clone, check=True)
     assert (EVIL in done.stdout, done.stderr.count("not used")) == (True, 0)
     assert f"{clone}/.hpcrun is already trusted" in hpcrun("profile", "trust", cwd=clone, check=True).stdout
-    put(clone / ".hpcrun/rules.yaml", "")
-    put(clone / ".hpcrun/templates/launch/python.sh.j2", "")
+    write(clone / ".hpcrun/rules.yaml", "")
+    write(clone / ".hpcrun/templates/launch/python.sh.j2", "")
     done = hpcrun("submit", "-P", "a100", "--dry-run", "-t", "5m", "hostname", cwd=clone, check=True)
     assert EVIL not in done.stdout
     assert "it changed since you trusted it: rules.yaml (changed), templates/launch/python.sh.j2 (new)" in done.stderr
-    document = json.loads(hpcrun("profile", "trust", "--list", "--json", check=True).stdout)
+    document = hpcrun.document("profile", "trust", "--list")
     assert document["folders"] == [{"path": str(clone / ".hpcrun"), "state": "changed", "files": 5}]
     hpcrun("profile", "trust", "--revoke", cwd=clone, check=True)
     assert "you have not trusted it" in hpcrun("profile", "list", cwd=clone, check=True).stderr
@@ -89,7 +82,7 @@ def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> N
 
 
 def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: Hpcrun, clone: Path) -> None:
-    put(clone / ".hpcrun/rules.yaml", "a: \x1b[2J\n\n  b: \u202ec\n")
+    write(clone / ".hpcrun/rules.yaml", "a: \x1b[2J\n\n  b: \u202ec\n")
     before = hpcrun("profile", "trust", cwd=clone).stdout
     assert f"templates/job.sh.j2:\n    #!/bin/bash\n    # {EVIL}\n" in before
     assert "rules.yaml:\n    a: \\x1b[2J\n\n      b: \\u202ec\n" in before
@@ -97,19 +90,15 @@ def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: 
     after = hpcrun("profile", "trust", cwd=clone, check=True).stdout
     assert f"profiles/ours.yaml:\n    extends: local\n    setup: [{EVIL}]\n" in after
     assert after.endswith(f"{clone}/.hpcrun is already trusted\n")
-    put(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
+    write(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
     changed = hpcrun("profile", "trust", cwd=clone).stdout
     assert ("rules.yaml:\n    d: 1\n" in changed, "# EVIL" in changed) == (True, False)
 
 
 def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
-    argv = hpcrun.argv("profile", "trust")
-    terminal = pexpect.spawn(argv[0], argv[1:], env=dict(hpcrun.environ), cwd=str(clone), encoding="utf-8", timeout=60)
-    terminal.expect(r"\[y/N\] ")
-    terminal.sendline("")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 1
+    terminal = hpcrun.terminal("profile", "trust", cwd=str(clone))
+    answer(terminal, r"\[y/N\] ", "")
+    assert at_end(terminal)[0] == 1
     assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
@@ -123,17 +112,6 @@ def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:
     assert "hint: to undo: hpcrun profile trust --revoke" in refused.stderr
 
 
-def test_a_project_folder_that_is_a_link_is_not_used(hpcrun: Hpcrun, clone: Path) -> None:
-    other = hpcrun.folder / "other"
-    other.mkdir()
-    (other / ".hpcrun").symlink_to(clone / ".hpcrun")
-    done = hpcrun(*DRY, cwd=other, check=True)
-    assert EVIL not in done.stdout
-    assert f"{other}/.hpcrun is not used: it is a symbolic link" in done.stderr
-    refused = hpcrun("profile", "trust", cwd=other)
-    assert (refused.returncode, "cannot be trusted: it is a symbolic link" in refused.stderr) == (3, True)
-
-
 def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
     site = hostile(hpcrun.folder / "site")
     assert EVIL in hpcrun(*DRY, check=True).stdout  # its owner is this user
@@ -145,7 +123,7 @@ def test_a_site_that_others_can_write_is_not_used(hpcrun: Hpcrun) -> None:
 
 
 def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpcrun: Hpcrun, clone: Path) -> None:
-    file = put(hpcrun.folder / "mine.yaml", f"extends: cpu\nsetup: [{EVIL}]\n")
+    file = write(hpcrun.folder / "mine.yaml", f"extends: cpu\nsetup: [{EVIL}]\n")
     dry = ("submit", "-P", str(file), "--gpus", "0", "--dry-run", "hostname")
     assert EVIL in hpcrun(*dry, check=True).stdout
     file.chmod(0o666)
@@ -161,7 +139,7 @@ def test_a_profile_named_by_its_path_is_one_s_own_word_where_it_is_one_s_own(hpc
 @pytest.mark.parametrize("module", [True, False], ids=["python -m hpcrun", "hpcrun"])
 def test_no_module_of_the_current_folder_is_imported(hpcrun: Hpcrun, module: bool) -> None:
     for name in ("typer.py", "jinja2/__init__.py", "submitit.py", "platformdirs.py", "torch/__init__.py", "ruamel.py"):
-        put(hpcrun.folder / name, f"open({str(hpcrun.folder / EVIL)!r}, 'w')\n")
+        write(hpcrun.folder / name, f"open({str(hpcrun.folder / EVIL)!r}, 'w')\n")
     argv = hpcrun.argv() if module else [f"{hpcrun.venv}/bin/hpcrun"]
     assert hpcrun.run(*argv, *DRY).stdout.startswith("#!/bin/bash")
     assert not (hpcrun.folder / EVIL).exists()
@@ -183,7 +161,7 @@ def test_whatever_the_umask_nobody_else_can_write(hpcrun: Hpcrun, clone: Path) -
     loose("profile", "edit", "h100", EDITOR="sed -i s/x/x/")
     loose("profile", "trust", "--never", str(clone))
     loose("submit", "-P", "local", "--gpus", "0", "--wait", "true")
-    loose("scale", "report", "--from-csv", str(put(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
+    loose("scale", "report", "--from-csv", str(write(hpcrun.folder / "t.csv", "gpus,samples_per_s\n1,100\n2,190\n")))
     made = [*hpcrun.home.rglob("*"), *clone.parent.glob("report-*"), *clone.parent.glob("report-*/*")]
     made = [path for path in made if not {"matplotlib", ".cache"} & set(path.parts)]  # a library's list of fonts
     made += hpcrun.runs.glob("2*")

@@ -135,6 +135,14 @@ def without(*nodes: str) -> tuple[str, ...]:
     return (*SMALL, "-p", "gpu", "--exclude", ",".join(sorted(NODES - set(nodes))))
 
 
+def refusing_sbatch(person: Hpcrun, *, after: int) -> dict[str, str | None]:
+    """An environment whose sbatch takes so many jobs, and refuses each later one."""
+    calls = person.write("sbatch-calls", "")
+    calls.chmod(0o666)
+    refuse = f'[ $(wc -l <{calls}) -le {after} ] || exec /usr/bin/sbatch --partition=none "$@"'
+    return person.shims("refusing", sbatch=f'echo x >>{calls}\n{refuse}\nexec /usr/bin/sbatch "$@"')
+
+
 Scenarios = dict[str, "Future[Any]"]
 
 

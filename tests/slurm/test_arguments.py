@@ -26,7 +26,7 @@ with open(sys.argv[1], "wb") as file:
 """
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(args=[b":", b"::", b"a", b":"])  # srun takes a colon for the next component of a job
 @given(args=st.lists(any_bytes | shell_words, min_size=1, max_size=12))
 def test_arguments_arrive_as_typed(as_researcher: Hpcrun, args: list[bytes]) -> None:
@@ -55,7 +55,7 @@ def test_the_locale_changes_nothing(as_researcher: Hpcrun, tmp_path: Path) -> No
     typed = os.fsdecode("grüße €".encode())
     script = as_researcher.folder / "show.py"
     script.write_text(SHOW)
-    for locale in ("C", "POSIX", "C.UTF-8"):
+    for locale in ("C", "C.UTF-8"):
         seen = as_researcher.folder / f"seen-{locale}"
         job = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--wait", str(script), str(seen), typed)
         as_researcher(*job, env={"LANG": locale, "LC_ALL": locale}, check=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import REPO, Cluster, wait_for
-from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun, run_all
+from tests.harness import REPO, wait_for
+from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
 
@@ -117,8 +117,7 @@ def both(name: str, ranks: int, lab: Lab) -> tuple[Ended, dict[str, dict[str, An
     """Run a script by sbatch and by hpcrun, and return what its ranks were given."""
     script, stem = f"{name}.sbatch", lab.person.folder
     by_sbatch(lab, script, "x", "y  z", report=f"{name}-sbatch")
-    done = lab.person("submit", "--json", script, "x", "y  z", env={"REPORT": f"{name}-hpcrun"}, check=True)
-    ended = lab.ended(Path(json.loads(done.stdout)["folder"]), 240)
+    ended = lab.ended(lab.person.submit(script, "x", "y  z", env={"REPORT": f"{name}-hpcrun"}, check=True), 240)
     found = []
     for way in ("sbatch", "hpcrun"):
         paths = list((stem / "reports").glob(f"{name}-{way}-*.json"))
@@ -129,18 +128,14 @@ def both(name: str, ranks: int, lab: Lab) -> tuple[Ended, dict[str, dict[str, An
 
 def agnews(lab: Lab) -> list[Any]:
     """Run the two scripts of a guide in a project with what they name."""
-    project = lab.person.folder
-    (project / "src").mkdir()
-    (project / "src/train.py").write_text(SCRIPTS["report.py"])
-    (project / ".venv/bin").mkdir(parents=True)
-    (project / ".venv/bin/activate").write_text(TORCHRUN)
+    lab.person.write("src/train.py", SCRIPTS["report.py"])
+    lab.person.write(".venv/bin/activate", TORCHRUN)
     return [both(f"agnews-{gpus}gpu", gpus, lab) for gpus in (1, 4)]
 
 
 def waits(lab: Lab, name: str, *options: str, args: tuple[str, ...] = (), then: Callable[[Path], None]) -> Ended:
     """Run the script that waits, and do something when its first attempt has begun."""
-    done = lab.person("submit", "--json", "-J", name, *options, "waits.sbatch", name, *args, check=True)
-    folder = Path(json.loads(done.stdout)["folder"])
+    folder = lab.submit(name, *options, "waits.sbatch", name, *args, requeue=0)
     begun(folder)
     then(folder)
     return lab.ended(folder, 240)
@@ -171,27 +166,21 @@ def restarted(lab: Lab) -> Ended:
 
 
 def plain(name: str, lab: Lab) -> Ended:
-    done = lab.person("submit", "--json", f"{name}.sbatch", env={"REPORT": name}, check=True)
-    return lab.ended(Path(json.loads(done.stdout)["folder"]))
+    return lab.ended(lab.person.submit(f"{name}.sbatch", env={"REPORT": name}, check=True))
 
 
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    every: dict[str, Callable[[Lab], Any]] = {
-        "tasks": partial(both, "tasks", 4),
-        "once": partial(both, "once", 1),
-        "torchrun": partial(both, "torchrun", 4),
-        "agnews": agnews,
-        "setup": partial(plain, "setup"),
-        "status": partial(plain, "status"),
-        "cancelled": cancelled,
-        "warned": warned,
-        "restarted": restarted,
-    }
-    with run_all(every, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=4) as results:
-        yield results
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {
+    "tasks": partial(both, "tasks", 4),
+    "once": partial(both, "once", 1),
+    "torchrun": partial(both, "torchrun", 4),
+    "agnews": agnews,
+    "setup": partial(plain, "setup"),
+    "status": partial(plain, "status"),
+    "cancelled": cancelled,
+    "warned": warned,
+    "restarted": restarted,
+}
+THREADS = 4
 
 
 def seen(report: dict[str, Any]) -> dict[str, Any]:

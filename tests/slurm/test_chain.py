@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness import Cluster, Hpcrun, wait_for
+from tests.slurm.lab import refusing_sbatch
 
 pytestmark = pytest.mark.slurm
 
@@ -28,11 +28,11 @@ sys.exit(0 if done + 1 >= 2 else 3)
 
 def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:
     """Name → what status says in JSON."""
-    return {run["name"]: run for run in json.loads(person("status", "--all", "--json").stdout)["runs"]}
+    return {run["name"]: run for run in person.document("status", "--all")["runs"]}
 
 
 def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    (as_researcher.folder / "train.py").write_text(TRAIN)
+    as_researcher.write("train.py", TRAIN)
     as_researcher(*CPU_JOB, "-J", "first", "--sbatch", "hold", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "second", "--after", "first", "true", check=True)
     as_researcher(*CPU_JOB, "-J", "never", "--after", "first:fail", "true", check=True)
@@ -81,16 +81,7 @@ def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_r
 
 
 def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    shim = as_researcher.folder / "shim"
-    shim.mkdir()
-    (shim / "sbatch").write_text(
-        f"#!/bin/sh\necho x >>{shim}/calls\n"
-        f'[ $(wc -l <{shim}/calls) -lt 3 ] || exec /usr/bin/sbatch --partition=none "$@"\n'
-        'exec /usr/bin/sbatch "$@"\n'
-    )
-    (shim / "sbatch").chmod(0o755)
-    shim.chmod(0o777)
-    path = {"PATH": f"{shim}:{as_researcher.environ['PATH']}"}
+    path = refusing_sbatch(as_researcher, after=2)
     done = as_researcher(*CPU_JOB, "-J", "long", "--chain", "3", "--sbatch", "hold", "true", env=path)
     assert done.returncode == 5
     assert "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nsbatch refused the job" in done.stderr

@@ -28,18 +28,10 @@ time.sleep(120)
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
     """A person with an image that has the tests' Python and torch; the runtime is on their PATH."""
-    folder = as_researcher.folder
-    (folder / "train.py").write_text(TRAIN)
-    (folder / "image/bin").mkdir(parents=True)
-    (folder / "bin").mkdir()
-    programs = {
-        "image/bin/python3": f'exec {as_researcher.venv}/bin/python "$@"',
-        "bin/apptainer": f'exec {Path(sys.executable).resolve()} {folder}/runtime.py "$@"',
-    }
-    for name, line in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o755)
-    (folder / "runtime.py").write_text(Path(runtime.__file__).read_text())
+    as_researcher.write("train.py", TRAIN)
+    program = as_researcher.write("runtime.py", Path(runtime.__file__).read_text())
+    as_researcher.program("image/bin/python3", f'exec {as_researcher.venv}/bin/python "$@"')
+    as_researcher.program("bin/apptainer", f'exec {Path(sys.executable).resolve()} {program} "$@"')
     return as_researcher
 
 

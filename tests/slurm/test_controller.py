@@ -1,4 +1,4 @@
-"""Slurm's controller is away in the moment when a job asks it for its step."""
+"""Slurm's controller is away: what commands say, and a job that asks it for its step at this moment."""
 
 from __future__ import annotations
 
@@ -60,3 +60,41 @@ def test_a_step_that_slurm_refuses_is_asked_for_once(cluster: Cluster, as_resear
     assert (ended.state, ended.exit(0)["status"]) == ("FAILED", 1), ended.account
     assert (folder / "batch.log").read_text().count("srun: error: Unable to create step") == 1, ended.account
     assert not (attempt(folder, 0) / "rank-0.out").exists()
+
+
+def test_with_the_controller_away_every_command_says_so(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    person = as_researcher
+    job = ("submit", *SMALL, "-p", "cpu", "-J")
+    person(*job, "long", "bash", "-c", "echo begun; sleep 300", check=True)
+    # the job needs the controller for its step, and would wait: not before the rank runs
+    wait_for(lambda: person("logs", "long").stdout == "begun\n", 60, "its first line")
+    wait_for(lambda: person.status("long")["state"] == "RUNNING", 60, "status to know it")
+    cluster.stop("ctld")
+    # the last known states are shown
+    shown = person("status")
+    assert shown.returncode == 5
+    assert "RUNNING" in shown.stdout
+    assert "ago" in shown.stdout
+    assert "squeue" in shown.stderr
+    document = person.document("status")  # one document, the failure in it
+    assert document["error"]["exit_code"] == 5
+    assert (document["runs"][0]["state"], document["runs"][0]["stale"]) == ("RUNNING", True)
+    assert "may still be" in person("clean", "--yes", "long").stderr
+    assert Path(document["runs"][0]["folder"]).is_dir()
+    refused = person(*job, "late", "true")
+    assert refused.returncode == 5
+    assert "Unable to contact slurm controller" in refused.stderr
+    assert "hint: the controller does not respond, and nothing was submitted" in refused.stderr
+    assert "late" not in person("status").stdout
+    for words in (("profile", "detect", "--write", "dev"), ("where", "--gpus", "1")):
+        done = person(*words)
+        assert done.returncode == 5, done.stdout + done.stderr
+        assert "Slurm does not respond" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (person.home / ".config/hpcrun/profiles/dev.yaml").exists()
+    assert person.document("where", "--gpus", "1")["error"]["exit_code"] == 5
+    checks = person.document("doctor", "-P", "a100")["checks"]
+    errors = {check["name"] for check in checks if check["level"] == "red"}
+    assert "controller" in errors and errors <= {"controller", "torch"}, errors  # torch may be without CUDA
+    assert [check["name"] for check in checks if check["seen"].startswith("not checked")] == ["cluster"]
+    assert {check["group"] for check in checks} == {"Slurm", "Profile", "Runs folder", "Python"}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
-from tests.harness import Cluster, Hpcrun
+from tests.harness import Hpcrun
 
 pytestmark = pytest.mark.slurm
 
@@ -67,22 +66,3 @@ def test_a_fresh_account_submits_without_a_profile(as_researcher: Hpcrun) -> Non
     assert "  1 node  " in as_researcher("status", check=True).stdout
     large = as_researcher("submit", "--gpus", "64", "train.py")
     assert (large.returncode, "no GPU type of profile 'detected' has 64 GPUs" in large.stderr) == (4, True)
-
-
-@pytest.mark.versions
-def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    done = as_researcher("profile", "detect", env=cluster.env_without_accounting(as_researcher.folder))
-    assert done.returncode == 0, done.stderr
-    assert "# Accounting: sacct does not respond: " in done.stdout
-    assert "# account:" in done.stdout
-
-
-def test_with_the_controller_away(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    cluster.stop("ctld")
-    start = time.monotonic()
-    done = as_researcher("profile", "detect", "--write", "dev")
-    assert time.monotonic() - start < 20
-    assert done.returncode == 5, done.stdout + done.stderr
-    assert "Slurm does not respond" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (as_researcher.home / ".config/hpcrun/profiles/dev.yaml").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -21,11 +20,8 @@ def submit(person: Hpcrun, *args: str, script: str) -> str:
     return person.run("sbatch", "--parsable", "--output=job.log", *args, str(file)).stdout.strip()
 
 
-def test_every_node_is_there(cluster: Cluster) -> None:
+def test_every_node_is_there_and_up_twice_is_no_harm(cluster: Cluster) -> None:
     assert list(cluster.nodes()) == NODES
-
-
-def test_up_twice_is_no_harm() -> None:
     assert cluster_sh("up").startswith("already up")
 
 
@@ -120,9 +116,3 @@ def test_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun)
 def test_a_wrong_call_says_what_is_wrong(call: tuple[str, ...], says: str) -> None:
     with pytest.raises(ClusterError, match=says):
         cluster_sh(*call)
-
-
-def test_the_researcher_reads_the_checkout(as_researcher: Hpcrun) -> None:
-    assert "Usage" in as_researcher("--help", check=True).stdout
-    assert as_researcher.run("test", "-r", str(as_researcher.checkout / "pyproject.toml")).returncode == 0
-    assert Path(as_researcher.run("pwd").stdout.strip()) == as_researcher.folder

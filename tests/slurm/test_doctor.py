@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, Hpcrun
+from tests.harness import Cluster, Hpcrun
 
 pytestmark = pytest.mark.slurm
 
@@ -22,18 +20,14 @@ def cuda_env(as_researcher: Hpcrun) -> dict[str, str | None]:
     venv = as_researcher.folder / "cuda"
     as_researcher.run("/usr/bin/python3", "-m", "venv", "--without-pip", str(venv))
     (site,) = venv.glob("lib/python*/site-packages")
-    torch = site / "torch"
-    torch.mkdir()
-    (torch / "__init__.py").write_text("class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90')\n")
-    (torch / "version.py").write_text("__version__ = '2.9.1'\ncuda = '12.8'\n")
+    flags = "class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90')\n"
+    as_researcher.write(f"{site}/torch/__init__.py", flags)
+    as_researcher.write(f"{site}/torch/version.py", "__version__ = '2.9.1'\ncuda = '12.8'\n")
     return {"VIRTUAL_ENV": str(venv)}
 
 
 def profile(person: Hpcrun, text: str) -> Path:
-    path = person.folder / "mine.yaml"
-    path.write_text(text)
-    shutil.chown(path, RESEARCHER)  # so that the person can follow doctor's advice
-    return path
+    return person.write("mine.yaml", text)
 
 
 def checks_of(person: Hpcrun, *args: str, env: dict[str, str | None] | None = None) -> list[dict[str, Any]]:
@@ -48,10 +42,11 @@ def red(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in checks if check["level"] == "red"}
 
 
-def test_right_profiles_are_green_or_yellow(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
-    start = time.monotonic()
+def test_right_profiles_are_green_or_yellow(
+    cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]
+) -> None:
+    before = cluster.jobs()
     done = as_researcher("doctor", "-P", "a100", env=cuda_env)
-    assert time.monotonic() - start < 8
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for line in (
         "  ok       nodes          4 a100, 64 CPUs, 480G, 01:00:00: fits its 2 nodes\n",
@@ -60,18 +55,16 @@ def test_right_profiles_are_green_or_yellow(as_researcher: Hpcrun, cuda_env: dic
         "(compute capability 8.0): sm_80 sm_90\n",
     ):
         assert line in done.stdout
+    assert cluster.jobs() <= before  # nothing is submitted, and nothing left
+    assert list(as_researcher.runs.iterdir()) == []
     as_researcher("profile", "detect", "--write", "dev", check=True)
     checks = checks_of(as_researcher, "-P", "dev", env=cuda_env)
     assert red(checks) == {}
     assert {f"{type_} nodes" for type_ in ("a100", "a40", "h100", "h200", "l40s", "v100")} <= {
         check["name"] for check in checks if check["level"] == "green"
     }
-
-
-def test_a_card_that_torch_is_not_built_for(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
     (found,) = red(checks_of(as_researcher, "-P", "v100", env=cuda_env)).items()
-    assert found[0] == "kernels"
-    assert "sm_70" in found[1]["fix"]
+    assert (found[0], "sm_70" in found[1]["fix"]) == ("kernels", True)  # a card that torch is not built for
 
 
 @pytest.mark.parametrize(
@@ -105,16 +98,7 @@ def test_a_time_that_never_starts(as_researcher: Hpcrun, cuda_env: dict[str, str
     assert found["time"]["fix"] == f"hpcrun profile set {path} time.default=00:10:00"
 
 
-def test_with_the_controller_away(cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
-    cluster.stop("ctld")
-    start = time.monotonic()
-    checks = checks_of(as_researcher, "-P", "a100", env=cuda_env)
-    assert time.monotonic() - start < 20
-    assert list(red(checks)) == ["controller"]
-    assert [check["name"] for check in checks if check["seen"].startswith("not checked")] == ["cluster"]
-    assert {check["group"] for check in checks} == {"Slurm", "Profile", "Runs folder", "Python"}
-
-
+@pytest.mark.versions
 def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
     env = {**cuda_env, **cluster.env_without_accounting(as_researcher.folder)}
     checks = checks_of(as_researcher, "-P", "a100", env=env)
@@ -122,6 +106,10 @@ def test_without_accounting(cluster: Cluster, as_researcher: Hpcrun, cuda_env: d
     (accounting,) = (check for check in checks if check["name"] == "accounting")
     assert accounting["level"] == "yellow"
     assert "records in its run folder" in accounting["fix"]
+    done = as_researcher("profile", "detect", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "# Accounting: sacct does not respond: " in done.stdout
+    assert "# account:" in done.stdout
 
 
 def test_a_runs_folder_that_is_not_mine(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
@@ -132,10 +120,3 @@ def test_a_runs_folder_that_is_not_mine(as_researcher: Hpcrun, cuda_env: dict[st
         assert list(found) == ["writable"]
         assert found["writable"]["seen"] == f"{folder}: Permission denied"
         assert found["writable"]["fix"] == "HPCRUN_RUNS=/path uses another folder"
-
-
-def test_nothing_is_submitted_and_nothing_left(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    before = cluster.jobs()
-    as_researcher("doctor", "-P", "a100")
-    assert cluster.jobs() <= before
-    assert list(as_researcher.runs.iterdir()) == []

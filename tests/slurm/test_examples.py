@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Cluster
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, run_all
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt
 
 pytestmark = pytest.mark.slurm
 
@@ -43,14 +41,6 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     **{name: partial(train, name=name, where=TWO_NODES, args=args) for name, args in NETWORKS.items()},
     "tree_models": partial(train, name="tree_models", where=ONE_NODE, args=("--trees", "20", "--tensorboard")),
 }
-
-
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    with run_all(SCENARIOS, {}, slurm_cluster, _shown_checkout, _researchers_folders) as results:
-        yield results
 
 
 def epochs(run: Ended, rank: int = 0) -> list[dict[str, Any]]:

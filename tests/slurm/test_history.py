@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ pytestmark = pytest.mark.slurm
 
 def rows(person: Hpcrun) -> dict[str, dict[str, Any]]:
     """Name of a job → its numbers, with the jobs that only the accounting knows."""
-    said = json.loads(person("history", "--by", "name", "--all-jobs", "--since", "1d", "--json", check=True).stdout)
-    return {row["group"]: row for row in said["rows"] if row["ended"]}
+    document = person.document("history", "--by", "name", "--all-jobs", "--since", "1d", check=True)
+    return {row["group"]: row for row in document["rows"] if row["ended"]}
 
 
 def test_a_history_counts_each_job_once_and_shows_the_budget(cluster: Cluster, as_researcher: Hpcrun) -> None:
@@ -30,7 +29,7 @@ def test_a_history_counts_each_job_once_and_shows_the_budget(cluster: Cluster, a
     assert [found[name]["success"] for name in ("kept", "gone", "other")] == [1, 0, 0]
     assert found["kept"]["gpu_hours"] >= 2 / 3600
     assert found["kept"]["wait_median_s"] >= 0
-    own = json.loads(as_researcher("history", "--json", check=True).stdout)
+    own = as_researcher.document("history", check=True)
     assert (own["runs"], own["others"], own["budgets"]) == (1, 0, [])
 
     account = ("sacctmgr", "--immediate", "modify", "account", "lab", "set")

@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, run_all, without
+from tests.harness import RESEARCHER, wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
 from tests.slurm.test_promises import command, gone, parent
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
@@ -173,7 +173,7 @@ def fails_before_ranks(lab: Lab) -> Ended:
     return gone(lab, lab.submit("agent", *where, "--env", f"PYTHONPATH={paths}", "sleeps.py", requeue=0))
 
 
-KILLED = [("torchrun", "rank"), ("torchrun", "node"), ("srun", "rank"), ("command", "rank"), ("command", "node")]
+KILLED = [("torchrun", "node"), ("srun", "rank"), ("command", "rank"), ("command", "node")]
 
 
 def killing(launcher: str, part: str) -> Callable[[Lab], Any]:
@@ -188,14 +188,7 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "full": full,
     **{f"killed {launcher} {part}": killing(launcher, part) for launcher, part in KILLED},
 }
-
-
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=5) as results:
-        yield results
+THREADS = 5
 
 
 def test_a_dead_spare_is_left_out(scenarios: Scenarios) -> None:

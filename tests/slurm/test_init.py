@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import Hpcrun
+from tests.harness import Hpcrun, answer, at_end
 from tests.slurm.kinds import cluster_as, fresh_researcher
 
 pytestmark = pytest.mark.slurm
 
 
 def at_terminal(person: Hpcrun, *args: str) -> Any:
-    argv = [*person.become, *person.argv(*args)]
-    env = {key: value for key, value in person.environ.items() if key != "HPCRUN_RUNS"}
-    return pexpect.spawn(
-        argv[0],
-        argv[1:],
-        env=cast("Any", env),
-        cwd=str(person.folder),
-        encoding="utf-8",
-        timeout=120,
-        dimensions=(50, 120),
-    )
+    return person.terminal(*args, env={"HPCRUN_RUNS": None}, timeout=120)
 
 
 def test_one_gpu_type_leaves_nothing_to_ask() -> None:
     with cluster_as("one-type") as cluster, fresh_researcher(cluster) as person:
         child = at_terminal(person, "init")
-        child.expect(r"Folder of the runs, .*: $")
-        child.sendline()
-        child.expect(r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $")
-        child.sendline()
+        answer(child, r"Folder of the runs, .*: $", "")
+        answer(child, r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $", "")
         child.expect(r"rank 0  a100-1  1 GPU\s+rank 1  a100-2  1 GPU\s+all-reduce of 2 ranks on 2 nodes works \(torch ")
         child.expect(r"job \d+ COMPLETED")
         child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
-        child.expect(pexpect.EOF)
-        child.close()
-        assert child.exitstatus == 0
+        assert at_end(child)[0] == 0
 
 
 @pytest.mark.versions
@@ -72,12 +57,10 @@ def test_limits_accounts_and_no_default_partition() -> None:
         suggested = person("init", "--dry-run", check=True).stdout
         assert re.search(r"^account: lab +# your default in Slurm; ", suggested, re.MULTILINE)
         child = at_terminal(person, "init", "--no-test")
-        child.expect(r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $")
-        child.sendline("thesis")
-        child.expect(r"Folder of the runs, .*: $")
-        child.sendline()
+        answer(child, r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $", "thesis")
+        answer(child, r"Folder of the runs, .*: $", "")
         child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
-        child.expect(pexpect.EOF)
+        at_end(child)
         job = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--wait", "hostname")
         done = person("submit", *job, check=True)  # a training takes longer, and shows nothing more
         assert "2 nodes × 2 a100 GPUs, 4 ranks by srun" in done.stdout

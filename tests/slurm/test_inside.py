@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from pathlib import Path
 
-import pexpect
 import pytest
 
-from tests.harness import Cluster, Hpcrun, wait_for
+from tests.harness import Cluster, Hpcrun, at_end, wait_for
 
 pytestmark = pytest.mark.slurm
 
 TRAIN = """
 import os, time
-from pathlib import Path
 from hpcrun_runtime import log_metrics
 rank = int(os.environ["RANK"])
 print(f"2026-11-21 05:00:0{9 - rank} rank {rank} begins", flush=True)
@@ -34,10 +30,9 @@ echo "0, GPU-1f, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"
 
 def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None:
     person = as_researcher
-    (person.folder / "train.py").write_text(TRAIN)
+    person.write("train.py", TRAIN)
     args = ("--gpus", "2", "--nodes", "2", "--cpus", "2", "--mem", "1G", "--launcher", "srun", "train.py")
-    done = person("submit", "--json", "-P", "a100", "-J", "inside", *args, check=True)
-    folder = Path(json.loads(done.stdout)["folder"])
+    folder = person.submit("-P", "a100", "-J", "inside", *args, check=True)
     logs = folder / "elements/0/attempts/0"
     wait_for(lambda: (logs / "rank-1.metrics").exists() and (logs / "rank-0.metrics").exists(), 60, "both ranks")
     first, second = (logs / "hosts").read_text().split()
@@ -50,9 +45,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     assert talking.stdin is not None
     talking.stdin.write(TALK.format(second))
     talking.stdin.close()
-    moved = wait_for(
-        lambda: json.loads(person("status", "--gpus", "--json", check=True).stdout)["ports"], 30, "a port with traffic"
-    )
+    moved = wait_for(lambda: person.document("status", "--gpus")["ports"], 30, "a port with traffic")
     talking.wait()
     assert {port["node"] for port in moved} <= {first, second}
     assert max(port["out_per_s"] for port in moved) > 100
@@ -61,14 +54,9 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     plain = person("status", "--gpus", check=True)
     assert plain.stdout.splitlines()[0] == f"{first}, {second}: no nvidia-smi there"
     assert "GPUs " not in person("status", "-v", "last", check=True).stdout
-    fake = person.folder / "bin"
-    fake.mkdir()
-    (fake / "nvidia-smi").write_text(NVIDIA_SMI)
-    (fake / "nvidia-smi").chmod(0o755)
-    fake.chmod(0o755)
-    found = person("status", "--gpus", "--json", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
-    rows = json.loads(found.stdout)["gpus"]
-    closer = person("status", "-v", "last", env={"PATH": f"{fake}:{person.environ['PATH']}"}, check=True)
+    env = person.shims(nvidia_smi=NVIDIA_SMI)
+    rows = person.document("status", "--gpus", env=env, check=True)["gpus"]
+    closer = person("status", "-v", "last", env=env, check=True)
     assert "  GPUs         2 GPUs 97 % busy, memory 87% full at most\n" in closer.stdout
     assert [(row["node"], row["rank"], row["busy_percent"]) for row in rows] == [(first, 0, 97), (second, 1, 97)]
 
@@ -78,30 +66,25 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     wrong = person("shell", "--node", "a100-9", stdin="")
     assert wrong.returncode == 6
     assert f"its nodes: {first}, {second}" in wrong.stderr
-    argv = [*person.become, *person.argv("shell", "--node", second)]
-    terminal = pexpect.spawn(argv[0], argv[1:], env=person.environ, encoding="utf-8", timeout=30)
+    terminal = person.terminal("shell", "--node", second, size=(24, 80))
     terminal.expect(r"Shell on \S+ \(job \S+\)\. Type exit to leave\.")
     terminal.sendline("tty; echo at=$SLURMD_NODENAME")
     terminal.expect("/dev/pts/")
     terminal.expect(f"at={second}")
     terminal.sendline("exit")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert at_end(terminal)[0] == 0
 
     # the logs of one node, of both in the order of their times, and the numbers
     assert person("logs", "--node", second).stdout == "[rank 1] 2026-11-21 05:00:08 rank 1 begins\n"
     merged = person("logs", "--merge", check=True).stdout.splitlines()
     assert [line[:8] for line in merged] == ["[rank 1]", "[rank 0]"]
-    assert person("metrics", "--all-ranks", "--csv").stdout.splitlines()[0] == "rank,attempt,step,time,loss"
-    assert [line.split(",")[-1] for line in person("metrics", "--all-ranks", "--csv").stdout.splitlines()[1:]] == [
-        "0.5",
-        "1.5",
-    ]
+    heading, *numbers = person("metrics", "--all-ranks", "--csv").stdout.splitlines()
+    assert heading == "rank,attempt,step,time,loss"
+    assert [line.split(",")[-1] for line in numbers] == ["0.5", "1.5"]
 
     # and when it is over there is nothing to look into
     (person.folder / "end").touch()
-    wait_for(lambda: json.loads(person("status", "--json", "last").stdout)["runs"][0]["final"], 60, "its end")
+    person.ended()
     late = person("shell", stdin="")
     assert late.returncode == 4
     assert "is COMPLETED: its allocation has ended" in late.stderr

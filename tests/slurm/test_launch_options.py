@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -34,13 +33,8 @@ RANKS = ("-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
     for name, text in (("step.py", STEP), ("fails_once.py", FAILS_ONCE)):
-        (as_researcher.folder / name).write_text(text)
+        as_researcher.write(name, text)
     return as_researcher
-
-
-def folder_of(person: Hpcrun) -> Path:
-    (folder,) = [path for path in person.runs.iterdir() if (path / "run.json").exists()]
-    return folder
 
 
 def test_srun_gets_its_options(person: Hpcrun) -> None:
@@ -77,9 +71,7 @@ def test_what_srun_does_not_know_is_refused_before_anything_is_submitted(
 
 def test_a_rank_that_fails_once_is_started_again_by_torchrun(person: Hpcrun) -> None:
     asked = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "1", "--torchrun", "max-restarts=1")
-    done = person("submit", *RANKS, *asked, "--wait", "fails_once.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    folder = folder_of(person)
+    folder = person.submit(*RANKS, *asked, "--wait", "fails_once.py", check=True)
     attempt = folder / "elements/0/attempts/0"
     assert [json.loads((attempt / f"rank-{rank}.exit").read_text())["status"] for rank in (0, 1)] == [0, 0]
     assert json.loads((attempt / "rank-1.exit.1").read_text())["status"] == 1
@@ -93,8 +85,7 @@ def test_a_rank_that_fails_once_is_started_again_by_torchrun(person: Hpcrun) -> 
 
 def test_what_sbatch_does_not_know_yet_is_refused_with_a_way_out(person: Hpcrun, cluster: Cluster) -> None:
     version = tuple(int(part) for part in re.findall(r"\d+", cluster.slurm("sbatch", "--version"))[:2])
-    profile = person.folder / "again.yaml"
-    profile.write_text("extends: a100\nrequeue: {times: 1, expedite: true}\n")
+    profile = person.write("again.yaml", "extends: a100\nrequeue: {times: 1, expedite: true}\n")
     for done, since, what in (
         (person("submit", *RANKS, "--nodes", "2", "--segment", "2", "step.py"), (23, 11), "segments need"),
         (person("submit", "-P", str(profile), *RANKS[2:], "step.py"), (25, 11), "expedited requeue needs"),

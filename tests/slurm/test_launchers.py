@@ -37,11 +37,8 @@ wait
 
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
-    (as_researcher.folder / "rank.py").write_text(RANK)
-    (as_researcher.folder / "mpi.py").write_text(MPI)
-    for name, text in (("multi.sh", TORCHRUN), ("mpirun", MPIRUN)):
-        (as_researcher.folder / name).write_text(text)
-        (as_researcher.folder / name).chmod(0o755)
+    for name, text in (("rank.py", RANK), ("mpi.py", MPI), ("multi.sh", TORCHRUN), ("mpirun", MPIRUN)):
+        as_researcher.program(name, text if text.startswith("#!") else f"#!/usr/bin/env python3\n{text}")
     return as_researcher
 
 

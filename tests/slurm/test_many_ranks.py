@@ -32,22 +32,13 @@ sys.exit(3 if rank == os.environ.get("FAILS") else 0)
 
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
-    (as_researcher.folder / "rank.py").write_text(RANK)
+    as_researcher.write("rank.py", RANK)
     return as_researcher
 
 
 def submit(person: Hpcrun, *more: str) -> Path:
     shape = ("--gpus", "0", "--nodes", "2", "--cpus", "16", "--mem", "20G", "--nproc-per-node", "16")
-    done = person("submit", "--json", "-P", "a100", "--launcher", "srun", *shape, *more, "rank.py", check=True)
-    return Path(json.loads(done.stdout)["folder"])
-
-
-def ended(person: Hpcrun, folder: Path) -> str:
-    def state() -> str | None:
-        (known,) = json.loads(person("status", "--json", folder.name, check=True).stdout)["runs"]
-        return str(known["state"]) if known["final"] else None
-
-    return wait_for(state, 60, "the end")
+    return person.submit("-P", "a100", "--launcher", "srun", *shape, *more, "rank.py", check=True)
 
 
 def records(folder: Path) -> dict[int, dict[str, Any]]:
@@ -67,7 +58,7 @@ def spoken(folder: Path) -> list[str]:
 
 def test_every_one_of_32_ranks_is_accounted_for(person: Hpcrun) -> None:
     folder = submit(person, "--env", "FAILS=27")
-    assert ended(person, folder) == "FAILED"
+    assert person.ended(folder.name)["state"] == "FAILED"
     attempt = folder / "elements/0/attempts/0"
     assert spoken(folder) == sorted(f"{rank} of {RANKS}\n" for rank in range(RANKS))
     for rank in range(RANKS):
@@ -86,7 +77,7 @@ def test_32_ranks_are_cancelled_within_ten_seconds(person: Hpcrun) -> None:
     wait_for(lambda: len([text for text in spoken(folder) if text]) == RANKS, 60, "every rank to speak")
     began = time.time()
     person("cancel", "--yes", folder.name, check=True)
-    assert ended(person, folder) == "CANCELLED"
+    assert person.ended(folder.name)["state"] == "CANCELLED"
     found = records(folder)  # how long Slurm itself then takes to say so is another matter
     assert {record["status"] for record in found.values()} == {143}
     assert max(record["ended"] for record in found.values()) - began < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +66,17 @@ if os.environ["RANK"] == "0":
 
 
 def runs(person: Hpcrun) -> list[dict[str, Any]]:
-    return list(json.loads(person("status", "--all", "--json", check=True).stdout)["runs"])
+    return list(person.document("status", "--all", check=True)["runs"])
 
 
-def all_over(person: Hpcrun, timeout: float = 120) -> list[dict[str, Any]]:
+def all_over(person: Hpcrun) -> list[dict[str, Any]]:
     """The runs when every one of them has ended."""
-
-    def over() -> list[dict[str, Any]] | None:
-        found = runs(person)
-        return found if all(run["final"] for run in found) else None
-
-    return wait_for(over, timeout, "all runs to be over")
+    wait_for(lambda: all(run["final"] for run in runs(person)), 120, "all runs to be over")
+    return runs(person)
 
 
 def make_folder(person: Hpcrun, name: str, word: str) -> Path:
-    folder = person.folder / name
-    person.run("mkdir", "-p", str(folder))
-    person.run("sh", "-c", 'printf %s "$1" >"$2/go.py"', "sh", GO.format(word=word), str(folder))
-    return folder
+    return person.write(f"{name}/go.py", GO.format(word=word)).parent
 
 
 def test_a_job_whose_folder_is_gone_says_so_and_a_script_by_hand_uses_the_caller_s(
@@ -92,7 +86,7 @@ def test_a_job_whose_folder_is_gone_says_so_and_a_script_by_hand_uses_the_caller
     here = make_folder(as_researcher, "here", "right")
     as_researcher("submit", *SMALL, "--sbatch", "hold", "go.py", cwd=gone, check=True)
     as_researcher.write_script("job.sh", *SMALL, "go.py", cwd=gone)
-    as_researcher.run("rm", "-r", str(gone))
+    shutil.rmtree(gone)
     (waiting,) = runs(as_researcher)
     cluster.slurm("scontrol", "release", waiting["job_id"])
     as_researcher.run("sbatch", "--wait", "../job.sh", cwd=here)
@@ -106,9 +100,6 @@ def test_a_job_whose_folder_is_gone_says_so_and_a_script_by_hand_uses_the_caller
 def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcrun) -> None:
     project = make_folder(as_researcher, "my 100%a $HOME \udcff", "right")
     elsewhere = make_folder(as_researcher, "elsewhere", "wrong")
-    no_sbatch = as_researcher.folder / "bin"
-    as_researcher.run("sh", "-c", 'mkdir "$1" && printf "#!/bin/sh\\nexit 1" >"$1/sbatch"; chmod +x "$1/sbatch"', "sh",
-                      str(no_sbatch))  # fmt: skip
 
     def project_runs(*args: str) -> None:
         as_researcher(*args, cwd=project, check=True)
@@ -125,24 +116,8 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
     elsewhere_runs("resubmit", "copied", "--force", "-J", "copied-again")
     project_runs("submit", *SMALL, "-J", "sweep", "--sweep", "n=1,2", "go.py")
     elsewhere_runs("resubmit", "sweep", "--force", "-J", "sweep-again")
-    path = f"{no_sbatch}:{as_researcher.environ['PATH']}"
-    study = (
-        "scale",
-        "run",
-        "-P",
-        "cpu",
-        "--cpus",
-        "1",
-        "--time",
-        "5m",
-        "--ranks",
-        "1",
-        "-J",
-        "study",
-        "--launcher",
-        "srun",
-    )
-    assert as_researcher(*study, "go.py", cwd=project, env={"PATH": path}).returncode == 5
+    study = "scale run -P cpu --cpus 1 --time 5m --ranks 1 -J study --launcher srun go.py".split()
+    assert as_researcher(*study, cwd=project, env=as_researcher.shims(sbatch="exit 1")).returncode == 5
     elsewhere_runs("scale", "run", "--resume", "study")
     as_researcher.run(f"{as_researcher.venv}/bin/python", "-c", EXECUTOR, cwd=project)
     project_runs("preflight", *SMALL, "--setup", "printf 'in %s\\n' \"$PWD\"", "-J", "nodes")
@@ -164,7 +139,7 @@ def test_every_job_runs_in_the_folder_that_its_record_names(as_researcher: Hpcru
 
 
 def test_every_form_of_a_request_gets_what_the_plan_says(as_researcher: Hpcrun, cluster: Cluster) -> None:
-    (as_researcher.folder / "see.py").write_text(SEE)
+    as_researcher.write("see.py", SEE)
     plans: dict[str, dict[str, Any]] = {}
     for number, (form, type_, options) in enumerate(ALLOCATIONS):
         profile = as_researcher.folder / f"{number}.yaml"
@@ -201,17 +176,11 @@ def megabytes(text: str) -> float:
 
 
 def test_a_job_submitted_from_inside_a_job_has_the_environment_of_any_other(as_researcher: Hpcrun) -> None:
-    project = as_researcher.folder / "project"
-    person = as_researcher.run
-    profiles = as_researcher.home / ".config/hpcrun/profiles"
-    person("mkdir", "-p", str(project / "src/pkg"), str(profiles))
-    for name, text in {
-        "show.py": SHOW_ENVIRONMENT,
-        "outer.py": SUBMIT_FROM_INSIDE,
-        "src/pkg/__init__.py": "",
-        f"{profiles}/here.yaml": "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n",
-    }.items():
-        person("sh", "-c", 'printf %s "$1" >"$2"', "sh", text, str(project / name))
+    project = as_researcher.write("project/show.py", SHOW_ENVIRONMENT).parent
+    as_researcher.write("project/outer.py", SUBMIT_FROM_INSIDE)
+    as_researcher.write("project/src/pkg/__init__.py", "")
+    here = "extends: a100\nenv: {NCCL_DEBUG: WARN, MINE: profile}\n"
+    as_researcher.write("home/.config/hpcrun/profiles/here.yaml", here)
     shell = {"OMP_NUM_THREADS": "5", "PYTHONPATH": f"/theirs:{as_researcher.environ.get('PYTHONPATH', '')}".strip(":")}
     show = ("submit", *SMALL, "--launcher", "srun", "show.py")
     as_researcher(*show, cwd=project, env=shell, check=True)

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
-from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, torch_is_for_gpus, wait_for
+from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, at_end, torch_is_for_gpus, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -54,21 +53,26 @@ def test_an_unplugged_node_is_named(cluster: Cluster, as_researcher: Hpcrun, unp
         assert seconds_in_job(as_researcher) < MOST_S
 
 
-def test_a_node_that_nobody_may_connect_to_is_named(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_a_job_with_a_node_that_nobody_may_connect_to_fails_before_it_trains(
+    cluster: Cluster, as_researcher: Hpcrun
+) -> None:
     cluster.block("a100-2")
-    done = as_researcher("preflight", *TWO)
+    as_researcher.write("train.py", "print('trained')\n")
+    done = as_researcher("submit", *TWO, "--preflight", "--wait", "train.py")
     assert done.returncode == 7
-    (bad,) = (line for line in done.stdout.splitlines() if line.startswith("bad: "))
-    assert bad.startswith("bad: a100-2 (no node reaches its port 2")
-    assert bad.endswith("(timed out))")
-    assert "hint: add --exclude=a100-2\n" in done.stderr
+    message = str(record(as_researcher, "exit")["message"])
+    assert message.startswith("preflight: bad: a100-2 (no node reaches its port 2")
+    assert message.endswith("(timed out)); add --exclude=a100-2")
+    assert message in done.stderr
+    assert message in as_researcher("status").stdout
+    assert not list(attempt(as_researcher).glob("rank-*")), "the training was started"
     assert seconds_in_job(as_researcher) < MOST_S
 
 
 def test_of_three_the_blocked_first_one_is_named(cluster: Cluster, as_researcher: Hpcrun) -> None:
     three = ("-P", "v100", "-p", "gpu", "--gpus", "0", "--nodes", "3", "-w", "l40s-2,v100-[1-2]", "--mem", "2G")
     cluster.block("l40s-2")
-    document = json.loads(as_researcher("preflight", *three, "--json").stdout)
+    document = as_researcher.document("preflight", *three)
     assert (document["ok"], document["exclude"]) == (False, "l40s-2")
     assert [item["node"] for item in document["bad"]] == ["l40s-2"]
     assert seconds_in_job(as_researcher) < MOST_S
@@ -76,10 +80,8 @@ def test_of_three_the_blocked_first_one_is_named(cluster: Cluster, as_researcher
 
 def python_that_hangs_on(person: Hpcrun, node: str) -> str:
     """A Python that works, but on one node, as where a file system does not answer."""
-    path = person.folder / "python"
-    path.write_text(f'#!/bin/sh\n[ "$HPCRUN_NODE" = {node} ] && exec sleep 600\nexec {person.venv}/bin/python "$@"\n')
-    path.chmod(0o755)
-    return str(path)
+    line = f'[ "$HPCRUN_NODE" = {node} ] && exec sleep 600\nexec {person.venv}/bin/python "$@"'
+    return str(person.program("python", line))
 
 
 def test_a_node_that_hangs_is_named_in_time(as_researcher: Hpcrun) -> None:
@@ -92,7 +94,7 @@ def test_a_node_that_hangs_is_named_in_time(as_researcher: Hpcrun) -> None:
 
 
 def test_a_job_that_is_cancelled_in_its_preflight_does_not_train(as_researcher: Hpcrun) -> None:
-    (as_researcher.folder / "train.py").write_text("print('trained')\n")
+    as_researcher.write("train.py", "print('trained')\n")
     python = python_that_hangs_on(as_researcher, "a100-2")
     as_researcher("submit", *TWO, "--preflight", "--python", python, "train.py", check=True)
     wait_for(lambda: any(as_researcher.runs.glob("*/elements/0/attempts/0/preflight/a100-1.json")), 30, "the checks")
@@ -102,28 +104,13 @@ def test_a_job_that_is_cancelled_in_its_preflight_does_not_train(as_researcher: 
     assert not list(attempt(as_researcher).glob("rank-*"))
 
 
-def submit(person: Hpcrun, *options: str) -> Completed:
-    (person.folder / "train.py").write_text("print('trained')\n")
-    return person("submit", *TWO, "--preflight", "--wait", *options, "train.py")
-
-
-def test_a_job_with_a_bad_node_fails_before_it_trains(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    cluster.block("a100-1")
-    done = submit(as_researcher)
-    assert done.returncode == 7
-    message = str(record(as_researcher, "exit")["message"])
-    assert message.startswith("preflight: bad: a100-1 (no node reaches its port 2")
-    assert message.endswith("; add --exclude=a100-1")
-    assert message in done.stderr
-    assert message in as_researcher("status").stdout
-    assert not list(attempt(as_researcher).glob("rank-*")), "the training was started"
-
-
 def test_a_job_whose_nodes_are_fine_trains_and_torchrun_takes_the_port_after_the_preflight(
     as_researcher: Hpcrun,
 ) -> None:
     """docs/guides/3-multi-node.md has a preflight without a job, of nodes that are fine."""
-    done = submit(as_researcher, *PATIENT, "--launcher", "torchrun", "--nproc-per-node", "2")
+    as_researcher.write("train.py", "print('trained')\n")
+    ranks = ("--launcher", "torchrun", "--nproc-per-node", "2")
+    done = as_researcher("submit", *TWO, "--preflight", "--wait", *PATIENT, *ranks, "train.py")
     assert done.returncode == 0, done.stderr
     assert as_researcher("logs", "--all-ranks").stdout == "".join(f"[rank {rank}] trained\n" for rank in range(4))
     log = as_researcher("logs", "--batch")
@@ -149,17 +136,12 @@ def test_one_task_for_each_rank_follows_one_for_each_node(as_researcher: Hpcrun)
 
 def test_ctrl_c_cancels_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
     waiting = ("preflight", *TWO, "--sbatch", "hold")
-    command = [*as_researcher.become, *as_researcher.argv(*waiting)]
-    child = pexpect.spawn(
-        command[0], command[1:], env=as_researcher.environ, cwd=str(as_researcher.folder), encoding="utf-8", timeout=60
-    )
+    child = as_researcher.terminal(*waiting)
     child.expect("PENDING")
     child.sendintr()
     child.expect(r"interrupted; job (\d+) was cancelled")
     job = child.match.group(1)
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 130
+    assert at_end(child)[0] == 130
     states = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
     wait_for(lambda: cluster.slurm(*states) == "CANCELLED\n", 30, "the job to be cancelled")
 
@@ -170,9 +152,3 @@ def test_a_rendered_script_says_that_it_lacks_the_programs(as_researcher: Hpcrun
     assert done.returncode == 1
     (log,) = as_researcher.folder.glob("slurm-*.out")
     assert "hpcrun: the programs of the preflight are put beside the script by hpcrun submit" in log.read_text()
-
-
-def test_a_refused_job_is_the_schedulers_word(as_researcher: Hpcrun) -> None:
-    done = as_researcher("preflight", "-P", "a100", "-p", "nowhere", "--gpus", "0")
-    assert done.returncode == 5
-    assert "hpcrun: sbatch refused the job" in done.stderr

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.harness import Cluster
-from tests.programs import LAST, RIGHT, SCRIPTS, WAYS, Left
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, begun, run_all
+from tests.programs import LAST, RIGHT, SCRIPTS, WAYS, Left  # noqa: F401
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, begun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
 
@@ -23,17 +22,16 @@ def run(name: str, way: str, lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    every = {f"{name} {way}": partial(run, name, way) for name in SCRIPTS for way in WAYS}
-    with run_all(every, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=4) as results:
-        yield results
+CASES = (
+    ("sidecar.py", "plain"), ("sidecar.py", "requeue"), ("pool.py", "sweep"), ("dies.py", "plain"),
+    ("dies.py", "sweep"), ("saves.py", "requeue"), ("saves.py", "sweep"),
+)  # fmt: skip
+"""Each program in a few of the ways: tests/launch/test_as_without.py has all of what needs no Slurm."""
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {f"{name} {way}": partial(run, name, way) for name, way in CASES}
+THREADS = 4
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(("name", "way"), CASES)
 def test_it_is_as_without_hpcrun(scenarios: Scenarios, name: str, way: str) -> None:
     ended: Ended = scenarios[f"{name} {way}"].result()
     assert Left.of(ended.folder) == RIGHT[name]

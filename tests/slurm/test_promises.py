@@ -6,15 +6,15 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, run_all, without
+from tests.harness import wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
 
 pytestmark = pytest.mark.slurm
 
@@ -181,8 +181,8 @@ def preempted(lab: Lab) -> dict[str, Ended]:
     return {name: gone(lab, folder) for name, folder in folders.items()}
 
 
-def leaves(lab: Lab, launcher: str) -> Ended:
-    return gone(lab, lab.submit(f"leaves-{launcher}", *ON_CPU, "--launcher", launcher, "leaves.py", requeue=0))
+def leaves(lab: Lab) -> Ended:
+    return gone(lab, lab.submit("leaves", *ON_CPU, "--launcher", "srun", "leaves.py", requeue=0))
 
 
 def asks(lab: Lab, launcher: str) -> Ended:
@@ -193,10 +193,10 @@ def asks(lab: Lab, launcher: str) -> Ended:
     return gone(lab, folder)
 
 
-def storm(lab: Lab, launcher: str) -> Ended:
+def storm(lab: Lab) -> Ended:
     """Forty signals at random moments, until after the ranks have ended."""
     ranks = (*SMALL, "-p", "cpu", "--cpus", "4", "--nproc-per-node", "4")
-    folder = lab.submit(f"storm-{launcher}", *ranks, "--launcher", launcher, "counts.py")
+    folder = lab.submit("storm", *ranks, "--launcher", "srun", "counts.py")
     begun(folder, ranks=4)
     for pid in tasks(folder):  # each rank hears of this one
         os.kill(pid, signal.SIGUSR1)
@@ -211,17 +211,12 @@ def storm(lab: Lab, launcher: str) -> Ended:
     return gone(lab, folder)
 
 
-# Each torchrun imports torch, on every node: every value with torchrun, and every pair of values with srun.
+# Each torchrun imports torch, on every node: every pair of values with srun, and one of each kind with torchrun.
 DEATHS = [
-    ("torchrun", "1", "SEGV", 0),
     ("torchrun", "3", "7", 1),
     *(("srun", rank, how, requeue) for rank, how in (("1", "SEGV"), ("3", "7")) for requeue in (0, 1)),
 ]
-SAVERS = [
-    ("torchrun", "scancel", 0),
-    ("torchrun", "tasks", 1),
-    *(("srun", by, requeue) for by in ("scancel", "tasks") for requeue in (0, 1)),
-]
+SAVERS = [("torchrun", "scancel", 0), *(("srun", by, requeue) for by in ("scancel", "tasks") for requeue in (0, 1))]
 
 
 def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], Any]:
@@ -231,19 +226,12 @@ def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "preempted": preempted,
     **{f"saves {saver}": one_of(saves, *saver) for saver in SAVERS},
-    **{f"storm {launcher}": one_of(storm, launcher) for launcher in LAUNCHERS},
+    "storm": storm,
     **{f"asks {launcher}": one_of(asks, launcher) for launcher in LAUNCHERS},
-    **{f"leaves {launcher}": one_of(leaves, launcher) for launcher in LAUNCHERS},
+    "leaves": leaves,
     **{f"dies {death}": one_of(dies, *death) for death in DEATHS},
 }
-
-
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    with run_all(SCENARIOS, SCRIPTS, slurm_cluster, _shown_checkout, _researchers_folders, threads=6) as results:
-        yield results
+THREADS = 6
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=str)
@@ -302,18 +290,16 @@ def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(scenar
     assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (143, "preemption", False)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios: Scenarios, launcher: str) -> None:
-    run: Ended = scenarios[f"leaves {launcher}"].result()
+def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["leaves"].result()
     assert run.said == "FAILED|5:0"
     early, failed = run.rank_exit(0, 1), run.rank_exit(0, 0)
     assert (early["status"], early["told"], failed["status"]) == (0, "", 5)
     assert early["ended"] < failed["ended"]
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios, launcher: str) -> None:
-    run: Ended = scenarios[f"storm {launcher}"].result()
+def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["storm"].result()
     assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0), run.account
     assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
     heard = [run.log(0, rank).split() for rank in range(4)]

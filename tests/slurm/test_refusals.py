@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.harness import RESEARCHER, Cluster, Hpcrun
@@ -40,39 +35,10 @@ def test_refusals(cluster: Cluster, as_researcher: Hpcrun, args: list[str], code
     assert nothing_left(cluster, as_researcher)
 
 
-@pytest.fixture
-def full_disk(as_researcher: Hpcrun) -> Iterator[Path]:
-    """A runs folder on a file system of the researcher's own that is full to the last block."""
-    mount = as_researcher.folder / "full"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
-    runs = mount / "runs"
-    for path in (runs, runs / "active"):
-        path.mkdir(mode=0o700)
-        shutil.chown(path, RESEARCHER)
-    with (mount / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(b"x" * 1024)
-    yield runs
-    subprocess.run(["umount", str(mount)], check=True)
-
-
-def test_a_full_disk(cluster: Cluster, as_researcher: Hpcrun, full_disk: Path) -> None:
-    done = as_researcher("submit", "-P", "a100", "--gpus", "1", "true", env={"HPCRUN_RUNS": str(full_disk)})
-    assert done.returncode == 4, done.stderr
-    assert "No space left on device" in done.stderr
-    assert "HPCRUN_RUNS" in done.stderr
-    assert sorted(path.name for path in full_disk.iterdir()) == ["active"]
-    assert nothing_left(cluster, as_researcher)
-
-
 def test_a_cancel_that_slurm_did_not_do_leaves_no_word_of_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher("submit", "-P", "cpu", "--cpus", "1", "--sbatch", "hold", "sleep", "60", check=True)
-    refusing = as_researcher.folder / "bin"
-    refusing.mkdir()
-    (refusing / "scancel").write_text("#!/bin/sh\necho 'scancel: error: Socket timed out' >&2\nexit 1\n")
-    (refusing / "scancel").chmod(0o755)
-    done = as_researcher("cancel", "last", env={"PATH": f"{refusing}:{as_researcher.environ['PATH']}"})
+    refusing = as_researcher.shims(scancel="echo 'scancel: error: Socket timed out' >&2; exit 1")
+    done = as_researcher("cancel", "last", env=refusing)
     assert (done.returncode, "Socket timed out" in done.stderr) == (5, True)
     assert not list(as_researcher.runs.glob("*/cancelled"))
     as_researcher("cancel", "last", check=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, wait_for
-from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, run_all, without
+from tests.harness import wait_for
+from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, without
 
 pytestmark = pytest.mark.slurm
 
@@ -77,14 +77,6 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def scenarios(
-    slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path
-) -> Iterator[Scenarios]:
-    with run_all(SCENARIOS, {}, slurm_cluster, _shown_checkout, _researchers_folders) as results:
-        yield results
-
-
 def losses(run: Ended) -> dict[int, set[float]]:
     """Step → every loss that any attempt had there."""
     found: dict[int, set[float]] = {}
@@ -93,13 +85,6 @@ def losses(run: Ended) -> dict[int, set[float]]:
             metrics = json.loads(line)
             found.setdefault(metrics["step"], set()).add(metrics["loss"])
     return found
-
-
-def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["whole"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 1), run.account
-    assert list(losses(run)) == list(range(1, EPOCHS * STEPS_OF_AN_EPOCH + 1))
-    assert len(set.union(*losses(run).values())) > STEPS_OF_AN_EPOCH  # they do change
 
 
 @pytest.mark.parametrize("how", INTERRUPTED)
@@ -124,7 +109,11 @@ def test_one_that_loses_a_node_goes_on_from_its_last_epoch(scenarios: Scenarios)
     assert f"attempt 2 goes on after step {STEPS_OF_AN_EPOCH}, in epoch 2" in run.log(1)
 
 
-@pytest.mark.parametrize("how", ["whole", *INTERRUPTED])
-def test_its_checkpoints_are_whole_and_three(scenarios: Scenarios, how: str) -> None:
-    folder = scenarios[how].result().folder / "elements/0/checkpoints"
-    assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt", "tensorboard"}
+def test_an_uninterrupted_training_has_a_loss_for_every_step(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["whole"].result()
+    assert (run.state, run.starts) == ("COMPLETED", 1), run.account
+    assert list(losses(run)) == list(range(1, EPOCHS * STEPS_OF_AN_EPOCH + 1))
+    assert len(set.union(*losses(run).values())) > STEPS_OF_AN_EPOCH  # they do change
+    for how in ("whole", *INTERRUPTED):
+        folder = scenarios[how].result().folder / "elements/0/checkpoints"
+        assert {path.name for path in folder.iterdir()} == {"last.pt", "best.pt", "final.pt", "tensorboard"}

@@ -11,13 +11,12 @@ from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
-CPU_JOB = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--json")
+CPU_JOB = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1")
 
 
 def submitted(person: Hpcrun, name: str, *args: str) -> Path:
     """Submit a job that is held; return its run's folder."""
-    done = person(*CPU_JOB, "-J", name, "--sbatch", "hold", *args, "true", check=True)
-    return Path(json.loads(done.stdout)["folder"])
+    return person.submit(*CPU_JOB, "-J", name, "--sbatch", "hold", *args, "true", check=True)
 
 
 def job_id(folder: Path) -> str:

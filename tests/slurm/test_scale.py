@@ -33,10 +33,8 @@ if os.environ["NODE_RANK"] == "0":
 def test_a_study_over_nodes_waits_its_turn_and_a_refused_size_spoils_nothing(
     cluster: Cluster, as_researcher: Hpcrun
 ) -> None:
-    own = as_researcher.home / ".config/hpcrun"
-    own.mkdir(parents=True)
-    (own / "config.yaml").write_text(CONFIG)
-    (as_researcher.folder / "digits.py").write_text(DIGITS)
+    as_researcher.write("home/.config/hpcrun/config.yaml", CONFIG)
+    as_researcher.write("digits.py", DIGITS)
     sizes = ("--gpus", "1,2,12", "--nodes", "1,2,3", "--chain", "--batch-size", "120")
     begun = as_researcher("scale", "run", *SMALL, *sizes, "-J", "digits", "digits.py", "{batch_size}")
     assert begun.returncode == 5

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.harness import Cluster, Hpcrun, wait_for
+from tests.harness import Cluster, Hpcrun
 
 pytestmark = pytest.mark.slurm
 
 
-def status(person: Hpcrun, name: str) -> dict[str, Any]:
-    (only,) = json.loads(person("status", "--json", name, check=True).stdout)["runs"]
-    return dict(only)
-
-
 @pytest.mark.versions
 def test_edits_after_submission_change_nothing_in_waiting_jobs(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    project = as_researcher.folder / "project"
     person = as_researcher.run
-    person("mkdir", "-p", str(project / "src/pkg"))
-    person("git", "init", "-q", str(project))
+    person("git", "init", "-q", "project")
     script = "import os, socket, pkg\nprint(socket.gethostname(), os.environ['RANK'], pkg.WORD, pkg.__file__)\n"
-    for name, text in {"train.py": script, "src/pkg/__init__.py": "WORD = 'old'\n"}.items():
-        person("sh", "-c", 'printf %s "$1" >"$2"', "sh", text, str(project / name))
+    project = as_researcher.write("project/train.py", script).parent
+    as_researcher.write("project/src/pkg/__init__.py", "WORD = 'old'\n")
     # what pip install -e leaves in an environment
     venv = as_researcher.folder / "venv"
     person(f"{as_researcher.venv}/bin/python", "-m", "venv", "--without-pip", "--system-site-packages", str(venv))
@@ -39,10 +30,10 @@ def test_edits_after_submission_change_nothing_in_waiting_jobs(cluster: Cluster,
     as_researcher(*job, "-J", "plain", "train.py", cwd=project, env=env, check=True)
     (project / "src/pkg/__init__.py").write_text("WORD = 'new'\n")
     for name in ("copied", "plain"):
-        cluster.slurm("scontrol", "release", status(as_researcher, name)["job_id"])
-        wait_for(lambda name=name: status(as_researcher, name)["final"], 60, f"{name} to end")  # type: ignore[misc]
+        cluster.slurm("scontrol", "release", as_researcher.status(name)["job_id"])
+        as_researcher.ended(name)
 
-    code = Path(status(as_researcher, "copied")["folder"]) / "code"
+    code = Path(as_researcher.status("copied")["folder"]) / "code"
     hosts = ["a100-1 0", "a100-1 1", "a100-2 2", "a100-2 3"]
     copied = as_researcher("logs", "copied", "--all-ranks", check=True).stdout.splitlines()
     assert copied == [f"[rank {rank}] {where} old {code}/src/pkg/__init__.py" for rank, where in enumerate(hosts)]
@@ -54,12 +45,11 @@ def test_edits_after_submission_change_nothing_in_waiting_jobs(cluster: Cluster,
 
 
 def test_a_chain_shares_one_copy(as_researcher: Hpcrun) -> None:
-    person = as_researcher.run
-    person("sh", "-c", "mkdir project && echo 'import sys; print(__file__); sys.exit(1)' >project/train.py")
+    as_researcher.write("project/train.py", "import sys; print(__file__); sys.exit(1)\n")
     job = ("submit", "-P", "a100", "--gpus", "0", "-p", "cpu", "--snapshot", "--chain", "2", "train.py")
     as_researcher(*job, cwd=as_researcher.folder / "project", check=True)
     (as_researcher.folder / "project/train.py").unlink()
-    wait_for(lambda: status(as_researcher, "train-2")["final"], 60, "the second link to end")
-    folder = status(as_researcher, "train")["folder"]
-    assert status(as_researcher, "train-2")["code_of"] == Path(folder).name
+    as_researcher.ended("train-2")
+    folder = as_researcher.status("train")["folder"]
+    assert as_researcher.status("train-2")["code_of"] == Path(folder).name
     assert as_researcher("logs", "train-2", check=True).stdout == f"{folder}/code/train.py\n"

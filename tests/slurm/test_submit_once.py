@@ -7,13 +7,12 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, Hpcrun, wait_for
+from tests.harness import RESEARCHER, Cluster, Hpcrun, fill, full_disk, wait_for
 from tests.preloaded import compile_templates_once, parse_shipped_files_once
 
 pytestmark = pytest.mark.slurm
@@ -88,7 +87,7 @@ for pid in [start(f"many{number}") for number in range(at_once)]:
 """
 )
 # A slow controller: as long before it takes the job as after.
-SLOW_SBATCH = """#!/bin/sh
+SLOW_SBATCH = """
 sleep 0.05
 PATH=${PATH#*:}
 sbatch "$@" || exit
@@ -96,16 +95,8 @@ sleep 0.05
 """
 
 
-def slow_sbatch(person: Hpcrun) -> dict[str, str]:
-    folder = person.folder / "slow"
-    folder.mkdir()
-    (folder / "sbatch").write_text(SLOW_SBATCH)
-    (folder / "sbatch").chmod(0o755)
-    return {"PATH": f"{folder}:{person.environ['PATH']}"}
-
-
 def runs_of(person: Hpcrun) -> list[dict[str, Any]]:
-    return list(json.loads(person("status", "--all", "--json").stdout)["runs"])
+    return list(person.document("status", "--all")["runs"])
 
 
 def jobs_of(person: Hpcrun, cluster: Cluster) -> dict[str, str]:
@@ -123,11 +114,10 @@ def recorded_job(folder: Path) -> str | None:
 def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
     cluster: Cluster, as_researcher: Hpcrun
 ) -> None:
-    killer = as_researcher.folder / "killer.py"
-    killer.write_text(KILLER)
+    killer = as_researcher.write("killer.py", KILLER)
     python = as_researcher.argv()[0]
     command = (python, str(killer), str(KILLS), str(AT_ONCE), *HELD, "true")
-    as_researcher.run(*command, env=slow_sbatch(as_researcher), timeout=300)
+    as_researcher.run(*command, env=as_researcher.shims(sbatch=SLOW_SBATCH), timeout=300)
     folders = [path for path in as_researcher.runs.iterdir() if path.name[0].isdigit()]
     unrecorded = {path.name for path in folders if recorded_job(path) is None}
 
@@ -153,12 +143,10 @@ def test_whatever_is_killed_every_job_has_its_run_and_every_run_its_end(
 
 
 def test_while_sbatch_lives_nothing_is_said_to_have_failed(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    env = slow_sbatch(as_researcher)
-    slow = Path(env["PATH"].split(":")[0], "sbatch")
-    slow.write_text(SLOW_SBATCH.replace("sleep 0.05", "sleep 6", 1))
+    env = as_researcher.shims(sbatch=SLOW_SBATCH.replace("sleep 0.05", "sleep 6", 1))
     argv = [*as_researcher.become, *as_researcher.argv(*HELD, "-J", "orphan", "true")]
-    submitter = subprocess.Popen(argv, env={**as_researcher.environ, **env}, cwd=as_researcher.folder,
-                                 stdout=subprocess.DEVNULL)  # fmt: skip
+    environ = {**as_researcher.environ, "PATH": str(env["PATH"])}
+    submitter = subprocess.Popen(argv, env=environ, cwd=as_researcher.folder, stdout=subprocess.DEVNULL)
     wait_for(lambda: list(as_researcher.runs.glob("*-orphan-*/submit.called")), 20, "sbatch to be called")
     submitter.kill()
     submitter.wait()
@@ -177,57 +165,36 @@ def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: C
     record = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**record, "job_id": None, "created_s": time.time() - 1000}))
     (folder / "status.json").unlink()
-    empty = as_researcher.folder / "empty"
-    empty.mkdir()
-    (empty / "squeue").write_text("#!/bin/sh\n")
-    (empty / "squeue").chmod(0o755)
     (as_researcher.runs / "active" / folder.name).touch()
-    blind = {"PATH": f"{empty}:{as_researcher.environ['PATH']}"}
+    blind = as_researcher.shims(squeue="")
 
     def found() -> dict[str, Any] | None:
         (folder / "status.json").unlink(missing_ok=True)
-        (said,) = json.loads(as_researcher("status", "--json", env=blind).stdout)["runs"]
+        (said,) = as_researcher.document("status", env=blind)["runs"]
         return said if said["job_id"] else None
 
     said = wait_for(found, 30, "accounting to know the job")
     assert (said["job_id"], said["state"], said["exit_status"]) == (run["job_id"], "FAILED", 3)
 
 
-@pytest.fixture
-def small_disk(as_researcher: Hpcrun) -> Iterator[Path]:
-    """A file system of the researcher's own with a megabyte."""
-    mount = as_researcher.folder / "small"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4096k,mode=700,uid={RESEARCHER}", "tmpfs", mount], check=True)
-    yield mount
-    subprocess.run(["umount", "--lazy", mount], check=True)
-
-
-def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(
-    cluster: Cluster, as_researcher: Hpcrun, small_disk: Path
-) -> None:
-    runs = small_disk / "runs"
-    env = {"HPCRUN_RUNS": str(runs)}
-    outcomes = []
-    for room in range(0, 576, 64):
-        (small_disk / "filler").unlink(missing_ok=True)
-        fill(small_disk, room)
-        done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)
-        assert "Traceback" not in done.stderr
-        outcomes.append(done.returncode)
-    (small_disk / "filler").unlink()
-    said = json.loads(as_researcher("status", "--all", "--json", env=env).stdout)["runs"]
+def test_wherever_the_disk_is_full_there_is_no_job_without_a_run(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    with full_disk(as_researcher.folder / "small", f"size=4096k,mode=700,uid={RESEARCHER}") as disk:
+        runs = disk / "runs"
+        env = {"HPCRUN_RUNS": str(runs)}
+        outcomes = []
+        for room in range(0, 576, 64):
+            (disk / "filler").unlink(missing_ok=True)
+            fill(disk, room)
+            done = as_researcher(*HELD, "-J", f"room{room}", "true", env=env)
+            assert "Traceback" not in done.stderr
+            outcomes.append(done.returncode)
+            if room == 0:
+                assert "No space left on device" in done.stderr
+                assert "HPCRUN_RUNS" in done.stderr
+                assert [path.name for path in runs.glob("*") if path.name != "active"] == []
+        (disk / "filler").unlink()
+        runs_now = as_researcher.document("status", "--all", env=env)["runs"]
     lines = cluster.slurm("squeue", "-h", f"--user={RESEARCHER}", "--format=%i %o").splitlines()
     jobs = {line.split()[0]: Path(line.split()[1]).parent.name for line in lines if str(runs) in line}
-    assert {run["job_id"]: run["run_id"] for run in said if run["job_id"]} == jobs
+    assert {run["job_id"]: run["run_id"] for run in runs_now if run["job_id"]} == jobs
     assert (4 in outcomes) and (0 in outcomes), outcomes
-
-
-def fill(disk: Path, room_kb: int) -> None:
-    """Fill a disk up, but for some kB."""
-    with (disk / "filler").open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            file.truncate(max(0, file.tell() - room_kb * 1024))

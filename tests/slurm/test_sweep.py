@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, Completed, Hpcrun, as_researcher_command, inodes, wait_for
+from tests.harness import Cluster, Completed, Hpcrun, inodes, wait_for
+from tests.slurm.lab import Lab, refusing_sbatch
 
 pytestmark = pytest.mark.slurm
 
@@ -31,50 +30,39 @@ class Sweeps:
         self.answers[name] = self.person(*CPU_JOB, "-J", name, *args, check=True, **said)
 
     def run(self, name: str) -> dict[str, Any]:
-        (only,) = json.loads(self.person("status", "--json", name, check=True).stdout)["runs"]
-        return dict(only)
+        return self.person.status(name)
 
     def ended(self, name: str, within_s: float = 90) -> dict[str, Any]:
-        return wait_for(lambda: run if (run := self.run(name))["final"] else None, within_s, f"the end of {name}")
+        return self.person.ended(name, within_s)
+
+
+# says that an array may have three elements
+SMALL_ARRAYS = """
+real=/usr/bin/scontrol
+if [ "$*" = "show config" ]; then $real "$@" | sed 's/^MaxArraySize.*/MaxArraySize = 3/'; else exec $real "$@"; fi
+"""
+SCRIPTS = {
+    "say.py": SAY,
+    "odd.yaml": json.dumps({"product": {"x": ODD}}),
+    "again.py": "import os; exit(5 if os.environ['HPCRUN_ELEMENT'] + os.environ['HPCRUN_ATTEMPT'] == '10' else 0)",
+}
 
 
 @pytest.fixture(scope="module")
-def sweeps(slurm_cluster: Cluster, _shown_checkout: tuple[Path, Path], _researchers_folders: Path) -> Iterator[Sweeps]:
-    checkout, venv = _shown_checkout
-    folder = Path(tempfile.mkdtemp(dir=_researchers_folders))
-    extra = {**slurm_cluster.env, "PYTHONPATH": str(checkout)}
-    person = Hpcrun(folder=folder, checkout=checkout, venv=venv, become=as_researcher_command(), extra=extra)
-    (folder / "say.py").write_text(SAY)
-    (folder / "odd.yaml").write_text(json.dumps({"product": {"x": ODD}}))
-    for path in (folder, person.home, person.runs):
-        shutil.chown(path, RESEARCHER)
+def sweeps(slurm_cluster: Cluster, lab: Lab) -> Iterator[Sweeps]:
+    person = lab.person
     before = slurm_cluster.jobs()
     found = Sweeps(person)
-    again = "import os; exit(5 if os.environ['HPCRUN_ELEMENT'] + os.environ['HPCRUN_ATTEMPT'] == '10' else 0)"
-    (folder / "again.py").write_text(again)
     found.submit("again", "--sweep", "seed=1,2", "--requeue", "1", "--retry-on-failure", "again.py")
     found.submit("odd", "--sweep-file", "odd.yaml", "say.py", "--first", "in {x}", "{{x}}")
     bad = 'test "$2" != 2 && test "$2" != 4 || exit 9'
     found.submit("grid", "--sweep", "n=1,2,3,4", "--max-parallel", "2", "bash", "-c", bad, "bash")
     found.submit("chosen", "--sweep", "n=a,b,c,d", "--elements", "1,3", "say.py")
     found.submit("waiting", "--sweep", f"n={','.join(map(str, range(1000)))}", "--sbatch", "hold", "true")
-    found.submit("split", "--sweep", "n=a,b,c,d,e", "say.py", env={"PATH": small_arrays(person)})
+    found.submit("split", "--sweep", "n=a,b,c,d,e", "say.py", env=person.shims("small", scontrol=SMALL_ARRAYS))
     yield found
     if left := slurm_cluster.jobs() - before:
         slurm_cluster.slurm("scancel", *left)
-
-
-def small_arrays(person: Hpcrun) -> str:
-    """A PATH on which the cluster says that an array may have three elements."""
-    folder = person.folder / "small"
-    folder.mkdir()
-    real = shutil.which("scontrol")
-    shim = f"""#!/bin/sh
-if [ "$*" = "show config" ]; then {real} "$@" | sed 's/^MaxArraySize.*/MaxArraySize = 3/'; else exec {real} "$@"; fi
-"""
-    (folder / "scontrol").write_text(shim)
-    (folder / "scontrol").chmod(0o755)
-    return f"{folder}:{person.environ['PATH']}"
 
 
 @pytest.mark.versions
@@ -106,18 +94,7 @@ def test_each_element_has_a_row_and_the_sweep_one_line(sweeps: Sweeps) -> None:
     assert len([line for line in lines if line.startswith("grid ")]) == 1
     (row,) = sweeps.person("status", f"{run['job_id']}_3", check=True).stdout.splitlines()[1:]
     assert row.startswith("grid/3")
-
-
-def test_logs_of_a_sweep_are_those_of_the_first_element_that_failed(sweeps: Sweeps) -> None:
-    sweeps.ended("grid")
     assert "showing grid/1, FAILED" in sweeps.person("logs", "grid", check=True).stderr
-
-
-def test_only_the_chosen_elements_run(sweeps: Sweeps) -> None:
-    run = sweeps.ended("chosen")
-    assert [element["element"] for element in run["elements"]] == [1, 3]
-    assert json.loads(sweeps.person("logs", "chosen/3").stdout) == ["3", "--n", "d"]
-    assert sweeps.person("logs", "chosen/0").returncode == 6
 
 
 def test_an_element_is_started_again_and_the_others_are_not(sweeps: Sweeps) -> None:
@@ -138,16 +115,8 @@ def test_a_sweep_over_the_cluster_s_limit_is_several_runs(sweeps: Sweeps) -> Non
 
 
 def test_an_array_that_is_refused_leaves_those_before_it(sweeps: Sweeps) -> None:
-    shim = sweeps.person.folder / "shim"
-    shim.mkdir(mode=0o777)
-    shim.chmod(0o777)
-    (shim / "sbatch").write_text(
-        f"#!/bin/sh\necho x >>{shim}/calls\n"
-        f'[ $(wc -l <{shim}/calls) -lt 2 ] || exec {shutil.which("sbatch")} --partition=none "$@"\n'
-        f'exec {shutil.which("sbatch")} "$@"\n'
-    )
-    (shim / "sbatch").chmod(0o755)
-    path = f"{shim}:{sweeps.person.folder / 'small'}:{sweeps.person.environ['PATH']}"
+    shims = refusing_sbatch(sweeps.person, after=1)["PATH"]
+    path = f"{sweeps.person.folder}/small:{shims}"
     asked = (*CPU_JOB, "-J", "half", "--sweep", "n=a,b,c,d", "--sbatch", "hold", "true")
     done = sweeps.person(*asked, env={"PATH": path})
     first = sweeps.run("half-1")["job_id"]
@@ -173,13 +142,6 @@ def test_a_thousand_that_wait_are_one_line_and_one_can_be_cancelled(cluster: Clu
     assert sweeps.ended("waiting")["reason"] == "1000 elements: 1000 cancelled"
 
 
-def test_waiting_names_the_elements_that_failed(sweeps: Sweeps) -> None:
-    done = sweeps.person(*CPU_JOB, "--sweep", "n=0,3", "--wait", "bash", "-c", "exit $2", "bash")
-    assert done.returncode == 7
-    assert "bash/1 (n=3) FAILED: rank 0 on cpu-1 failed first with exit status 3" in done.stderr
-    assert "1 of 2 elements did not complete: 1" in done.stderr
-
-
 def test_the_script_is_complete_when_it_is_sbatched_by_hand(cluster: Cluster, sweeps: Sweeps) -> None:
     person = sweeps.person
     person.write_script("by-hand.sh", *CPU_JOB[1:], "--sweep", "n=a,b", "say.py")
@@ -201,5 +163,9 @@ def test_the_elements_that_failed_are_submitted_again_with_their_checkpoints(swe
     assert {element["element"]: element["parameters"] for element in run["elements"]} == {1: {"n": "2"}, 3: {"n": "4"}}
     link = Path(run["folder"]) / "elements" / "1" / "checkpoints"
     assert link.resolve() == kept.resolve()
-    refused = person("resubmit", "--failed", sweeps.ended("chosen")["run_id"])
+    chosen = sweeps.ended("chosen")
+    assert [element["element"] for element in chosen["elements"]] == [1, 3]
+    assert json.loads(person("logs", "chosen/3").stdout) == ["3", "--n", "d"]
+    assert person("logs", "chosen/0").returncode == 6
+    refused = person("resubmit", "--failed", chosen["run_id"])
     assert (refused.returncode, "no element of" in refused.stderr) == (4, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -28,18 +27,13 @@ time.sleep(120)
 
 def test_a_job_whose_gpus_are_idle_is_ended_and_says_why(as_researcher: Hpcrun) -> None:
     person = as_researcher
-    (person.folder / "waits.py").write_text(WAITS)
-    fake = person.folder / "bin"
-    fake.mkdir()
-    fake.chmod(0o755)
-    (fake / "nvidia-smi").write_text(NVIDIA_SMI)
-    (fake / "nvidia-smi").chmod(0o755)
-    path = {"PATH": f"{fake}:{person.environ['PATH']}"}
+    person.write("waits.py", WAITS)
+    path = person.shims(nvidia_smi=NVIDIA_SMI)
     asked = ("--gpus", "4", "--nodes", "2", "--cpus", "2", "--mem", "1G", "--launcher", "python", "--requeue", "1")
     done = person("submit", "-P", "a100", *asked, "--cancel-idle", "2s", "--wait", "waits.py", env=path)
     assert done.returncode == 7, done.stderr
     assert "CANCELLED (cancelled: its GPUs were idle for 2 s)" in done.stderr
-    (run,) = json.loads(person("status", "--json", "last", check=True).stdout)["runs"]
+    run = person.status()
     assert (run["state"], run["reason"]) == ("CANCELLED", "cancelled: its GPUs were idle for 2 s")
     assert person("explain", "last").stdout.splitlines()[0] == "cancelled: its GPUs were idle for 2 s"
     attempts = Path(run["folder"]) / "elements/0/attempts"
@@ -49,5 +43,5 @@ def test_a_job_whose_gpus_are_idle_is_ended_and_says_why(as_researcher: Hpcrun) 
     assert [(use.cpus, use.memory_limit, len(use.samples[-1].gpus)) for use in uses] == [(2, 1 << 30, 2)] * 2
     log = (Path(run["folder"]) / "batch.log").read_text()
     assert log.count("hpcrun: all GPUs have been idle for") == 1
-    gpu = json.loads(person("status", "--gpus", "--json", "last", check=True).stdout)
+    gpu = person.document("status", "--gpus", "last", check=True)
     assert [(row["index"], row["idle"]) for row in gpu["gpus"]] == [(0, 1), (1, 1)] * 2

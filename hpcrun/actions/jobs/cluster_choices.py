@@ -220,13 +220,19 @@ def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts)
 
 
 def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
-    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it."""
-    name, nodes = _partition_of(request, profile), decide_shape(request, for_gpu_type(profile, request)).nodes
+    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it.
+
+    Where the profile knows how many nodes have its GPUs, the plan is refused with their number, which is smaller.
+    """
+    typed = for_gpu_type(profile, request)
+    name, shape = request.partition or typed.partition, decide_shape(request, typed)
+    nodes = shape.nodes
     sizes = {
         part.name: min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)
         for part in facts.partitions
     }
-    if name not in sizes or nodes <= sizes[name]:
+    with_gpus = shape.gpus_per_node and typed.gpu.nodes is not None and name == typed.partition
+    if name not in sizes or nodes <= sizes[name] or with_gpus:
         return
     larger = [part for part in facts.partitions if nodes <= sizes[part.name]]
     best = min(larger, key=lambda part: rank(part, facts, request.account or profile.account), default=None)
