@@ -103,7 +103,7 @@ dist.barrier()
     line = ("submit", "-P", "local", "-G", "4", "--nodes", "2", "--wait", "bash", "launch.sh")
     waited = hpcrun(*line)
     assert waited.returncode == 7, waited.stderr
-    said = explained(hpcrun, "last")
+    said = hpcrun.document("explain", "last", check=True)
     assert (said["rank"], said["summary"]) == (3, "rank 3 on localhost failed first: KeyError: 'lr' at bad.py:5")
     names = []
     for name in ("rank-1.err", "slurm-77.out"):
