@@ -96,10 +96,10 @@ if dist.get_rank() == 3:
     raise KeyError("lr")
 dist.barrier()
 """
-    (hpcrun.folder / "bad.py").write_text(program)
+    hpcrun.write("bad.py", program)
     torchrun = f"{Path(sys.executable).parent}/torchrun --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node 2"
     launch = f"{torchrun} --master-addr $MASTER_ADDR --master-port $MASTER_PORT bad.py"
-    (hpcrun.folder / "launch.sh").write_text(f"exec {launch}\n")
+    hpcrun.write("launch.sh", f"exec {launch}\n")
     line = ("submit", "-P", "local", "-G", "4", "--nodes", "2", "--wait", "bash", "launch.sh")
     waited = hpcrun(*line)
     assert waited.returncode == 7, waited.stderr

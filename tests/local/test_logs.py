@@ -138,6 +138,10 @@ def test_a_terminal_gets_the_last_state_of_a_bar_and_nothing_that_acts_on_it(hpc
     assert seen(hpcrun, "train") == "100%\nnext\n\x1b[31mred\x1b[0m\nplain\ufffd\n\n"
     assert seen(hpcrun, "train", env={"NO_COLOR": "1"}) == "100%\nnext\nred\nplain\ufffd\n\n"
     assert seen(hpcrun, "train", "--grep", "e", size=(24, 20)) == "next\n\x1b[31mred\x1b[0m\n"
+    text = "safe \u202etxt.exe\u2066 \u200bhidden\u2069 👩\u200d💻\n"  # what turns or hides text
+    record(hpcrun, "turns").log(text)
+    assert hpcrun("logs", "turns", check=True).stdout == text
+    assert "safe txt.exe hidden 👩\u200d💻" in seen(hpcrun, "turns")
 
 
 def test_a_reader_that_goes_away_is_no_failure(hpcrun: Hpcrun) -> None:

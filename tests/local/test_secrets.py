@@ -103,8 +103,8 @@ def test_no_secret_of_a_job_leaves_by_any_way(hpcrun: Hpcrun) -> None:
     ],
 )  # fmt: skip
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated(hpcrun: Hpcrun, words: tuple[str, ...]) -> None:
-    write(hpcrun.folder / "train.py", "")
-    write(hpcrun.folder / "sweep.csv", "password\nhush-hush\n")
+    hpcrun.write("train.py", "")
+    hpcrun.write("sweep.csv", "password\nhush-hush\n")
     job = ("submit", "-P", "local", "--gpus", "0", "--secret", "PLAIN_WORD", *words)
     refused = hpcrun(*job, env={"PLAIN_WORD": "hush plain"})
     assert (refused.returncode, "hush" in refused.stdout + refused.stderr) == (2, False)

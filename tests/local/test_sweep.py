@@ -32,7 +32,7 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert states(hpcrun) == ["COMPLETED", "FAILED", "COMPLETED"]
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
-    assert "1 of 3 failed: " in hpcrun("status", check=True).stdout
+    assert "1 of 3 failed: rank 0 on local-0 failed first" in hpcrun("status", check=True).stdout
     assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 has already ended\n"
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr

@@ -90,24 +90,3 @@ def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_rese
     cancelled = as_researcher("cancel", "long", check=True).stderr
     assert f"may start now\nhint: to cancel them as well: hpcrun cancel {found['long-2']['job_id']}" in cancelled
     assert f"hint: hpcrun cancel {found['long']['job_id']} {found['long-2']['job_id']}" in done.stderr
-
-
-def test_a_job_can_submit_a_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    program = f"{as_researcher.venv}/bin/python -m hpcrun"
-    inner = f"{program} submit -P a100 --gpus 2 -J inner --launcher srun bash -c"
-    what = "env | grep -E ^SLURM_JOB_PARTITION=\\|^HPCRUN_\\|^RANK=\\|^WORLD_SIZE=\\|^PET_ | sort"
-    outer = ("-J", "outer", "--requeue", "1", "--time", "10m", "--env", "PET_SIGNALS_TO_HANDLE=SIGINT")
-    as_researcher(*CPU_JOB, *outer, "--wait", "bash", "-c", f'{inner} "{what}"', check=True)
-    wait_for(lambda: statuses(as_researcher)["inner"]["final"], 60, "the job that was submitted by a job to end")
-    found = statuses(as_researcher)
-    assert found["inner"]["state"] == "COMPLETED"
-    folder = found["inner"]["folder"]
-    zero = dict(line.split("=", 1) for line in as_researcher("logs", "inner", "--rank", "0").stdout.splitlines())
-    assert zero["SLURM_JOB_PARTITION"] == "gpu"
-    assert (zero["RANK"], zero["WORLD_SIZE"]) == ("0", "2")
-    assert zero["HPCRUN_RUN_DIR"] == folder
-    assert zero["HPCRUN_JOB_ID"] == found["inner"]["job_id"]
-    assert zero["HPCRUN_ATTEMPT_DIR"] == f"{folder}/elements/0/attempts/0"
-    assert zero["HPCRUN_RUNS"] == str(as_researcher.runs)
-    assert zero["HPCRUN_SITE"] == str(as_researcher.folder / "site")
-    assert "PET_SIGNALS_TO_HANDLE" not in zero

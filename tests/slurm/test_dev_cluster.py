@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.harness import RESEARCHER, Cluster, ClusterError, Hpcrun, cluster_sh, wait_for
+from tests.harness import Cluster, ClusterError, Hpcrun, cluster_sh, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -25,18 +25,6 @@ def test_every_node_is_there_and_up_twice_is_no_harm(cluster: Cluster) -> None:
     assert cluster_sh("up").startswith("already up")
 
 
-def test_an_ordinary_users_job_runs_on_two_hosts_with_their_gpus(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    script = "srun --label bash -c 'echo $(id -un) $(hostname) $CUDA_VISIBLE_DEVICES'"
-    job = submit(as_researcher, "--wait", "--nodes=2", "--gpus-per-node=a100:2", script=script)
-    log = (as_researcher.folder / "job.log").read_text()
-    assert sorted(log.splitlines()) == [f"0: {RESEARCHER} a100-1 0,1", f"1: {RESEARCHER} a100-2 0,1"]
-
-    def accounted() -> str:
-        return cluster.slurm("sacct", "-XnP", "-j", job, "--format=user,account,state,exitcode").strip()
-
-    wait_for(lambda: accounted() == f"{RESEARCHER}|lab|COMPLETED|0:0", 10, "the job's accounting record")
-
-
 def test_limits_are_enforced(cluster: Cluster, as_researcher: Hpcrun) -> None:
     job = submit(as_researcher, "--qos=short", "--time=20", script="true")
 
@@ -51,13 +39,6 @@ def test_without_accounting_sacct_refuses(cluster: Cluster, as_researcher: Hpcru
     done = as_researcher.run("sacct", env=env, check=False)
     assert done.returncode != 0
     assert "accounting storage is disabled" in done.stderr.lower()
-
-
-def test_an_unplugged_node_goes_down_and_comes_back(cluster: Cluster) -> None:
-    cluster.unplug("v100-2")
-    wait_for(lambda: cluster.nodes()["v100-2"] == "down*", 90, "slurmctld to give the node up")
-    cluster.plug("v100-2")
-    wait_for(lambda: cluster.nodes()["v100-2"] == "idle", 20, "the node to be idle again")
 
 
 def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None:
@@ -78,15 +59,6 @@ def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None
     )
     cluster.unblock("v100-2")
     assert answers(20000) == "ConnectionRefusedError"
-
-
-def test_a_job_outlives_the_controller(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    job = submit(as_researcher, script="sleep 60")
-    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING\n", 10, "the job to run")
-    cluster.stop("ctld")
-    assert "is DOWN" in as_researcher.run("scontrol", "ping", check=False).stdout
-    cluster.start("ctld")
-    assert cluster.slurm("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING\n"
 
 
 def test_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun) -> None:

@@ -108,27 +108,6 @@ def test_python_starts_one_process_per_node_and_sets_no_rank(as_researcher: Hpcr
     assert lines == ["[rank 0] a100-1 0 2 False ['--lr', '1e-3']", "[rank 1] a100-2 1 2 False ['--lr', '1e-3']"]
 
 
-def test_the_dry_run_is_what_is_submitted(as_researcher: Hpcrun) -> None:
-    job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--sbatch", "hold", "echo", "a 'b' $c")
-    dry = as_researcher("submit", "--dry-run", *job, check=True).stdout
-    as_researcher("submit", *job, check=True)
-    found = as_researcher.status()
-    assert (Path(found["folder"]) / "script.sh").read_text() == dry
-    slurm_has = as_researcher.run("scontrol", "write", "batch_script", str(found["job_id"]), "-").stdout
-    assert slurm_has.rstrip("\n") == dry.rstrip("\n")
-
-
-def test_a_rendered_script_does_the_same_by_hand(as_researcher: Hpcrun) -> None:
-    job = ("-P", "a100", "--gpus", "2", "--nodes", "2", "--launcher", "srun", "-J", "by-hand", "hostname")
-    as_researcher.write_script("by-hand.sh", *job)
-    answer = as_researcher.run("sbatch", "--wait", "by-hand.sh").stdout
-    job_id = answer.split()[-1]
-    logs = as_researcher.folder / f"hpcrun-{job_id}/elements/0/attempts/0"
-    assert (logs / "rank-0.out").read_text() == "a100-1\n"
-    assert (logs / "rank-1.out").read_text() == "a100-2\n"
-    assert json.loads((logs / "exit").read_text())["status"] == 0
-
-
 @pytest.mark.versions
 def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_researcher: Hpcrun) -> None:
     person = as_researcher
@@ -168,12 +147,3 @@ def test_a_cpu_job_gets_its_cpus_in_a_runs_folder_with_an_odd_name(as_researcher
     assert [folder.resolve()] == list((as_researcher.folder / "results").resolve().iterdir())
     assert (folder / "elements/0/attempts/0/rank-0.out").read_text() == "8\n8\n"
     assert as_researcher.status(env=env)["state"] == "COMPLETED"
-
-
-def test_what_an_enclosing_job_says_does_not_leak(as_researcher: Hpcrun) -> None:
-    inside = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "64", "SBATCH_PARTITION": "h100", "SLURM_CPUS_PER_TASK": "3",
-              "RANK": "5"}  # fmt: skip
-    job = ("submit", "-P", "a100", "--gpus", "1", "--wait", "--launcher", "python", "bash", "-c")
-    command = "echo $SLURM_JOB_PARTITION $SLURM_NTASKS ${RANK-none}"
-    as_researcher(*job, command, env=inside, check=True)
-    assert as_researcher("logs", check=True).stdout == "gpu 1 none\n"

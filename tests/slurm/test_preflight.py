@@ -69,15 +69,6 @@ def test_a_job_with_a_node_that_nobody_may_connect_to_fails_before_it_trains(
     assert seconds_in_job(as_researcher) < MOST_S
 
 
-def test_of_three_the_blocked_first_one_is_named(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    three = ("-P", "v100", "-p", "gpu", "--gpus", "0", "--nodes", "3", "-w", "l40s-2,v100-[1-2]", "--mem", "2G")
-    cluster.block("l40s-2")
-    document = as_researcher.document("preflight", *three)
-    assert (document["ok"], document["exclude"]) == (False, "l40s-2")
-    assert [item["node"] for item in document["bad"]] == ["l40s-2"]
-    assert seconds_in_job(as_researcher) < MOST_S
-
-
 def python_that_hangs_on(person: Hpcrun, node: str) -> str:
     """A Python that works, but on one node, as where a file system does not answer."""
     line = f'[ "$HPCRUN_NODE" = {node} ] && exec sleep 600\nexec {person.venv}/bin/python "$@"'

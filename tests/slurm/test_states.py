@@ -143,22 +143,6 @@ def test_explain_of_a_completing_job_says_why_it_failed(cluster: Cluster, as_res
     assert wait_for_state(as_researcher, "ending", "FAILED")["final"]
 
 
-@pytest.mark.versions
-def test_sacct_is_asked_for_what_squeue_has_forgotten(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    as_researcher(*CPU_JOB, "-J", "bad", "bash", "-c", "exit 9", check=True)
-    job_id = str(statuses(as_researcher)["bad"]["job_id"])
-    wait_for(lambda: cluster.slurm("squeue", "-h", "-j", job_id, "-t", "all", "-o", "%T") == "FAILED\n", 30, "its end")
-    known = ("sacct", "-X", "-n", "-P", "-j", job_id, "-o", "State,SubmitLine")  # the line may come a little later
-    wait_for(lambda: cluster.slurm(*known).startswith("FAILED|sbatch"), 60, "accounting to know of its end")
-    run_folder = Path(str(statuses(as_researcher)["bad"]["folder"]))
-    (run_folder / "status.json").unlink()  # nothing was known of it
-    (run_folder / "elements/0/attempts/0/exit").unlink()  # and it could not say
-    (run_folder.parent / "active" / run_folder.name).touch()
-    # what one sees after MinJobAge, or in a hiccup
-    found = statuses(as_researcher, env=as_researcher.shims(squeue="exit 0"))["bad"]
-    assert (found["state"], found["exit_status"]) == ("FAILED", 9)
-
-
 def test_one_empty_answer_ends_no_running_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher(*CPU_JOB, "-J", "alive", "sleep", "300", check=True)
     folder = Path(wait_for_state(as_researcher, "alive", "RUNNING")["folder"])

@@ -157,6 +157,7 @@ def test_while_sbatch_lives_nothing_is_said_to_have_failed(cluster: Cluster, as_
     assert jobs_of(as_researcher, cluster) == {found[0]["job_id"]: run["run_id"]}
 
 
+@pytest.mark.versions
 def test_a_job_that_squeue_has_forgotten_is_found_by_its_command_line(cluster: Cluster, as_researcher: Hpcrun) -> None:
     as_researcher("submit", "-P", "cpu", "-J", "lost", "bash", "-c", "exit 3", check=True)
     run = wait_for(lambda: [run for run in runs_of(as_researcher) if run["final"]], 30, "its end")[0]

@@ -3,54 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
-from typing import Any, cast
 
-import pexpect
-import pyte
 import pytest
 
 from tests.harness import Cluster, Hpcrun
+from tests.screens import Screen
 
 pytestmark = pytest.mark.slurm
 JOB = ("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python")
-
-
-class At:
-    """hpcrun top on a terminal of 80×24."""
-
-    def __init__(self, person: Hpcrun) -> None:
-        self._screen = pyte.Screen(80, 24)
-        self._stream = pyte.ByteStream(self._screen)
-        argv = [*person.become, *person.argv("top")]
-        env = {**person.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
-        self.child = pexpect.spawn(
-            argv[0], argv[1:], env=cast("Any", env), cwd=str(person.folder), dimensions=(24, 80), timeout=30
-        )
-        self.bytes, self.is_over = b"", False
-
-    @property
-    def lines(self) -> list[str]:
-        return [line.rstrip() for line in self._screen.display]
-
-    def row(self, name: str) -> str:
-        """The line of a run; empty where it is not shown."""
-        return next((line for line in self.lines if line.strip(" *").startswith(f"{name} ")), "")
-
-    def until(self, shown: Callable[[], bool], within_s: float = 60) -> None:
-        end = time.monotonic() + within_s
-        while not shown():
-            assert time.monotonic() < end, "\n".join(self.lines)
-            try:
-                data = self.child.read_nonblocking(65536, timeout=0.2)
-            except pexpect.TIMEOUT:
-                continue
-            except pexpect.EOF:
-                self.is_over = True
-                continue
-            self.bytes += data
-            self._stream.feed(data)
 
 
 def test_a_run_goes_from_pending_to_failed_another_is_cancelled_and_the_terminal_is_restored(
@@ -58,9 +18,8 @@ def test_a_run_goes_from_pending_to_failed_another_is_cancelled_and_the_terminal
 ) -> None:
     person = as_researcher
     person(*JOB, "-J", "stays", "sleep", "600", check=True)
-    person("submit", "-P", "cpu", "-G", "0", "-c", "1", "--launcher", "python", "--sbatch", "hold", "-J", "fails",
-           "sh", "-c", "sleep 1; exit 3", check=True)  # fmt: skip
-    top = At(person)
+    person(*JOB, "--sbatch", "hold", "-J", "fails", "sh", "-c", "sleep 1; exit 3", check=True)
+    top = Screen(person, "top")
     top.until(lambda: "RUNNING" in top.row("stays") and "held by you" in top.row("fails"))
     assert "PENDING" in top.row("fails")
     top.child.send("U")  # the cursor stands on the newest

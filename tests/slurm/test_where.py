@@ -83,44 +83,6 @@ def test_every_type_of_a_detected_profile_is_asked_for(
     assert dry.returncode == 0, dry.stderr
 
 
-def test_without_names_a_persons_profiles_and_the_detected_one_are_compared(
-    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
-) -> None:
-    env, log = asked
-    alone = as_researcher("where", "--gpus", "4", env=env, check=True).stdout.splitlines()
-    assert {line.split()[0] for line in alone[1:7]} == {"detected"}
-    log.unlink()
-    as_researcher("profile", "detect", "--write", "dev", check=True)
-    done = as_researcher("where", "--gpus", "4", env=env, check=True)
-    # the detected profile says the same, and the shipped ones are for other clusters
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:7]] == ["dev"] * 6
-    assert "detected" not in done.stdout
-    calls = log.read_text().splitlines()
-    assert len(set(calls)) == len(calls) == 6
-
-
-def test_a_time_over_the_partition_s_limit_is_refused_and_never_asked_for(
-    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
-) -> None:
-    env, log = asked
-    text = "extends: a100\npartition: debug\ntime: {max: 7-00:00:00}\n"
-    as_researcher.write("home/.config/hpcrun/profiles/wrong.yaml", text)
-    done = as_researcher("where", "--gpus", "1", "--time", "1h", "-P", "wrong", env=env)
-    assert done.returncode == 4
-    assert "wrong  --time 01:00:00 is longer than the 00:10:00 of partition debug" in done.stdout
-    assert "the job fits no profile" in done.stderr
-    assert not log.exists()
-    gone = document(as_researcher, "--gpus", "1", "-P", "wrong", "-p", "gone")
-    assert (gone["exit status"], gone["offers"]) == (4, [])
-    assert gone["misfits"][0]["reason"] == "there is no partition gone on this cluster"
-
-
-def test_a_refusal_is_told_in_sbatch_s_own_words(as_researcher: Hpcrun) -> None:
-    done = as_researcher("where", "--gpus", "1", "-P", "h100", "--account", "nobody")
-    assert done.returncode == 4
-    assert "h100  allocation failure: Invalid account or account/partition combination specified" in done.stdout
-
-
 def test_jobs_without_gpus_go_where_no_gpu_is_kept_idle(as_researcher: Hpcrun) -> None:
     found = document(as_researcher, "--gpus", "0", "--cpus", "32")
     assert found["exit status"] == 0
