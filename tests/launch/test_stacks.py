@@ -31,11 +31,11 @@ HAS_HANDLER = (
 WITHOUT_SPY = "/usr/bin/python3"
 
 
-def answers(running: Running, py_spy: str = "", env: dict[str, str] | None = None, **more: Any) -> str:
+def answers(running: Running, py_spy: str = "", env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
     """What the program prints, in an environment in which it finds no py-spy but this one."""
     command = [WITHOUT_SPY, *PROBE[1:], str(running.attempt), py_spy]
-    env = env or ENV
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True, **more).stdout
+    done = subprocess.run(command, env=env or ENV, cwd=cwd, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
 
 
 def asked(running: Running, *, py_spy: str = "", **more: Any) -> Answers:

@@ -106,7 +106,7 @@ def test_one_that_is_told_to_stop_goes_on_at_the_next_step(tmp_path: Path) -> No
         "HPCRUN_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
     }
     command = [sys.executable, "-c", TWICE, str(told), *args]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     first, _, second = done.stdout.partition("noted: []\n")
     assert "stopped in epoch 1, after step 20 of it" in first
