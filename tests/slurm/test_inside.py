@@ -45,7 +45,7 @@ def test_inside_a_job_that_runs(as_researcher: Hpcrun, cluster: Cluster) -> None
     assert talking.stdin is not None
     talking.stdin.write(TALK.format(second))
     talking.stdin.close()
-    moved = wait_for(lambda: person.document("status", "--gpus")["ports"], 30, "a port with traffic")
+    moved = wait_for(lambda: person.document("status", "--gpus").get("ports"), 60, "a port with traffic")
     talking.wait()
     assert {port["node"] for port in moved} <= {first, second}
     assert max(port["out_per_s"] for port in moved) > 100
