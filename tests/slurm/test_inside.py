@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slurm
 
 TRAIN = """
 import os, time
+from pathlib import Path
 from hpcrun_runtime import log_metrics
 rank = int(os.environ["RANK"])
 print(f"2026-11-21 05:00:0{9 - rank} rank {rank} begins", flush=True)
