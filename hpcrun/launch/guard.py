@@ -45,9 +45,9 @@ def main(arguments: list[str]) -> int:
         beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
         if now > ask_at and (now - changed_at > SILENT_S or not answers(node)):
             ask_at = now + ASK_S
-            said = slurm.job()
-            if said.state == "RUNNING" and said.lost_its_script:
-                return _end(said.batch_host, how)
+            job = slurm.job()
+            if job.state == "RUNNING" and job.lost_its_script:
+                return _end(job.batch_host, how)
     return 0
 
 
