@@ -16,15 +16,6 @@ LOCAL = ("submit", "-P", "local")
 PYTHON_JOB = (*LOCAL, "--gpus", "0")
 
 
-def test_without_slurm_the_default_is_this_machine(hpcrun: Hpcrun, tmp_path: Path) -> None:
-    bare = tmp_path / "bin"
-    bare.mkdir()
-    for program in ("bash", "sh", "date", "mkdir", "mv", "grep", "echo"):
-        (bare / program).symlink_to(Path("/usr/bin") / program)
-    done = hpcrun("submit", "--gpus", "0", "--wait", "echo", "here", env={"PATH": str(bare)}, check=False)
-    assert "profile local" in done.stdout, done.stderr
-
-
 def test_nodes_share_out_the_gpus_without_overlap(hpcrun: Hpcrun) -> None:
     show = ("--launcher", "python", "--wait", "printenv", "CUDA_VISIBLE_DEVICES")
     hpcrun(*LOCAL, "--gpus", "4", "--nodes", "2", *show, env={"CUDA_VISIBLE_DEVICES": "4,5,6,GPU-7f"}, check=True)

@@ -123,36 +123,28 @@ def test_no_expression_of_a_project_holds_up_status(hpcrun: Hpcrun) -> None:
     assert "refers back to a group" in wrong.stderr
 
 
-def test_cells_that_a_spreadsheet_would_run_are_text(hpcrun: Hpcrun) -> None:
-    bad = record(hpcrun, "bad")
-    replace_fields(bad.folder / "run.json", profile="=cmd|' /C calc'!A0")
+def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
+    cells = record(hpcrun, "cells")
+    replace_fields(cells.folder / "run.json", profile="=cmd|' /C calc'!A0")
     noted = {"time": 1.7e9, "step": 1, "loss": -0.5, "note": "=1+1", "delta": "-1.5", "@SUM": 1}
-    (bad.attempt() / "rank-0.metrics").write_text(json.dumps(noted) + "\n")
+    (cells.attempt() / "rank-0.metrics").write_text(json.dumps(noted) + "\n")
     (row,) = csv.DictReader(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
     assert row["profile"] == "'=cmd|' /C calc'!A0"
-    (row,) = csv.DictReader(io.StringIO(hpcrun("metrics", "bad", "--csv", check=True).stdout))
+    (row,) = csv.DictReader(io.StringIO(hpcrun("metrics", "cells", "--csv", check=True).stdout))
     assert (row["note"], row["delta"], row["loss"], row["'@SUM"]) == ("'=1+1", "-1.5", "-0.5", "1")
 
-
-SWEEP = {"elements": 1, "indices": "0", "first": 0}
-
-
-def test_csv_holds_no_character_that_acts_on_a_terminal(hpcrun: Hpcrun) -> None:
     evil = "a\x1b]0;title\x07\r\b\u202eb\x9bc"
-    bad = record(hpcrun, "bad")
+    bad, sweep = record(hpcrun, "bad"), record(hpcrun, "sweep")
     replace_fields(bad.folder / "run.json", profile=evil)
-    (bad.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, "note": evil, evil: 1}) + "\n")
-    sweep = record(hpcrun, "sweep")
-    replace_fields(sweep.folder / "run.json", plan={"sweep": SWEEP}, request={"sweep": [[["lr", "1"]]]})
-    (sweep.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, evil: evil}) + "\n")
-    (hpcrun.folder / "t.csv").write_text(f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
+    plan = {"sweep": {"elements": 1, "indices": "0", "first": 0}}
+    replace_fields(sweep.folder / "run.json", plan=plan, request={"sweep": [[["lr", "1"]]]})
+    for run, odd in ((bad, {"note": evil, evil: "1"}), (sweep, {evil: evil})):
+        (run.attempt() / "rank-0.metrics").write_text(json.dumps({"time": 1.7e9, "step": 1, **odd}) + "\n")
+    hpcrun.write("t.csv", f'dataset,gpus,time_s\n"{evil}",1,10\n"{evil}",2,6\n')
     hpcrun("scale", "report", "--from-csv", "t.csv", "--out", "out", check=True)
     assert (hpcrun.folder / "out/summary.csv").read_text().replace("\n", "").isprintable()
-    for text in (
-        hpcrun("metrics", "bad", "--csv", check=True).stdout,
-        hpcrun("metrics", "sweep", "--csv", check=True).stdout,
-        hpcrun("status", "--csv", check=True).stdout,
-    ):
+    for words in (("metrics", "bad"), ("metrics", "sweep"), ("status",)):
+        text = hpcrun(*words, "--csv", check=True).stdout
         assert r"\x1b]0;title\x07" in text
         assert all(line.isprintable() for line in text.split("\n"))
 
