@@ -33,6 +33,7 @@ _TESTED = re.compile(
     r"^#\s+Rank\s+(?P<rank>\d{1,7}) (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S+) device\s+(?P<device>\d{1,3})"
 )
 _SPAWNED = re.compile(r"^-- Process (?P<rank>\d{1,4}) terminated with the following error:")
+_SNIPPET = re.compile(r"^\[Rank (?P<rank>\d{1,7}) Error Snippet\]:")  # Ray Train
 _BIND = re.compile(r"EADDRINUSE|[Aa]ddress already in use|server socket has failed")
 _RENDEZVOUS = ("/torch/distributed/rendezvous.py", "/torch/distributed/__init__.py")  # the second before torch 1.0
 _REPORTED_WITHIN = 8
@@ -111,6 +112,8 @@ def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
         if match := _SPAWNED.match(line):
             return None if log.several_nodes else int(match["rank"])
+        if match := _SNIPPET.match(line):
+            return int(match["rank"])
     if match := next(filter(None, map(_OF_SGLANG.match, tail[max(0, raised.begins - 1) : raised.begins + 1])), None):
         return int(match["rank"])
     above, below = tail[max(0, raised.begins - _HERALD_LINES) : raised.begins], tail[raised.ends + 1 : raised.ends + 2]

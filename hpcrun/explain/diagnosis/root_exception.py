@@ -17,6 +17,7 @@ _DIRECT = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _INSIDE = re.compile(
     r"Original Traceback|^-- Process \d+ terminated with the following error:|^[ |]*\+-\+-+ 1 -+$|^\"\"\"$"
+    r"|^\[Rank \d+ Error Snippet\]:"  # Ray Train
 )
 """Lines between a traceback of a process that received a failure from another one, and the traceback of the failure."""
 _FURTHER = re.compile(r"^[ |]*\+-+ (?:[2-9]|\d\d+) -+$")
@@ -27,7 +28,7 @@ _REPORTERS = re.compile(
     r"|(?:\w*Error|Exception): .*(?:[Ss]ee (?:the )?(?:stack trace|root cause|inner exception)"
     r"|(?:[Ss]ee|[Cc]heck) .*\babove\b)"
     r"|submitit\.core\.utils\.\w+|ray\.exceptions\.\w+|RuntimeError: Training failed|joblib\.externals"
-    r"|(?:\w+\.)*_?RemoteTraceback|(?:\w+\.)*CheckpointException"
+    r"|(?:\w+\.)*_?RemoteTraceback|(?:\w+\.)*CheckpointException|(?:\w+\.)*WorkerGroupError"
 )
 """Exceptions by which a launcher says that what it started has failed."""
 _SAYS_NOTHING = re.compile(r"ChildFailedError:?(?: [=-]*)?$|SignalException")
@@ -37,6 +38,9 @@ _TEARDOWN = re.compile(
     r"|Exception in thread "
 )
 """Lines with which Python begins the traceback of an error that does not end the program."""
+_THREAD = re.compile("Exception in thread ")
+_WAITED = re.compile(r"(?:_?queue\.)?(?:Empty|Full)\b|(?:\w+\.)*TimeoutError\b")
+"""Exceptions of a program that waited in vain: a thread of its own that had failed before is the reason."""
 _LOST = re.compile(
     r"(?:RuntimeError|(?:[\w.]+\.)?Dist\w*Error): .*(?:[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe"
     r"|Horovod has been shut down|remote process exited|NCCL communicator was aborted|connectFullMesh"
@@ -126,6 +130,9 @@ def root_exception(lines: Sequence[str], *, mixed: bool = False) -> Traceback | 
     real = [raised for raised in chains if not _REPORTERS.match(raised.exception)]
     ends = [*(raised.begins for raised in chains if _REPORTERS.match(raised.exception)), len(lines)]
     chosen = _chosen([_behind(raised, lines, ends) for raised in real], lines, mixed=mixed)
+    if chosen is not None and _WAITED.match(chosen.exception):
+        threads = [one for one in torn if one.ends < chosen.begins and _THREAD.match(lines[max(0, one.begins - 1)])]
+        chosen = replace(threads[-1], followed_by=chosen.followed_by) if threads else chosen
     if chosen is not None and chosen.followed_by <= AFTER_MOST:
         return chosen
     statement = last_statement(lines, mixed=mixed)

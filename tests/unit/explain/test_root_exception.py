@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from hpcrun.explain.any_log import explain_logs
 from hpcrun.explain.diagnosis.launcher import Speaker, speakers_of, without_lead
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks
@@ -176,6 +178,10 @@ def test_a_thread_that_failed_is_no_root_where_the_program_itself_raises_later()
               "    main()", "RuntimeError: the input has 6 dimensions"]  # fmt: skip
     root = root_exception([*writer, *raised], mixed=True)
     assert root is not None and root.exception == "RuntimeError: the input has 6 dimensions"
+    empty = [*raised[:-1], "_queue.Empty"]
+    for mixed in (False, True):
+        waited = root_exception([*writer, *empty], mixed=mixed)  # the program waited for what the thread was to bring
+        assert waited is not None and waited.exception == "OSError: handle is closed"
     alone = root_exception(writer, mixed=True)
     assert alone is not None and alone.exception == "OSError: handle is closed"
 
@@ -186,3 +192,26 @@ def test_a_traceback_in_the_message_of_another_process_is_the_root() -> None:
              "    raise OSError()", "OSError: the image is truncated"]  # fmt: skip
     root = root_exception(lines)
     assert root is not None and (root.exception, root.begins) == ("OSError: the image is truncated", 0)
+
+
+def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    log.write_text(
+        """Traceback (most recent call last):
+  File "/home/me/driver.py", line 14, in <module>
+    trainer.fit()
+  File "/env/lib/python3.11/site-packages/ray/train/v2/api/data_parallel_trainer.py", line 158, in fit
+    raise result.error
+ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:
+[Rank 3 Error Snippet]:
+Traceback (most recent call last):
+  File "/env/lib/python3.11/site-packages/ray/train/v2/_internal/execution/thread_runner.py", line 46, in _run_target
+    result = target()
+  File "/home/me/driver.py", line 10, in train
+    return x @ w
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1)
+"""
+    )
+    said = explain_logs([str(log)], [])
+    expected = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
+    assert (said.rank, said.summary) == (3, f"rank 3: {expected}")
