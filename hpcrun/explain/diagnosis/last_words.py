@@ -86,9 +86,10 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
         of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
         if of_line & {"wait", "consequence"}:
             return waited_or_gone
-        if _CONNECTION.search(raised.exception):
-            deepest = raised.frames[-1].file if raised.frames else ""
-            return waited_or_gone if _COLLECTIVES in deepest else Speech.NETWORK
+        deepest = raised.frames[-1] if raised.frames else None
+        own = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
+        if _CONNECTION.search(raised.exception) and not own:
+            return waited_or_gone if deepest and _COLLECTIVES in deepest.file else Speech.NETWORK
         return Speech.OWN
     if levels and levels <= {"wait", "consequence"}:
         return waited_or_gone

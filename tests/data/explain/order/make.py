@@ -119,6 +119,12 @@ CASES = {
         argv=("8", "1", "--batch_size", "128"),
         submit=RESTARTS,
     ),
+    "restart-connection": Case(  # the ranks that are started again do not find each other
+        "ConnectionError: lost the data server",
+        1,
+        (*CPU, fails(f"{AT} and {FIRST}", 'raise ConnectionError("lost the data server")')),
+        submit=RESTARTS,
+    ),
     "restart-same": Case(
         "RuntimeError: shape of the batch is wrong",
         1,
