@@ -71,6 +71,7 @@ class InterruptedByUser(HpcrunError):
     """Ctrl-C, with what is still going on and how to come back."""
 
     exit_code = 130
+    job_ids: tuple[str, ...] = ()  # of the jobs that the command had submitted for certain
 
     @classmethod
     def after(cls, job_ids: Sequence[str]) -> InterruptedByUser:
@@ -78,7 +79,9 @@ class InterruptedByUser(HpcrunError):
         if not job_ids:
             return cls("interrupted")
         jobs = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
-        return cls(f"interrupted; {jobs} submitted", hint=f"to cancel: hpcrun cancel {' '.join(job_ids)}")
+        error = cls(f"interrupted; {jobs} submitted", hint=f"to cancel: hpcrun cancel {' '.join(job_ids)}")
+        error.job_ids = tuple(job_ids)
+        return error
 
 
 _LONGEST_WORD = 200

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import pickle
 import sys
 import zipfile
@@ -151,7 +152,7 @@ class Executor(core.Executor):
         if _stderr_to_stdout(self.parameters):
             fields["env"] = [*fields.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
         if "workdir" in fields:
-            folder = context.cwd / Path(fields["workdir"]).expanduser()
+            folder = context.cwd / os.path.expanduser(fields["workdir"])
             if not folder.is_dir():
                 raise UsageError(f"workdir: there is no folder {folder}")
             fields["workdir"] = str(folder)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, get_args
 
 import typer
@@ -109,7 +109,7 @@ def _program_text(values: Mapping[str, Any], context: Context) -> str:
     """Return the text of SCRIPT, and of a script among its arguments: ``python train.py``."""
     from hpcrun.actions.jobs.program import file_text
 
-    script, folder = values["script"], context.cwd / Path(values.get("workdir") or "").expanduser()
+    script, folder = values["script"], context.cwd / os.path.expanduser(values.get("workdir") or "")
     if values.get("module"):
         path = script.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]

@@ -166,7 +166,7 @@ class Context:
     def runs(self) -> Path:
         """The runs folder: HPCRUN_RUNS, the configured one, or the user's data folder."""
         variable = self.env.get("HPCRUN_RUNS")
-        root = Path(variable).expanduser() if variable else self.config.runs or user_folder("data") / "runs"
+        root = Path(os.path.expanduser(variable)) if variable else self.config.runs or user_folder("data") / "runs"
         return self.cwd / root
 
     @cached_property

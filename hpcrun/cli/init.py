@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import os.path
 import shlex
 from collections.abc import Generator
@@ -155,7 +156,7 @@ def _runs(chosen: _Chosen, context: Context) -> str | None:
         answer = chosen.runs or current
         if asks:
             answer = ask("Folder of the runs, which all nodes must see", default=current).strip()
-        folder = os.path.abspath(context.cwd / Path(answer).expanduser())
+        folder = os.path.abspath(context.cwd / os.path.expanduser(answer))
         if folder == current:
             return None
         problem = action.runs_problem(Path(folder))

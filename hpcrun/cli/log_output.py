@@ -71,8 +71,11 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 
 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
-    from hpcrun.runs.log_times import merged
+    from hpcrun.runs.log_times import has_stamps, merged
 
+    for log in logs if lines.since_s is not None else ():
+        if not has_stamps(log.path, lines.started_s):
+            _tell_all_is_shown(log)
     marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
     if pattern := lines.pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
@@ -92,9 +95,13 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
         if has_stamps(log.path, lines.started_s):
             chosen = since(chosen, lines.since_s, lines.started_s)
         else:
-            tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
+            _tell_all_is_shown(log)
     chosen = chosen if lines.pattern is None else matching(chosen, lines.pattern)
     return chosen if lines.last is None else iter(deque(chosen, lines.last))
+
+
+def _tell_all_is_shown(log: LogFile) -> None:
+    tell([f"hpcrun: {label(log)} has no timestamps: all its lines are shown"])
 
 
 def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:

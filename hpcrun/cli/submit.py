@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -42,7 +43,7 @@ def submit(
     start = read_start(after, chain, dry_run=dry_run, follow=follow, wait=wait, as_json=as_json)
     context = with_typed(make_context(), options, option_names(submit))
     prepared = prepare_job(options, context)
-    folder = None if output_dir is None else context.cwd / output_dir.expanduser()
+    folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
     done = yield from submit_job(prepared, context, start, output_dir=folder)
     yield from wait_for_end(done, context, start)
 
@@ -87,7 +88,7 @@ def resubmit(
         options["elements"] = action.failed_of(named.run, context.ports)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if "workdir" in given:
-        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+        given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
     profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
     request = {**action.repeated(named.run, given, context.env), "profile": profile}
     # as it would be in the run's folder; the runs folder stays the one that the run was found in

@@ -60,7 +60,7 @@ def read_job(options: dict[str, Any], context: Context) -> tuple[JobRequest, str
     # a list that was not given is None from typer, and empty in the request
     given = {name: value for name, value in options.items() if value is not None}
     if "workdir" in given:
-        given["workdir"] = str(context.cwd / Path(given["workdir"]).expanduser())
+        given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
         if not os.path.isdir(given["workdir"]):
             raise UsageError(f"--workdir: there is no folder {given['workdir']}")
     name = context.profile_name(profile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ def load_config(folders: Sequence[Source]) -> Config:
                 metrics = {**value, **metrics}
                 continue
             if key == "runs":
-                value = str(folder.path / Path(value).expanduser())
+                value = str(folder.path / os.path.expanduser(value))
             values.setdefault(key, value)
     for key, convert in _CONVERTED.items():
         if key in values:

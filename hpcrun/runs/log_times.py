@@ -147,7 +147,9 @@ def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = No
 
     def timed(number: int, log: LogFile) -> Iterator[tuple[float, int, str]]:
         lines, stamps, at_s = _read_in_parts(log.path, room), Stamps(started_s), float("-inf")
-        for line in lines if since_s is None else since(lines, since_s, started_s):
+        if since_s is not None and has_stamps(log.path, started_s):
+            lines = since(lines, since_s, started_s)
+        for line in lines:
             if (stamp := stamps.read(line)) is not None:
                 at_s = max(at_s, stamp)  # keep the order of the file
             yield at_s, number, line

@@ -1,6 +1,6 @@
 """Calls sbatch through submitit: its executor submits our script, byte for byte.
 
-This is the only module that imports submitit; it is imported only for a submission.
+Besides the API this is the only module that imports submitit; it is imported only for a submission.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
                 f"the job was submitted, but its record could not be completed: {error}", hint="hpcrun status finds it"
             ) from None
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
-    # submitit's copies of the script, which are not needed beside ours
-    job.paths.submission_file.unlink(missing_ok=True)
-    for link in submission.folder.glob(f"{SUBMISSION_FILE}*.sh"):
-        link.unlink(missing_ok=True)
     remarks = _read(stderr_file)
-    if not remarks:
-        stderr_file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the job is submitted, whatever its file system says now
+        # submitit's copies of the script, which are not needed beside ours
+        for copy in (job.paths.submission_file, *submission.folder.glob(f"{SUBMISSION_FILE}*.sh")):
+            copy.unlink(missing_ok=True)
+        if not remarks:
+            stderr_file.unlink(missing_ok=True)
     return SubmittedJob(str(job.job_id), remarks)
 
 

@@ -125,6 +125,7 @@ def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, optio
         (["."], "is a folder", None),
         (["--time", "soon", "train.py"], "'soon' is not a time", None),
         (["--workdir", "nowhere", "train.py"], "there is no folder", None),
+        (["--workdir", "~nosuch/x", "train.py"], "there is no folder", None),
         (["-P", "lcoal", "train.py"], "there is no profile 'lcoal'", "did you mean 'local'?"),
         (["-P", "./none.yaml", "train.py"], "no such file", None),
     ],

@@ -90,6 +90,9 @@ def test_since(hpcrun: Hpcrun) -> None:
     shown = hpcrun("logs", "--since", "10m")
     assert shown.stdout == "no time\n"
     assert "has no timestamps: all its lines are shown" in shown.stderr
+    merged = hpcrun("logs", "--merge", "--since", "10m")
+    assert "no time" in merged.stdout
+    assert "has no timestamps: all its lines are shown" in merged.stderr
     os.utime(without, (time.time() - 7200, time.time() - 7200))
     assert hpcrun("logs", "--since", "10m").stdout == ""
     assert hpcrun("logs", "--since", "soon").returncode == 2

@@ -74,6 +74,7 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
 @pytest.mark.parametrize(
     ("args", "status", "message"),
     [
+        (("--min-efficiency", "0.65"), 2, "--min-efficiency '0.65' is not a percentage"),
         (("--min-efficiency", "high"), 2, "--min-efficiency 'high' is not a percentage"),
         (("--min-efficiency", "nan"), 2, "it must be more than 0 and at most 100 %"),
         (("--warmup", "-1"), 2, "--warmup -1: it must be 0 or more"),

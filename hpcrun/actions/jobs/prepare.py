@@ -160,7 +160,7 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
         raise UsageError("--sweep and --sweep-file cannot be combined", hint="write all parameters to the file")
     from hpcrun.profiles.sweep_file import load_sweep_file  # few jobs are sweeps
 
-    rows = load_sweep_file(cwd / Path(request.sweep_file).expanduser())
+    rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
 
 

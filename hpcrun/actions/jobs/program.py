@@ -156,7 +156,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
         )
     if not is_image_file(runtime, image):
         return request
-    path = Path(os.path.abspath(surroundings.cwd / Path(image).expanduser()))
+    path = Path(os.path.abspath(surroundings.cwd / os.path.expanduser(image)))
     if not os.path.exists(path):
         whose = "" if request.container else f", which profile {profile.name!r} names"
         pull = "import it: enroot import -o" if runtime == "pyxis" else f"pull it: {runtime} pull"

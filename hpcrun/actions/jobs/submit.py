@@ -174,6 +174,8 @@ def submit_all(
         try:
             done.append(submit(job, ports, surroundings, output_dir=output_dir, lineage=lineage(tuple(done))))
         except HpcrunError as error:
+            if isinstance(error, InterruptedByUser) and error.job_ids:
+                raise InterruptedByUser.after([*(str(item.run.job_id) for item in done), *error.job_ids]) from None
             if not done:
                 raise
             is_unsure = isinstance(error, SubmissionUncertainError | InterruptedByUser)

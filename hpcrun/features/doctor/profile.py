@@ -166,7 +166,7 @@ def judge_container(profile: Profile, env: Mapping[str, str]) -> list[Check]:
     program = "enroot" if runtime == "pyxis" else runtime
     checks = [_container_runtime(runtime, which(program, path=env.get("PATH")), program, sure=sure)]
     if is_image_file(runtime, image):
-        path = Path(image).expanduser()
+        path = Path(os.path.expanduser(image))
         there = os.path.exists(path)
         fix = None if there else "hpcrun profile set NAME container.image=/path/of/the.sif"
         seen = f"{path}" if there else f"{path} does not exist: submit refuses such jobs"

@@ -159,6 +159,8 @@ def study_options(
     if min_efficiency is not None:
         try:
             share = float(min_efficiency.strip().removesuffix("%")) / 100
+            if 0 < share <= 0.01 and "%" not in min_efficiency:
+                raise ValueError("a share of 1")
         except ValueError:
             message = f"--min-efficiency {min_efficiency!r} is not a percentage"
             raise UsageError(message, hint="--min-efficiency 65") from None

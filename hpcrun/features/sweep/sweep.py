@@ -23,12 +23,13 @@ from hpcrun.runs.store import RunStore
 Item = tuple[RunStatus, Mapping[int, Metrics]]
 """A run, and the metrics of its elements by their numbers."""
 _DIRECTIONS = ("min", "max")
-# Metrics of which more is better, by a word of their name; of all others less is better.
+# Metrics of which more is better, by a word of their name; of all others, and of losses and errors, less is better.
 _MORE_IS_BETTER = re.compile(
     r"(^|[^a-z])(acc|accuracy|auc|auroc|auprc|ap|map|mrr|f1|precision|recall|ndcg|hit|hits|hr|bleu|rouge|r2|reward|return|"
     r"score|iou|miou|dice|psnr|ssim|top1|top5|throughput|samples_per_s|tokens_per_s)(?![a-z])",
     re.IGNORECASE,
 )
+_LOSS = re.compile(r"(loss|err|errors?)(?![a-z])", re.IGNORECASE)
 _VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)(?![a-z])", re.IGNORECASE)
 
 
@@ -143,7 +144,9 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
         close = nearest(metric, list(names))
         listed = f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
         raise NotFoundError(f"there is no metric {metric!r}", hint=f"did you mean {close!r}?" if close else listed)
-    return Ranking(metric, direction == "max" if direction else _MORE_IS_BETTER.search(metric) is not None)
+    return Ranking(
+        metric, direction == "max" if direction else bool(_MORE_IS_BETTER.search(metric)) and not _LOSS.search(metric)
+    )
 
 
 def default_ranking(names: Sequence[str]) -> Ranking | None:

@@ -87,10 +87,13 @@ def test_an_element_without_numbers_is_in_the_table() -> None:
     ("text", "metric", "largest"),
     [("loss", "loss", False), ("loss:max", "loss", True), ("val_acc", "val_acc", True),
      ("val_acc:min", "val_acc", False), ("a:max", "a:max", False), ("NDCG@10", "NDCG@10", True),
-     ("Recall@20", "Recall@20", True), ("mapping", "mapping", False), ("train/f1", "train/f1", True)],
+     ("Recall@20", "Recall@20", True), ("mapping", "mapping", False), ("train/f1", "train/f1", True),
+     ("dice_loss", "dice_loss", False), ("top5_error", "top5_error", False)],
 )  # fmt: skip
 def test_the_order_of_a_metric(text: str, metric: str, largest: bool) -> None:
-    found = parse_ranking(text, ["loss", "val_acc", "a:max", "NDCG@10", "Recall@20", "mapping", "train/f1"])
+    found = parse_ranking(
+        text, ["loss", "val_acc", "a:max", "NDCG@10", "Recall@20", "mapping", "train/f1", "dice_loss", "top5_error"]
+    )
     assert (found.metric, found.largest) == (metric, largest)
 
 
