@@ -87,8 +87,8 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
         if of_line & {"wait", "consequence"}:
             return waited_or_gone
         deepest = raised.frames[-1] if raised.frames else None
-        own = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
-        if _CONNECTION.search(raised.exception) and not own:
+        by_program = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
+        if _CONNECTION.search(raised.exception) and not by_program:
             return waited_or_gone if deepest and _COLLECTIVES in deepest.file else Speech.NETWORK
         return Speech.OWN
     if levels and levels <= {"wait", "consequence"}:
