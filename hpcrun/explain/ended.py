@@ -9,7 +9,7 @@ from itertools import islice
 
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
-from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, element_row
+from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
@@ -75,8 +75,9 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     Args:
         quick: read only the beginnings and ends of a few logs: a fraction of a second, whatever their size.
     """
-    if item.elements and item.status.final and item.status.state != state.COMPLETED:
-        item = element_row(item, min(item.elements, key=_likeliness))
+    failed = [each for each in item.elements if each.status.final and each.status.state != state.COMPLETED]
+    if failed:
+        item = element_row(item, min(failed, key=lambda element: element.status.state == state.CANCELLED))
     label = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
     use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
@@ -213,11 +214,6 @@ def _what_made_the_next(attempt: Attempt) -> str:
     nodes = f" ({', '.join(exit_.nodes)})" if exit_ and exit_.nodes else ""
     text, place, _ = ended_text(attempt).partition(", restarted in place")
     return f"{text}{nodes}{place or ', requeued'}"
-
-
-def _likeliness(element: ElementStatus) -> tuple[bool, bool]:
-    """Return what sorts the elements that failed first, then those that ended badly otherwise, in their order."""
-    return element.status.state == state.COMPLETED, element.status.state == "CANCELLED"
 
 
 def nothing_failed(item: RunStatus) -> str | None:

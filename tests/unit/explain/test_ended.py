@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import explain
 from hpcrun.job.units import cut_at_word
 from hpcrun.runs.record import LastStatus
@@ -30,6 +30,16 @@ from tests.unit.given import run
 def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:
     found = explain(RunStatus(run(), Path("/runs/it"), LastStatus(state, 0.0, reason=reason)), ())
     assert (found.summary, found.next) == (said, next_command)
+
+
+def test_of_a_sweep_that_is_not_over_the_first_element_that_failed_is_explained(tmp_path: Path) -> None:
+    states = ["COMPLETED", "CANCELLED", "FAILED", "PENDING"]
+    elements = tuple(
+        ElementStatus(index, f"7_{index}", (), LastStatus(word, 0.0, final=word != "PENDING"))
+        for index, word in enumerate(states)
+    )
+    found = explain(RunStatus(run(), tmp_path, LastStatus("RUNNING", 0.0), elements=elements), ())
+    assert (found.item.element, found.summary) == (2, "the job ended as FAILED")
 
 
 @pytest.mark.parametrize(
