@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job import state
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import last_attempt
-from hpcrun.runs.logs import rank_log, tail
+from hpcrun.runs.logs import tail
+from hpcrun.runs.silence import last_line_of
 from hpcrun.schedulers.queue import Limit, SlurmQueue, Usage, Waiting
 
 FAR_OFF = 0.25
@@ -63,17 +63,7 @@ def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuRe
 def last_line(folder: Path, element: int = 0) -> str | None:
     """Return the last line that rank 0 of a run has written, None where there is none."""
     attempt = last_attempt(folder, element)
-    if attempt is None:
-        return None
-    for name in ("out", "err"):
-        try:
-            text = tail(rank_log(attempt.folder, 0, name).path, 5)
-        except OSError:
-            continue
-        lines = [part for part in re.split(r"[\r\n]+", text) if part.strip()]
-        if lines:
-            return lines[-1].strip()
-    return None
+    return (last_line_of(attempt, 0) or None) if attempt else None
 
 
 def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from hpcrun.actions.status.details import advice, cpu_efficiency, last_line, last_metrics
@@ -49,6 +50,9 @@ def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:
     write(attempt / "rank-0.out", "first\nepoch 1: 10%\repoch 1: 20%\r\n\n")
     write(attempt / "rank-0.metrics", '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n{"st')
     assert last_line(tmp_path) == "epoch 1: 20%"
+    os.utime(attempt / "rank-0.out", (1000.0, 1000.0))
+    write(attempt / "rank-0.err", "INFO epoch 2\n")
+    assert last_line(tmp_path) == "INFO epoch 2"  # of the stream that it wrote to last
     assert last_metrics(tmp_path) == {"step": 2, "loss": 0.25}
 
 
