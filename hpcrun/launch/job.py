@@ -278,7 +278,8 @@ class Job:
     def _end(self, status: int) -> tuple[int, bool]:
         """Record how the attempt ended; return its status, and whether another one begins in this allocation."""
         self._kill_at = float("inf")
-        if self._spares and not self._signalled and os.path.exists(os.path.join(records.attempt_dir(), "exit")):
+        record = None if self._signalled or not self._spares else records.read("exit")
+        if record and record.get("reason") != IDLE:
             return records.TERM_STATUS, False  # this node had no network, and the guard has ended or requeued the job
         ended = self._ended(status)
         why = self._why(ended)

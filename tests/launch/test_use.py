@@ -126,6 +126,16 @@ def test_a_job_whose_gpus_are_idle_is_warned_and_ended(tmp_path: Path, capfd: py
     assert "hpcrun: cancelled: its GPUs were idle for 3 s; --cancel-idle" in err
 
 
+def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Path) -> None:
+    options = ("--cancel-idle", "1", "--warn", "60", "--requeue", "2", "--spares", "1")
+    with job(tmp_path, ["sleep", "60"], **with_gpu(tmp_path, IDLE, "--gpus", "0", *options)) as running:
+        assert running.end(20) == 143
+        record = running.record
+    # the job's own words before the end, which SIGKILL might prevent, are not the guard's
+    assert (record["reason"], record["nodes"], record["signal"]) == ("idle", [], "")
+    assert record["ended"] > json.loads((running.attempt / "rank-0.exit").read_text())["ended"]
+
+
 def test_a_job_with_one_busy_node_continues(tmp_path: Path) -> None:
     stand_in = f'case "$*" in *"-i 1"*) {BUSY} ;; *) {IDLE} ;; esac'
     options = ("--gpus", "0;1", "--cancel-idle", "1.5")
