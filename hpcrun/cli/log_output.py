@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,10 +74,13 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
     from hpcrun.runs.log_times import has_stamps, merged
 
+    whole = []
     for log in logs if lines.since_s is not None else ():
-        if not has_stamps(log.path, lines.started_s):
-            _tell_all_is_shown(log)
-    marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s)
+        with suppress(OSError):  # another user's, or deleted since it was listed: merged leaves it out
+            if not has_stamps(log.path, lines.started_s):
+                whole.append(log)
+                _tell_all_is_shown(log)
+    marked: Iterable[tuple[LogFile, str]] = merged(logs, lines.started_s, lines.since_s, whole=whole)
     if pattern := lines.pattern:
         marked = ((log, text) for log, text in marked if pattern.is_in(fold(text)))
     return marked if lines.last is None else deque(marked, lines.last)

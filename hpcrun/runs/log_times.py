@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -137,17 +137,22 @@ def matching(lines: Iterator[str], pattern: Pattern) -> Iterator[str]:
     return pattern.filter((line, fold(line)) for line in lines)
 
 
-def merged(logs: Sequence[LogFile], started_s: float, since_s: float | None = None) -> Iterator[tuple[LogFile, str]]:
+def merged(
+    logs: Sequence[LogFile], started_s: float, since_s: float | None = None, *, whole: Collection[LogFile] = ()
+) -> Iterator[tuple[LogFile, str]]:
     """Yield lines of many logs in the order of their times.
 
     A line without a time stays after the line before it, so that a traceback stays together; a log without times is one
     block at the beginning. One file is open at a time, and the memory for all files has a fixed size.
+
+    Args:
+        whole: logs of which all lines are wanted, whatever ``since_s``.
     """
     room = max(4096, min(4 * LONGEST_LINE, _MERGE_BYTES // max(1, len(logs))))
 
     def timed(number: int, log: LogFile) -> Iterator[tuple[float, int, str]]:
         lines, stamps, at_s = _read_in_parts(log.path, room), Stamps(started_s), float("-inf")
-        if since_s is not None and has_stamps(log.path, started_s):
+        if since_s is not None and log not in whole:
             lines = since(lines, since_s, started_s)
         for line in lines:
             if (stamp := stamps.read(line)) is not None:

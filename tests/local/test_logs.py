@@ -93,6 +93,10 @@ def test_since(hpcrun: Hpcrun) -> None:
     merged = hpcrun("logs", "--merge", "--since", "10m")
     assert "no time" in merged.stdout
     assert "has no timestamps: all its lines are shown" in merged.stderr
+    without.with_suffix(".err").unlink(missing_ok=True)
+    without.with_suffix(".err").symlink_to("/etc/passwd")  # which hpcrun does not read
+    assert "no time" in hpcrun("logs", "--merge", "--since", "10m", check=True).stdout
+    without.with_suffix(".err").unlink()
     os.utime(without, (time.time() - 7200, time.time() - 7200))
     assert hpcrun("logs", "--since", "10m").stdout == ""
     assert hpcrun("logs", "--since", "soon").returncode == 2
