@@ -18,7 +18,7 @@ from hpcrun.runs.attempt import NODE_FAILURE, Attempt, has_started, last_attempt
 from hpcrun.runs.elements import ElementRecords, save_statuses
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.runs.silence import last_write_s, last_writes, usual_pause_s
+from hpcrun.runs.silence import MUCH_LONGER, last_write_s, last_writes, usual_pause_s
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
 from hpcrun.schedulers.protocol import Scheduler
 
@@ -26,8 +26,6 @@ NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
 SILENT_S, SILENT_WITHOUT_PACE_S = 600.0, 1800.0
 """The shortest silence that is shown, and that of a run with too few lines to know its pace."""
-TIMES_USUAL = 3.0
-"""How many times the usual pause between two lines a silence must last."""
 
 
 def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
@@ -266,7 +264,7 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     if latest is None or (silent_s := now_s - written[latest]) < SILENT_S:
         return None
     usual_s = usual_pause_s(attempt, latest)
-    least_s = SILENT_WITHOUT_PACE_S if usual_s is None else TIMES_USUAL * usual_s
+    least_s = SILENT_WITHOUT_PACE_S if usual_s is None else MUCH_LONGER * usual_s
     return silent_s if silent_s >= least_s else None
 
 

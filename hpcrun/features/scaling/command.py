@@ -16,14 +16,13 @@ from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
-from hpcrun.features.scaling.studies import StudyStore
+from hpcrun.features.scaling.studies import SET_BY_SIZE, StudyStore
 from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points, show_status, wait_for_study
 from hpcrun.job import layout
 from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line
 from hpcrun.writing import replace_file
 
-_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 _SHOWN = 8
 MARK = ".hpcrun-report"
@@ -131,7 +130,7 @@ def forecast(
     )
 
 
-@takes_job_options(without=(*_SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
+@takes_job_options(without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
 def scale(
     options: dict[str, Any],
     script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),

@@ -13,7 +13,7 @@ from hpcrun.features.scaling.points import Point
 from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
 from hpcrun.features.scaling.step_model import Outlook, outlook
-from hpcrun.features.scaling.studies import NOT_ENDED, Study
+from hpcrun.features.scaling.studies import NOT_ENDED, SET_BY_SIZE, Study
 from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
 from hpcrun.features.scaling.verdict import (
     MIN_EFFICIENCY,
@@ -27,8 +27,6 @@ from hpcrun.features.scaling.verdict import (
 from hpcrun.job.request import option_groups, program_words, with_named_secrets
 
 _MOST_NAMED = 3
-_SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
-"""Fields of a request that each size of a study has of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 
 def command_of(study: Study) -> ScaleCommand:
     """Return the command that a study was, for those that a report proposes."""
-    request = with_named_secrets({name: value for name, value in study.request.items() if name not in _SET_BY_SIZE})
+    request = with_named_secrets({name: value for name, value in study.request.items() if name not in SET_BY_SIZE})
     of_study = [("--lr", study.lr), ("--dataset", study.dataset)]
     groups = [*((option, value) for option, value in of_study if value), *option_groups(request, study.profile)[1:]]
     options = [text for group in groups for text in group]
