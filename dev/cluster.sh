@@ -598,7 +598,8 @@ delete_researcher() {
   while read -r owner process; do # userdel refuses while the user runs anything
     if [[ $owner == "$RESEARCHER" ]]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
   done < <(stat --format='%U %n' /proc/[0-9]* 2>/dev/null)
-  userdel --remove "$RESEARCHER" 2>>"$ROOT/log/userdel.log" || die $EXIT_FAILED "$(tail -n 1 "$ROOT/log/userdel.log")"
+  local answer
+  answer=$(userdel --remove "$RESEARCHER" 2>&1) || die $EXIT_FAILED "${answer##*$'\n'}"
 }
 
 # The tests show the checkout to the researcher through a mount in here. Deleting must not reach through it.

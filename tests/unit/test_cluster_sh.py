@@ -75,3 +75,23 @@ def test_a_folder_in_which_others_have_a_say_is_refused(
 def test_a_sticky_folder_above_is_enough(short: Path) -> None:
     short.chmod(0o1777)
     assert env_of(cluster_folder(short / "c")).returncode == 0
+
+
+# Namespaces of its own, so that the script's user, processes and bridge are not those of a cluster that runs beside the test.
+APART = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc")
+STALE = """set -e
+cp -a /etc "$1/etc" && mount --bind "$1/etc" /etc && mount -t tmpfs none /run && mount -t tmpfs none /home
+userdel researcher 2>/dev/null || true
+useradd --create-home researcher
+mkdir -m 755 /run/hpcrun-clusters && touch /run/hpcrun-clusters/made
+"$2" down
+! id researcher && test ! -e /run/hpcrun-clusters/made
+"""
+
+
+@needs_root
+def test_down_removes_the_user_of_a_cluster_whose_folder_is_gone(short: Path) -> None:
+    env = {"PATH": SYSTEM_PATH, "HPCRUN_CLUSTER_DIR": str(short / "c")}
+    call = [*APART, "bash", "-c", STALE, "stale", str(short), str(CLUSTER_SH)]
+    result = subprocess.run(call, env=env, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
