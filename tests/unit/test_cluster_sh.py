@@ -77,7 +77,7 @@ def test_a_sticky_folder_above_is_enough(short: Path) -> None:
     assert env_of(cluster_folder(short / "c")).returncode == 0
 
 
-# Namespaces of its own, so that the script's user, processes and bridge are not those of a cluster that runs beside the test.
+# Namespaces of its own: the user, processes and bridge are not those of a cluster that runs beside the test.
 APART = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc")
 STALE = """set -e
 cp -a /etc "$1/etc" && mount --bind "$1/etc" /etc && mount -t tmpfs none /run && mount -t tmpfs none /home
