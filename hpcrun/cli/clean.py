@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from hpcrun.actions.runs.clean import DEFAULT_AGE_S, CleanChoice, CleanPlan, plan_clean, remove_runs
+from hpcrun.actions.runs.clean import DEFAULT_AGE_S, HAS_CHECKPOINTS, CleanChoice, CleanPlan, plan_clean, remove_runs
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
@@ -15,9 +16,9 @@ from hpcrun.cli.options import argument, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
+from hpcrun.job.units import format_age
 from hpcrun.runs.store import RunStore
-from hpcrun.views.clean import clean_json, clean_summary, clean_table, leftover_lines, staying_lines
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import bytes_text, count, fields_of, one_line, text_table
 
 _ANY_AGE = re.compile("0+[dhms]")
 
@@ -65,28 +66,85 @@ def clean(
     yield Outcome(lambda: _text(plan, context.store, now_s, younger))
     if not (as_json or plan.going or plan.going_leftovers):
         return
-    agreed = yes or (not as_json and can_ask() and confirm(f"Remove {clean_summary(plan)}?"))
+    agreed = yes or (not as_json and can_ask() and confirm(f"Remove {_summary(plan)}?"))
     gone, errors = remove_runs(plan, context.store, now_s=now_s) if agreed else ([], [])
     yield Outcome(
         lambda: [_end(plan, len(gone), agreed=agreed, failed=bool(errors))],
-        lambda: clean_json(plan, removed=agreed and not errors),
+        lambda: _json(plan, removed=agreed and not errors),
         failure=errors[0] if errors else None,
     )
 
 
 def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Iterator[TextPart]:
     """Return the runs that would go; or that there are none, and how many would with --all."""
-    yield stderr(staying_lines(plan))
+    yield stderr(_staying_lines(plan))
     if not (plan.going or plan.going_leftovers):
         yield stderr([f"nothing to remove in {store.root}"])
         if younger:
             yield stderr([f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or --older-than 7d"])
     if plan.going:
-        yield table(clean_table(plan, now_s))
-    yield stdout(leftover_lines(plan, now_s))
+        rows = ((each.item.run.run_id, each.item.status.state, format_age(now_s - each.ended_s),
+                 *map(bytes_text, (each.size.total, each.size.checkpoints))) for each in plan.going)  # fmt: skip
+        headings = ("RUN", "STATE", "ENDED", "SIZE", "CHECKPOINTS")
+        yield table(text_table(headings, rows, right=headings[3:], whole=headings[1:]))
+    yield stdout(
+        f"leftover   {one_line(str(each.leftover.path))}: interrupted while hpcrun created or removed it, "
+        f"{format_age(now_s - each.leftover.changed_s)}, {bytes_text(each.total)}"
+        for each in plan.going_leftovers
+    )
+
+
+def _staying_lines(plan: CleanPlan) -> Iterator[str]:
+    """Yield the requested runs that stay, with the reasons; runs with checkpoints in one line."""
+    held = [each.size.checkpoints for each in plan.staying if each.kept == HAS_CHECKPOINTS]
+    kept = [(each.item.run.run_id, each.kept) for each in plan.staying if each.kept != HAS_CHECKPOINTS]
+    if held:
+        which = f"{count(len(held), 'run')} with checkpoints ({bytes_text(sum(held))})"
+        kept.append((which, "add --checkpoints to remove them"))
+    leftovers = (each.leftover for each in plan.leftovers if each.leftover.kept)
+    kept += [(str(each.path), f"{each.kept}; check it by hand") for each in leftovers]
+    return (f"kept       {one_line(what)}: {why}" for what, why in kept)
+
+
+def _summary(plan: CleanPlan) -> str:
+    """Return what would be removed, in one line."""
+    numbers = ((len(plan.going), "run"), (len(plan.going_leftovers), "leftover folder"))
+    text = f"{' and '.join(count(number, noun) for number, noun in numbers if number)}, {bytes_text(plan.total)}"
+    return f"{text}, of which {bytes_text(plan.checkpoints)} are checkpoints" if plan.checkpoints else text
 
 
 def _end(plan: CleanPlan, gone: int, *, agreed: bool, failed: bool) -> TextPart:
     if not agreed:
-        return stderr([f"nothing was removed: {clean_summary(plan)}; to remove them: --yes"])
-    return stdout([f"removed    {gone} of {clean_summary(plan)}" if failed else f"removed    {clean_summary(plan)}"])
+        return stderr([f"nothing was removed: {_summary(plan)}; to remove them: --yes"])
+    return stdout([f"removed    {gone} of {_summary(plan)}" if failed else f"removed    {_summary(plan)}"])
+
+
+def _json(plan: CleanPlan, *, removed: bool) -> dict[str, Any]:
+    """Return a plan as a JSON document; ``removed``: whether it was carried out."""
+    runs = [
+        {
+            "run_id": each.item.run.run_id,
+            "state": each.item.status.state,
+            "folder": each.item.folder,
+            "ended_s": each.ended_s,
+            "bytes": each.size.total,
+            "checkpoint_bytes": each.size.checkpoints,
+            "why": each.kept,
+        }
+        for each in (*plan.going, *plan.staying)
+    ]
+    leftovers = [
+        {**fields_of(item, "run_id changed_s"), "folder": item.path, "bytes": each.total, "why": item.kept}
+        for each in plan.leftovers
+        for item in (each.leftover,)
+    ]
+    return {
+        "kind": "clean",
+        "removed": removed,
+        "bytes": plan.total,
+        "checkpoint_bytes": plan.checkpoints,
+        "runs": runs[: len(plan.going)],
+        "kept": runs[len(plan.going) :],
+        "leftovers": [each for each in leftovers if not each["why"]],
+        "kept_leftovers": [each for each in leftovers if each["why"]],
+    }

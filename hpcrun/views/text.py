@@ -122,6 +122,16 @@ def short_size(run: Run) -> str:
     return f"{run.nodes}×{run.gpus_on_node}" if run.gpus_on_node else count(run.nodes, "node")
 
 
+def bytes_text(number: int) -> str:
+    """Return a size in the largest unit that fits, like du -h."""
+    size = float(number)
+    for unit in ("B", "K", "M", "G"):
+        if size < 1000:
+            return f"{size:.0f}{unit}" if unit == "B" or size >= 10 else f"{size:.1f}{unit}"
+        size /= 1024
+    return f"{size:.1f}T"
+
+
 def size_text(run: Run) -> str:
     """Return the nodes of a run, and the GPUs of each: ``2 nodes × 4 GPUs``."""
     gpus = f" × {count(run.gpus_on_node, 'GPU')}" if run.gpus_on_node else ""
@@ -163,6 +173,11 @@ def folded_command(groups: Iterable[str], width: int) -> list[str]:
 def rows_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows as CSV of some columns, without the last line end."""
     return csv_text(columns, ([row.get(name) for name in columns] for row in rows)).removesuffix("\n")
+
+
+def fields_of(item: object, names: str) -> dict[str, Any]:
+    """Return attributes of a record by their names, for a JSON document: whatever else it holds stays out of it."""
+    return {name: getattr(item, name) for name in names.split()}
 
 
 GAP = 2

@@ -20,6 +20,7 @@ DEFAULT_AGE_S = 30 * 86400
 """The age of the runs that ``clean`` removes by default."""
 LEFT_AFTER_S = 86400.0
 """The age from which an unfinished folder is a leftover: a living process may still use a younger one."""
+HAS_CHECKPOINTS = "it has checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
         link = item.folder.is_symlink()
         kept = "its folder is a symbolic link to a folder outside this run" if link else "it belongs to another user"
     if kept is None and size.checkpoints and not choice.checkpoints:
-        kept = "it has checkpoints"
+        kept = HAS_CHECKPOINTS
     return Candidate(item, ended_s, size, kept)
 
 

@@ -12,8 +12,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, s
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.views.clean import bytes_text
-from hpcrun.views.text import count, one_line
+from hpcrun.views.text import bytes_text, count, one_line
 
 
 def share(

@@ -23,8 +23,7 @@ from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, Row, TextLines, 
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import LogFile, rank_log
-from hpcrun.views.clean import bytes_text
-from hpcrun.views.text import one_line, visible
+from hpcrun.views.text import bytes_text, one_line, visible
 
 STREAMS = ("out and err", "out", "err")  # what is shown of a rank, in the order in which ``o`` chooses
 SLOWEST_S = 5.0  # the longest time between two readings; a log that grows is read as often as ``logs -f`` does
