@@ -211,7 +211,7 @@ def _shown(
     more = None
     if request.verbose and not request.csv:
         from hpcrun.actions.status.details import Insight, look_closer
-        from hpcrun.views.insight import insight_json, verbose_lines
+        from hpcrun.views.details import insight_json, verbose_lines
 
         # these questions are not shared: --watch would ask them again and again
         asks = not (known_only or result.away or request.watch)

@@ -1,25 +1,45 @@
-"""status --verbose: a run's folder, its code, its relations to other runs; for top and share also its recorded plan."""
+"""status --verbose: a run's expected start, progress, use of resources, folder and code; its plan, as recorded."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
+from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
 from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
+from hpcrun.job.state import explain_reason
+from hpcrun.runs.attempt import last_attempt, load_imports
 from hpcrun.runs.record import Run, pairs_of
-from hpcrun.views.text import clock_text, code_text, count, labelled, memory_text, one_line
+from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
+from hpcrun.schedulers.queue import ACCOUNTS, Usage, Waiting
+from hpcrun.views.gpu import gpu_json, gpu_use
+from hpcrun.views.text import (
+    clock_text,
+    code_text,
+    count,
+    harmless,
+    labelled,
+    memory_text,
+    one_line,
+    start_text,
+    without_colours,
+)
 
 _SHOWN = 8
+_BAR = 20
+Rows = list[tuple[str, str]]
 _INDENT, _ROOM_LEAST = 15, 20
 
 
 def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Return the details for which the table has no room, wrapped between words; ``more`` comes first."""
-    from hpcrun.actions.hooks import hooks_of
-    from hpcrun.runs.attempt import last_attempt, load_imports
-
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
     rows = [
@@ -88,3 +108,156 @@ def recorded_plan(run: Run) -> Iterator[tuple[str, str]]:
 
 def _table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+# --- what status --verbose adds
+
+
+def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
+    """Return additional rows for the details of a run: label and text."""
+    job_id, status = item.run.job_id or "", item.status
+    total = status.total_elapsed_s
+    times = f"{clock_text(total)}, all {status.attempt + 1} attempts together; the limit is for each"
+    rows = [] if total is None else [("elapsed", times)]
+    if status.state == state.PENDING:
+        return [*rows, *_waiting_rows(item, insight, now_s)]
+    if not status.final:
+        return [*rows, *_running_rows(item, insight)]
+    usage = insight.usage.get((item.run.run_id, job_id))
+    return [*rows, *idle_limit_rows(item), *_usage_rows(usage, _use(item), item)]
+
+
+def verbose_lines(item: RunStatus, insight: Insight, width: int, now_s: float) -> list[str]:
+    """Return the details of a run, below an empty line, at most ``width`` characters wide."""
+    return ["", *detail_lines(item, width, insight_rows(item, insight, now_s))]
+
+
+def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
+    """Return the same as JSON."""
+    job_id = item.run.job_id or ""
+    waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
+    running = not item.status.final and item.status.state != state.PENDING
+    return {
+        "waiting": asdict(waiting) if waiting else None,
+        "usage": {**asdict(usage), "cpu_efficiency": cpu_efficiency(usage)} if usage else None,
+        "last_line": last_line(item.folder, item.element or 0) if running else None,
+        "metrics": last_metrics(item.folder, item.element or 0) if running else {},
+        "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
+        "use": asdict(use) if (use := _use(item)) else None,
+        "messages": hooks_of("notify").run_json(item) if item.run.plan.get("notify") else [],
+    }
+
+
+def _waiting_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
+    rows: Rows = []
+    job_id, reason = item.run.job_id or "", item.status.reason or ""
+    waiting = insight.waiting.get(job_id)
+    if known := explain_reason(reason):
+        rows += [("reason", f"{known.short} ({reason})"), ("advice", known.advice.replace("JOB", job_id))]
+    if waiting:
+        rows += [
+            ("limit", f"{limit.holder}: {limit.used} of {limit.allowed} {limit.what} in use by {limit.whose}")
+            for limit in insight.limits.get(ACCOUNTS if reason.startswith("Assoc") else waiting.qos, ())
+        ]
+        rows.append(("queue", place_text(waiting)))
+        rows.append(("start", start_text(waiting.start_s, now_s)))
+    return rows
+
+
+def place_text(waiting: Waiting) -> str:
+    """Return the place in the queue, in words."""
+    if waiting.place is None:
+        return f"not in the queue of partition {waiting.partition} ({waiting.of} pending)"
+    return f"{waiting.place} of {waiting.of} pending in partition {waiting.partition}"
+
+
+def _running_rows(item: RunStatus, insight: Insight) -> Rows:
+    status = item.status
+    rows: Rows = []
+    limit_s = status.limit_s or item.run.walltime_s
+    if status.elapsed_s is not None and limit_s and item.live:
+        rows.append(("time", bar_text(status.elapsed_s, limit_s)))
+    if status.hosts:
+        rows.append(("hosts", status.hosts))
+    gpus = insight.gpus.get(item.run.run_id)
+    if gpus and (now := gpu_use(gpus)):
+        rows.append(("GPUs", now))
+    if item.elements:
+        return rows
+    attempt = last_attempt(item.folder, item.element or 0)
+    if attempt and (idle := idle_warning(attempt.folder)):
+        at = time.strftime("%H:%M", time.localtime(idle.ends))
+        rows.append(
+            ("idle", f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if they stay idle")
+        )
+    rows += idle_limit_rows(item)
+    if use := _use(item):
+        rows += [(f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)]
+    if line := last_line(item.folder, item.element or 0):
+        rows.append(("last line", without_colours(harmless(line))))
+    if metrics := last_metrics(item.folder, item.element or 0):
+        rows.append(("metrics", _metrics_text(metrics)))
+    return rows
+
+
+def _metrics_text(metrics: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in metrics.items() if name != "time")
+
+
+def idle_limit_rows(item: RunStatus) -> Rows:
+    """Return that ``--cancel-idle`` has no effect, if a node does not report the use of its GPUs."""
+    attempt = None if item.elements else last_attempt(item.folder, item.element or 0)
+    node = idle_unknown(attempt.folder) if attempt else None
+    return [("idle limit", f"no effect: no use of the GPUs is known from nvidia-smi on {node}")] if node else []
+
+
+def last_words(item: RunStatus) -> str:
+    """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last line."""
+    if metrics := last_metrics(item.folder, item.element or 0):
+        return _metrics_text(metrics)
+    return " ".join(without_colours(harmless(last_line(item.folder, item.element or 0) or "")).split())
+
+
+def bar_text(elapsed_s: int, limit_s: int) -> str:
+    """Return the share of its time that a run has used, as a bar."""
+    part = min(1.0, max(0.0, elapsed_s / limit_s))
+    full = int(part * _BAR)
+    return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%}, {clock_text(elapsed_s)} of {clock_text(limit_s)}"
+
+
+def _use(item: RunStatus) -> UseSummary | None:
+    """Return what a run has recorded of its own use; None of a sweep, whose elements are runs of their own."""
+    return None if item.elements else run_use(item.folder, item.element or 0)
+
+
+def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
+    """Return what a run has used: by Slurm's accounting, or in more detail by the run's own samples."""
+    rows: Rows = []
+    completed, asked_s = item.status.state == state.COMPLETED, item.status.limit_s or item.run.walltime_s
+    hints = use_advice(use, completed=completed) if use else []
+    if usage:
+        if usage.gpus:
+            attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
+            rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
+        rows += [] if use else _accounted_rows(usage)
+        hints += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
+    return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]
+
+
+def _accounted_rows(usage: Usage) -> Rows:
+    rows: Rows = []
+    busy = cpu_efficiency(usage)
+    if busy is not None:
+        rows.append(("CPUs", f"{min(1.0, busy):.0%} of {usage.cpus} busy"))
+    if usage.used_mb is not None and usage.memory_mb:
+        part = usage.used_mb / usage.memory_mb
+        rows.append(("memory", f"{_size(usage.used_mb)} of {_size(usage.memory_mb)} per node, as sampled ({part:.0%})"))
+    return rows
+
+
+def _size(megabytes: float) -> str:
+    return f"{megabytes / 1024:.1f} GB" if megabytes >= 1024 else f"{megabytes:.0f} MB"
+
+
+def _value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

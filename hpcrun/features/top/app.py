@@ -50,7 +50,7 @@ _RED = Style(color="red")
 
 def words_of(rows: Mapping[str, TopRow]) -> dict[str, str]:
     """Return what each of some runs wrote last."""
-    from hpcrun.views.insight import last_words  # what it needs is imported behind the first frame
+    from hpcrun.views.details import last_words  # what it needs is imported behind the first frame
 
     words = {}
     for key, row in rows.items():

@@ -18,8 +18,8 @@ from hpcrun.explain.ended import explain
 from hpcrun.launch.sampler import line
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use import UseSummary
+from hpcrun.views.details import insight_json, insight_rows
 from hpcrun.views.gpu import recorded_gpus_table, recorded_json, recorded_nodes_table
-from hpcrun.views.insight import insight_json, insight_rows
 from tests.unit.given import run, write
 
 GB = 1 << 30

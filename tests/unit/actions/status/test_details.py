@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcrun.actions.status.details import advice, cpu_efficiency, last_line, last_metrics
 from hpcrun.schedulers.queue import Usage
-from hpcrun.views.insight import bar_text
+from hpcrun.views.details import bar_text
 from tests.unit.given import write
 
 
