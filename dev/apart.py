@@ -73,11 +73,8 @@ def take_away(copy: Path, name: str) -> list[str]:
     rows = table.read_text("utf-8").splitlines(keepends=True)
     of_feature = re.compile(rf'    "(?P<command>\w+)": Command\("hpcrun\.features\.{name}\.')
     commands = [match["command"] for row in rows if (match := of_feature.match(row))]
-    table.write_text("".join(row for row in rows if not of_feature.match(row)), "utf-8")
-    examples = copy / "hpcrun/cli/examples.py"
-    lines = examples.read_text("utf-8").splitlines(keepends=True)
-    of_commands = re.compile(rf'    \(".*hpcrun (?:{"|".join(commands) or "-"})\b(?!.*hpcrun )')
-    examples.write_text("".join(line for line in lines if not of_commands.match(line)), "utf-8")
+    example = re.compile(rf"(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )")
+    table.write_text("".join(row for row in rows if not (of_feature.match(row) or example.match(row))), "utf-8")
     runs = "|".join([rf"hpcrun\.features\.{name}\b|features import {name}\b", *(rf'\("{one}"[,)]' for one in commands)])
     for test in [*copy.glob("tests/unit/**/test_*.py"), *copy.glob("tests/golden/test_*.py")]:
         if re.search(runs, test.read_text("utf-8")):

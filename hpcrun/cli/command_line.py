@@ -15,8 +15,8 @@ import typer
 from typer.models import OptionInfo
 
 from hpcrun.actions.ports import Typed
+from hpcrun.cli.commands import EXAMPLES
 from hpcrun.cli.context import Context
-from hpcrun.cli.examples import EXAMPLES
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.launch_options import instead_of, takes_no_value
 from hpcrun.job.launchers import find_calls
@@ -237,8 +237,7 @@ def usage_error(error: typer.TyperException, words: Sequence[str], commands: Seq
     examples = EXAMPLES.get(" ".join(names)) if message.startswith("Missing") else None
     if not examples:
         return UsageError(message, hint=own_help)
-    line = examples[0][1].replace("\\\n", " ").splitlines()[0]
-    return UsageError(message, hint=f"for example: {' '.join(line.split())}; `{own_help}` shows all options")
+    return UsageError(message, hint=f"for example: {examples[0][0]}; `{own_help}` shows all options")
 
 
 def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | None:

@@ -1,4 +1,4 @@
-"""The table of commands: the module of each, loaded when the command is typed, and its panel of the help."""
+"""The table of commands: the module of each, loaded when the command is typed; its panel and examples in the help."""
 
 from __future__ import annotations
 
@@ -71,6 +71,121 @@ GROUPS = {
     "profile": "Show, write and check cluster profiles.",
 }
 """The help of each group of commands."""
+
+
+_EXAMPLES = """
+hpcrun submit --gpus 4 --nodes 2 --time 2h train.py --lr 1e-3  # 4 GPUs on 2 nodes for 2 hours
+hpcrun submit --dry-run --gpus 1 train.py >train.sh  # Write the script that would be submitted to a file
+hpcrun submit --gpus 1 --sweep lr=0.1,0.01,0.001 train.py  # An array of three jobs, each with its own --lr
+hpcrun import train.sbatch  # Show what submit makes of train.sbatch
+hpcrun import train.sbatch config.yaml  # Show it for a script with an argument
+hpcrun scale run --gpus 1,2,4 --batch-size 256 train.py --bs {batch_size}  # Run on 1, 2 and 4 GPUs, global batch 256
+hpcrun scale run --gpus 1,2,4 --weak --batch-size 64 train.py {batch_size}  # Batch 64 for each GPU (weak scaling)
+hpcrun scale run --show last  # Show how far the newest study is
+hpcrun where --gpus 8 --time 4h  # Compare all profiles for a job of 8 GPUs
+hpcrun where --gpus 8 --time 4h -P a100 -P h100  # Compare two of them
+hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8  # An epoch takes 36 min on 1 GPU: forecast
+hpcrun scale plan --from last  # From the newest scaling study
+hpcrun status --watch  # The newest runs, refreshed until Ctrl-C
+hpcrun status -v 4711  # All about one run
+hpcrun status 4711 --gpus --watch  # The load of its GPUs, refreshed until Ctrl-C
+hpcrun top  # All runs, live; ? shows the keys
+hpcrun top --filter 'train failed'  # Only runs with these words: the filter of key /
+hpcrun logs -f  # Follow rank 0 of the newest run
+hpcrun logs 4711 --all-ranks --grep Error  # Errors of all ranks of job 4711
+hpcrun logs 4711 --rank 0-3 -n 50  # The last 50 lines of ranks 0 to 3
+hpcrun explain  # The newest run
+hpcrun explain 4711 --stacks  # Where each rank of a running job is
+hpcrun explain --log slurm-4711.out  # Log files, without a run
+hpcrun metrics --plot  # Draw all metrics of the newest run
+hpcrun metrics 4711 --metric loss --all-ranks --csv  # The loss of every rank as CSV
+hpcrun sweep  # The elements of the newest sweep, best first
+hpcrun sweep 4711 --sort accuracy:max --csv  # By accuracy, largest first, as CSV
+hpcrun sweep 4711 --best loss  # The command of the element with the smallest loss
+hpcrun scale report last  # Report the newest study into report-NAME
+hpcrun scale report --from-csv times.csv --out report  # Report measurements from a table
+hpcrun history  # GPU-hours, success and waits, week by week
+hpcrun history --by project --since 2026-10-01  # By project, since a day
+hpcrun history --since 30d --all-jobs --plot use.pdf  # With all your jobs of the last 30 days, as a figure
+hpcrun share  # Write the newest run to RUN.html, to send to others
+hpcrun share 4711/3 -o report.html  # Element 3 of a sweep, to a file of this name
+hpcrun share 4711 --no-logs --no-code  # Without logs, and without script and changed code
+hpcrun open  # The page of the newest run in wandb or MLflow
+hpcrun open --tensorboard 4711 4712  # TensorBoard over two runs
+hpcrun open --upload  # Upload the offline wandb runs of the newest run
+hpcrun shell  # On the first node of the newest run
+echo nvidia-smi | hpcrun shell 4711 --node a100-2  # One command on a node of job 4711
+hpcrun cancel 4711  # One run
+hpcrun cancel 4711/3  # Element 3 of a sweep
+hpcrun cancel --state pending  # All pending runs, after a question
+hpcrun hold 4711  # Let others go first
+hpcrun hold lr  # The elements of a sweep that have not started
+hpcrun release 4711  # Let a job that was held start
+hpcrun release lr/3  # One element of a sweep
+hpcrun resubmit last  # Continue the newest run from its checkpoints
+hpcrun resubmit 4711 --time 8h -- --lr 1e-4  # With more time and another learning rate
+hpcrun resubmit 4711 --failed  # Only the failed elements of a sweep
+hpcrun init  # Answer questions
+hpcrun init --yes --account lab --gpu-type a100  # Without a terminal
+hpcrun init --dry-run  # See what it would write
+hpcrun doctor  # Check the default profile
+hpcrun doctor --profile a100  # Check another profile
+hpcrun preflight --nodes 4 --gpus-per-node 8 --profile a100  # Check 4 nodes
+hpcrun preflight --nodelist a100-2 --profile a100  # Check one node
+hpcrun nodes  # List the nodes
+hpcrun nodes forget a100-3  # Use a100-3 again
+hpcrun nodes forget  # Use all of them again
+hpcrun clean  # Runs that ended more than 30 days ago, after a question
+hpcrun clean --state failed --older-than 2d  # Failed runs that ended more than 2 days ago
+hpcrun clean --keep 20  # All but the newest 20
+hpcrun profile trust  # Review and trust the project of this folder
+hpcrun profile trust --list  # List the trusted projects
+hpcrun profile trust --revoke  # Stop trusting this project
+hpcrun notify --test ntfys://ntfy.sh/my-runs  # Send a test message to a topic of ntfy
+srun -n1 hpcrun notify --test  # Test the configured destinations from a compute node
+hpcrun notify last  # Send what the last run could not send
+hpcrun profile list  # List all profiles
+hpcrun profile list --json  # The same as JSON
+hpcrun profile show a100  # All values of a profile
+hpcrun profile show a100 --origin  # With the file and line of each value
+hpcrun profile path  # List the folders
+HPCRUN_SITE=/proj/hpcrun hpcrun profile path  # Use another folder for one command
+hpcrun profile new mine  # Answer questions
+hpcrun profile new mine --from a100 --partition gpu --account ab12  # Give the values
+hpcrun profile set mine gpu.per_node=8  # Change one value
+hpcrun profile set mine modules+=cuda/12.4  # Add a module to the list
+hpcrun profile unset mine partition  # Return to the inherited partition
+hpcrun profile unset mine time.default time.max  # Two keys at once
+hpcrun profile edit a100  # Edit your copy of a100
+EDITOR=nano hpcrun profile edit a100  # With another editor
+hpcrun profile use mycluster  # Use a profile without -P from now on
+hpcrun profile use detected  # Use the detected profile again
+hpcrun profile validate  # All profiles
+hpcrun profile validate ./mine.yaml  # One file
+hpcrun profile diff a100 h100  # Two profiles
+hpcrun profile diff a100 ./mine.yaml  # A profile and a file
+hpcrun profile detect  # Print the profile
+hpcrun profile detect --write mycluster  # Save it
+hpcrun profile env a100  # What a profile sets, and why
+hpcrun profile env NCCL_SOCKET_IFNAME  # One variable
+hpcrun profile schema > profile.schema.json  # Save the schema for an editor
+hpcrun profile schema | jq '.properties | keys'  # List its keys
+"""
+"""Of each command two or three: the line to type, of which 76 characters fit a terminal, and what it does."""
+EXAMPLES: dict[str, list[tuple[str, str]]] = {}
+"""Of each command, and of each group those of its first commands: the line to type, and what it does."""
+for example in _EXAMPLES.strip().splitlines():
+    line, _, purpose = example.partition("  # ")
+    group, *others = line.rpartition("hpcrun ")[2].split()
+    EXAMPLES.setdefault(f"{group} {others[0]}" if group in GROUPS else group, []).append((line, purpose))
+for group in GROUPS:
+    EXAMPLES[group] = [of_command[0] for name, of_command in EXAMPLES.items() if name.startswith(f"{group} ")][:3]
+
+
+def epilog(name: str) -> str:
+    """Return the examples of a command, as the end of its help."""
+    # the empty line keeps the indentation: typer removes the margin that all lines but the first share
+    return "\n".join(["", "Examples:", *(f"  # {purpose}\n  {line}" for line, purpose in EXAMPLES[name])])
 
 
 def first_words(names: Iterable[str]) -> list[str]:

@@ -13,8 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.main import get_command
 
-from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, help_of
-from hpcrun.cli.examples import epilog
+from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, epilog, help_of
 from hpcrun.cli.interrupt import exit_at_interrupt
 from hpcrun.cli.lean_imports import import_lean
 from hpcrun.cli.output import Outcome, finish, give_up_stdout, printed, show, want_json

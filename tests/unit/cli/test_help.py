@@ -10,8 +10,7 @@ import pytest
 from typer.main import get_command
 
 from hpcrun.cli.commands import COMMANDS as TABLE
-from hpcrun.cli.commands import first_words
-from hpcrun.cli.examples import EXAMPLES, epilog
+from hpcrun.cli.commands import EXAMPLES, epilog, first_words
 from hpcrun.cli.main import build_app, list_app
 
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
@@ -46,14 +45,13 @@ def test_every_command_has_examples() -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_examples_are_two_or_three_lines_that_the_command_takes(name: str) -> None:
     assert 2 <= len(EXAMPLES[name]) <= 3
-    for what, text in EXAMPLES[name]:
-        assert not what[0].islower() and not what.endswith(".")
-        for line in text.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            words = words[words.index("hpcrun") + 1 :]
-            words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))]
-            assert words[: len(name.split())] == name.split()
-            parse(words)
+    for line, purpose in EXAMPLES[name]:
+        assert not purpose[0].islower() and not purpose.endswith(".")
+        words = shlex.split(line)
+        words = words[words.index("hpcrun") + 1 :]
+        words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))]
+        assert words[: len(name.split())] == name.split()
+        parse(words)
     # 78 characters: typer leaves one free on each side of a terminal of 80 columns
     assert all(len(line) <= 78 for line in epilog(name).splitlines())
 
