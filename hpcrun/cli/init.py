@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import os.path
 import shlex
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from hpcrun.actions.jobs.submit import submit
 from hpcrun.actions.ports import Choice
 from hpcrun.actions.profiles import init as action
 from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
-from hpcrun.actions.profiles.detect_types import accounts_of
+from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.detect_yaml import Choices
-from hpcrun.actions.profiles.edit import plan_config
+from hpcrun.actions.profiles.edit import FileChange, plan_config
 from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
@@ -32,8 +33,8 @@ from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.cluster_facts import ClusterFacts
 from hpcrun.schedulers.process import SlurmSite
-from hpcrun.views.init import cluster_lines, diff_lines, files_lines, next_lines, setup_json, setup_lines
 from hpcrun.views.plan import submitted_json
+from hpcrun.views.text import fields_of, one_line
 
 _NOTHING_WRITTEN = InterruptedByUser("interrupted; nothing was written")
 
@@ -59,21 +60,21 @@ def init(
     context = make_context()
     asks = can_ask() and not (yes or as_json)
     with interrupted_as(_NOTHING_WRITTEN):
-        chosen = _Chosen(account, gpu_type, runs, name, asks=asks, suggested=yes, anew=force)
+        chosen = _Chosen(Choices(account, gpu_type), runs, name, asks=asks, suggested=yes, anew=force)
         if reason := context.scheduler("slurm").unavailable():
             yield note([f"hpcrun: {reason}: jobs will run on this machine, with the profile local"])
             setup = _without_slurm(chosen, context)
         else:
             setup = yield from _on_cluster(chosen, context)
         if dry_run:
-            yield Outcome(lambda: [stdout(files_lines(setup))], lambda: setup_json(setup))
+            yield Outcome(lambda: [stdout(_files_lines(setup))], lambda: _setup_json(setup))
             return
         if not _agreed(setup, asks=asks, agreed=yes or force):
             yield note(["hpcrun: nothing was written; hpcrun init --name NAME writes another profile"])
             return
 
     kept = action.write_setup(setup, own_place(context))
-    yield printed(setup_lines(setup, kept))
+    yield printed(_setup_lines(setup, kept))
     yield overruled(setup.name)
     yield from _check_and_try(setup, test, asks=asks, as_json=as_json)
 
@@ -82,8 +83,7 @@ def init(
 class _Chosen:
     """What was typed, and how the rest is found out."""
 
-    account: str | None
-    gpu_type: str | None
+    typed: Choices
     runs: str | None
     name: str | None
     asks: bool
@@ -92,12 +92,11 @@ class _Chosen:
 
 
 def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
-    for name, value in (("--account", chosen.account), ("--gpu-type", chosen.gpu_type), ("--name", chosen.name)):
-        if value is not None:
-            raise UsageError(
-                f"{name} has no effect without Slurm",
-                hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
-            )
+    if chosen.name or chosen.typed != Choices():
+        raise UsageError(
+            "--account, --gpu-type and --name have no effect without Slurm",
+            hint="on a cluster, sbatch must be on PATH: log in to its login node, or load its Slurm module first",
+        )
     folder = _runs(chosen, context)
     return action.Setup("local", None, *plan_config("local", context.user_folder / FILE_NAME, folder), folder)
 
@@ -109,23 +108,22 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     shipped = set(profile_names([context.profile_layers["shipped"]]))
     name = chosen.name or action.default_name(facts, shipped)
     existing = action.existing_profile(name, place, anew=chosen.anew)
-    typed = Choices(chosen.account, chosen.gpu_type)
-    action.check_choices(typed, facts)
-    yield note(cluster_lines(facts))
-    choices = _choices(typed, facts, existing, chosen)
+    action.check_choices(chosen.typed, facts)
+    yield note(_cluster_lines(facts))
+    choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     detected = detected_profile(facts, site, context.surroundings, action.without_none(choices))
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
 
 
-def _choices(typed: Choices, facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
+def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
     """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed."""
     left: list[Choice] = []
-    account, gpu_type = typed.account, typed.gpu_type
+    account, gpu_type = chosen.typed.account, chosen.typed.gpu_type
     if existing is not None and not chosen.asks:
         if not chosen.anew:
-            return typed  # what is not typed stays as it is
+            return chosen.typed  # what is not typed stays as it is
         account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
@@ -176,7 +174,7 @@ def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
     change = setup.profile
     if agreed or change is None or change.before is None or not change.changed:
         return True
-    tell(diff_lines(change))
+    tell(_diff_lines(change))
     if not asks:
         raise ProfileError(
             f"{change.path} exists, and would be changed as shown", hint="add --yes, or choose another --name"
@@ -188,7 +186,7 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
     """Run doctor's checks, offer the test job, and say what to type next."""
     context = make_context(announce=None)  # as it is now
     checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
-    document: dict[str, Any] = {**setup_json(setup), "written": True, "doctor": None, "test": None}
+    document: dict[str, Any] = {**_setup_json(setup), "written": True, "doctor": None, "test": None}
     if checks:
         document["doctor"] = checks.document
         slurm = "Slurm, " if setup.profile else ""
@@ -214,7 +212,7 @@ def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_jso
         yield replace(ended, document=lambda: document)
         if ended.failure:
             return
-    yield printed(next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
+    yield printed(_next_lines(action.next_commands(setup, profile.gpu.type)), lambda: document)
 
 
 def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Outcome, None, Outcome]:
@@ -225,3 +223,74 @@ def _try(prepared: Prepared, context: Context, *, follow: bool) -> Generator[Out
         [f"hpcrun: waiting for test job {result.run.job_id}; Ctrl-C stops waiting", *result.remarks.splitlines()]
     )
     return run_end(result, context, follow=follow)
+
+
+# --- what it shows ---
+
+
+def _cluster_lines(facts: ClusterFacts) -> list[str]:
+    """Return what a cluster is, in a few lines."""
+    name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
+    gpus = [f"{offer.type or 'GPU'} ({offer.nodes} × {offer.per_node})" for offer in gpu_offers(facts)]
+    return [
+        one_line(f"cluster    {name}, Slurm {version}"),
+        one_line(f"GPUs       {', '.join(gpus) or 'none'}"),
+        one_line(f"accounts   {', '.join(accounts_of(facts)) or 'unknown'}"),
+    ]
+
+
+def _setup_lines(setup: action.Setup, kept: Path | None) -> list[str]:
+    """Return what has been written, and where the old text of the profile is kept."""
+    lines = []
+    if setup.profile:
+        label = "unchanged" if not setup.profile.changed else "changed" if setup.profile.before else "written"
+        lines.append(f"{label:<9}  {setup.profile.path}")
+    if kept:
+        lines.append(f"kept       {kept}, the profile until now")
+    instead = f" instead of {setup.instead_of}" if setup.instead_of else ""
+    lines.append(f"default    {setup.name}{instead}, in {setup.config.path}")
+    if setup.runs:
+        lines.append(f"runs       {setup.runs}")
+    if setup.outdated:
+        keys = ", ".join(setup.outdated)
+        lines.append(f"note       the profile has other values than Slurm reports for {keys}; hpcrun init --force")
+        lines.append("           replaces it by the detected profile, and keeps the old file")
+    return [one_line(line) for line in lines]
+
+
+def _files_lines(setup: action.Setup) -> list[str]:
+    """Return what would be written: the text of a new file, the difference of one that exists."""
+    lines: list[str] = []
+    for change in setup.files:
+        if not change.changed:
+            lines.append(one_line(f"# {change.path}: unchanged"))
+        elif change.before is None:
+            lines += [one_line(f"# {change.path}:"), *change.after.splitlines()]
+        else:
+            lines += _diff_lines(change)
+    return lines
+
+
+def _diff_lines(change: FileChange) -> list[str]:
+    """Return the difference between a file as it is and as it should be."""
+    before, after = (change.before or "").splitlines(), change.after.splitlines()
+    names = f"{change.path} (now)", f"{change.path} (new)"
+    return [one_line(line) for line in difflib.unified_diff(before, after, *names, lineterm="", n=1)]
+
+
+def _next_lines(commands: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the commands to type next, each with what it does."""
+    width = max(len(command) for command, _ in commands)
+    return [f"{'' if number else 'next':<9}  {line:<{width}}  # {what}" for number, (line, what) in enumerate(commands)]
+
+
+def _setup_json(setup: action.Setup) -> dict[str, Any]:
+    """Return what is to be written as a JSON document."""
+    return {
+        "kind": "init",
+        "profile": setup.name,
+        "scheduler": "slurm" if setup.profile else "local",
+        **fields_of(setup, "runs instead_of outdated"),
+        "written": False,
+        "files": [{**fields_of(change, "path changed before"), "text": change.after} for change in setup.files],
+    }
