@@ -1,4 +1,4 @@
-"""What a feature may hear of the core and add to what it shows: hooks, whose defaults do nothing."""
+"""The hooks by which the core informs a feature and asks it for additional rows; the default of a hook does nothing."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Hooks:
         return None
 
     def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
-        """Hear of the runs whose status was asked for, and where they lie."""
+        """Take note of the runs of a status command, and of their runs folder."""
 
     def on_end(self, run: Run, folder: Path, env: Mapping[str, str]) -> None:
-        """Hear, once, that a run has ended."""
+        """Take note, once, that a run has ended."""
 
     def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
         """Return label and text of further details of a run."""
@@ -67,7 +67,7 @@ HOOKS = {
 
 
 def hooks_of(feature: str) -> Hooks:
-    """Return the hooks of a feature; those that do nothing where there is no such feature."""
+    """Return the hooks of a feature; without such a feature, hooks that do nothing."""
     module, _, name = HOOKS.get(feature, "").partition(":")
     if not module:
         return Hooks()

@@ -1,4 +1,4 @@
-"""What an action needs of the world: the runs, the schedulers, this host, the clock."""
+"""The ports of an action: the runs, the schedulers, this host, the clock."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Ports:
     polling: Schedulers  # for commands that repeat their questions: they share the answers
     host: str  # this host's name; a local run lives on it
     now_s: Callable[[], float]  # returns the time, in seconds since the epoch
-    on_end: Callable[[str], None] = lambda _: None  # is given the id of each run whose end is learned, once
-    # is given the runs of each question about their status, the runs folder and the time
+    on_end: Callable[[str], None] = lambda _: None  # is called once with the id of each run whose end has become known
+    # is called with the runs of each status command, the runs folder and the time
     on_status: Callable[[Sequence[RunStatus], Path, float], None] = lambda *_: None
 
     def for_polling(self) -> Ports:
-        """Return the same for a command that repeats its questions."""
+        """Return the ports for a command that polls."""
         return replace(self, schedulers=self.polling)
 
 
@@ -50,11 +50,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice that only a person can make."""
+    """A choice that only the user can make."""
 
     what: str  # the thing to choose: ``GPU type``
-    key: str  # of the profile that settles it for all jobs
-    reason: str  # why there is a choice, as the heading of the options
+    key: str  # the key of the profile that decides it for all jobs
+    reason: str  # why there is a choice: the heading of the options
     options: tuple[Option, ...]
     default: int = 0  # the position of the option that is offered
 
@@ -65,7 +65,7 @@ class Choice:
 
     @property
     def flags(self) -> str:
-        """What to type instead of an answer: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
+        """The options that make the choice: ``choose a GPU type: --gpus a100:4, --gpus h100:4``."""
         return f"choose {self.named}: {', '.join(option.flag for option in self.options)}"
 
 
@@ -73,19 +73,19 @@ Choose = Callable[[Choice], str]
 
 
 def first_option(choice: Choice) -> str:
-    """Return what would be offered."""
+    """Return the default option."""
     return choice.options[choice.default].value
 
 
 @dataclass(slots=True)
 class Picker:
-    """Makes choices, or collects those that cannot be made without a person at a terminal."""
+    """Makes choices, or collects those that need a user at a terminal."""
 
     choose: Choose | None
     unmade: list[Choice] = field(default_factory=list)
 
     def pick(self, choice: Choice) -> str:
-        """Return the answer to a choice, or what would be offered."""
+        """Return the answer to a choice, or its default option."""
         if self.choose is None:
             self.unmade.append(choice)
         return (self.choose or first_option)(choice)
@@ -93,10 +93,10 @@ class Picker:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The command line that asked for a job."""
+    """The command line that requested a job."""
 
     words: tuple[str, ...] = ()  # hpcrun's subcommand and its options, up to SCRIPT
-    notes: tuple[str, ...] = ()  # what a person should be told of it
+    notes: tuple[str, ...] = ()  # notes on it for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Surroundings:
     template_folders: tuple[Source, ...]
     runs: Path | None = None  # the runs folder
     own_python: str | None = None  # hpcrun's own interpreter where it has torch, else None
-    # configuration that is not used, for a caller that is not told of it by the command line
+    # warnings about unused configuration, for a caller without a command line
     warnings: tuple[str, ...] = ()
-    typed: Typed = field(default_factory=Typed)  # the command line, where there was one
-    # returns the nodes that failed of late; None where nobody looks for them
+    typed: Typed = field(default_factory=Typed)  # the command line, empty without one
+    # returns the nodes that failed within a day; None if nothing keeps them
     failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
     cluster: Callable[[], str | None] | None = None  # returns the name of the Slurm cluster, which is asked for it
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
-    # asks the person at the terminal and returns the value of an option; None without a terminal
+    # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None

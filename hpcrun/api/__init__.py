@@ -1,1 +1,1 @@
-"""Functions as jobs, runs as tables: beside ``cli`` the other place that reads the environment and builds adapters."""
+"""The Python API: functions as jobs, and runs as tables. Besides ``cli`` only ``api`` reads the environment."""

@@ -40,7 +40,7 @@ _FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_pe
            "cancel_idle": "cancel_idle_s"}  # fmt: skip
 """Parameter → field of the request, where a person writes it otherwise."""
 _SPELLED = {field: name for name, field in _FIELDS.items()}
-# what runs is the function, with this very Python, and one process for each task
+# the function runs with this Python, in one process for each task
 _NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
 # hpcrun submit reads these as text, with a unit or without
@@ -60,7 +60,7 @@ class Executor(core.Executor):
     array and one run.
 
     Args:
-        profile: name of the profile; chosen as ``hpcrun submit`` chooses where it is not said.
+        profile: name of the profile; by default chosen as ``hpcrun submit`` does.
         tasks_per_node: processes on each node that call the function, 1 by default; see ``job.results()``.
         array_parallelism: how many elements of an array run at a time; by default as many as fit, and on this machine
             all, or one after the other where they use its GPUs.
@@ -101,13 +101,13 @@ class Executor(core.Executor):
         name, number = _name(delayed_submissions[0].function), len(delayed_submissions)
         prepared = self._prepare(context, name, number)
         if self._requeues_checkpoints(prepared.plan, delayed_submissions):
-            with suppress(UsageError):  # its time limit is too short for Slurm's warning
+            with suppress(UsageError):  # the time limit is too short for Slurm's warning
                 prepared = self._prepare(context, name, number, requeue=self.checkpoint_requeues)
         plan, requeue = prepared.plan, prepared.plan.requeue
         for note in (*context.surroundings.warnings, *plan.notes):
             _log.warning(note)
         for delayed in delayed_submissions:
-            # submitit's count of time-outs; how often a job starts again is --requeue's to say
+            # submitit's number of time-outs; --requeue decides how often a job starts again
             delayed.set_timeout((plan.walltime_s or 0) // 60, requeue.times if requeue else 0)
         calls = io.BytesIO()
         with zipfile.ZipFile(calls, "w") as archive:
@@ -163,7 +163,7 @@ class Executor(core.Executor):
                 f"tasks_per_node={request.nproc_per_node}: profile {profile!r} starts one task on each node",
                 hint=f"on this machine nodes={request.nproc_per_node} starts as many tasks",
             )
-        # said outright, since without a number torch's ranks are one per GPU
+        # explicit, since without a number there is one rank per GPU
         launch = {"launcher": "python" if local else "srun", "nproc_per_node": request.nproc_per_node or 1}
         prepared = prepare(request.model_copy(update=launch), profile, surroundings, context.machine)
         if elements == 1 or local:
@@ -174,7 +174,7 @@ class Executor(core.Executor):
 
 
 def _python(context: Context) -> dict[str, str]:
-    """Return this very Python, whose pickles no other version reads; nothing where it is the active environment's."""
+    """Return this Python, since no other version reads its pickles; nothing if it belongs to the active environment."""
     active = context.env.get("VIRTUAL_ENV") or context.env.get("CONDA_PREFIX")
     if active and Path(active).resolve() == Path(sys.prefix).resolve():
         return {}
@@ -189,7 +189,7 @@ def _name(function: Callable[..., Any]) -> str:
 def _pickled(delayed: DelayedSubmission) -> bytes:
     try:
         return bytes(cloudpickle.dumps(delayed, pickle.HIGHEST_PROTOCOL))
-    except Exception as error:  # whatever an object's own __reduce__ raises
+    except Exception as error:  # an object's own __reduce__ may raise anything
         name = _name(delayed.function)
         raise UsageError(
             f"{name} and its arguments cannot be pickled: {type(error).__name__}: {error}",
@@ -207,7 +207,7 @@ def _names() -> list[str]:
 
 
 def check_names(values: Mapping[str, Any]) -> None:
-    """Refuse a parameter that there is not; the UsageError has the nearest name."""
+    """Raise UsageError for an unknown parameter, with the nearest name."""
     names = _names()
     for name in values:
         if name not in names:
@@ -227,7 +227,7 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_typed(field: str, value: Any) -> Any:
-    """Return a value as it would be typed: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
+    """Return a value as a user would type it: 240 minutes, 64 MB and 4 GPUs are numbers in Python."""
     if field in _TEXTS and isinstance(value, int) and not isinstance(value, bool):
         return f"{value}m" if field == "walltime_s" else str(value)
     if field == "env" and isinstance(value, Mapping):

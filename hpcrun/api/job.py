@@ -1,4 +1,4 @@
-"""A submitted function: submitit's job, asked about through hpcrun's own poll, once for all jobs and not often."""
+"""A submitted function: submitit's job, whose state comes from hpcrun's own poll, one for all jobs."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ JobKey = tuple[Path, int]
 
 @dataclass(slots=True)
 class JobStatuses:
-    """What is known of some jobs of one scheduler."""
+    """The statuses of some jobs of one scheduler."""
 
     scheduler: Scheduler
-    # cluster, host: where this process is; a run of elsewhere is not asked about
+    # cluster, host: those of this process; runs of others are not queried
     cluster: str | None
     host: str
     clock: Callable[[], float] = time.monotonic  # seconds, from any beginning
-    runs: dict[Path, KnownRun] = field(default_factory=dict)  # the runs whose jobs can be asked about, by their folders
+    runs: dict[Path, KnownRun] = field(default_factory=dict)  # the runs whose jobs can be queried, by their folders
     _open: set[JobKey] = field(default_factory=set)
     _answers: Answers | None = None
     _asked: frozenset[Path] = frozenset()
@@ -66,7 +66,7 @@ class JobStatuses:
     _unknown_since: dict[JobKey, float] = field(default_factory=dict)
 
     def status(self, job: JobKey) -> LastStatus:
-        """Return what is known of a job, asking the scheduler where that was not done lately."""
+        """Return the status of a job; the scheduler is queried if its last answer is old."""
         run, index = self.runs[job[0]], job[1]
         last = run.known.get(index)
         if last is not None and last.final:
@@ -74,18 +74,18 @@ class JobStatuses:
         self._open.add(job)
         self._ask()
         folder, records = run.ref(index).folder, records_of(run.folder, index)
-        # an answer that was given before the job was there says nothing of it
+        # an answer from before the job's submission does not include it
         answers = self._answers if folder in self._asked else None
         info = answers.get(folder) if answers else None
         if records.ended and not (info and is_terminal(info.state)):
-            answers = {}  # the answer is older than the script's own word
+            answers = {}  # the answer is older than the script's record
         status = run.known[index] = judge_element(run, index, records, answers, time.time()).status
         if status.final:
             self._open.discard(job)
         return status
 
     def over(self, job: JobKey) -> bool:
-        """Return whether a job is over, or has been lost for so long that nothing more will be heard of it."""
+        """Return whether a job has ended, or has been lost for so long that nothing more will be known of it."""
         if records_of(*job).ended:
             return True
         status = self.status(job)
@@ -95,7 +95,7 @@ class JobStatuses:
         return self.clock() - self._unknown_since.setdefault(job, self.clock()) > LOST_AFTER_S
 
     def cancel(self, job: JobKey) -> None:
-        """End a job, where the scheduler lists it as this run's.
+        """Cancel a job if the scheduler lists it for this run.
 
         Raises:
             SchedulerError: the scheduler refused or is away, or does not list the job.
@@ -118,7 +118,7 @@ class JobStatuses:
         try:
             self._answers = self.scheduler.poll(refs)
         except SchedulerError:
-            self._answers = None  # away: what was known stands until it is back
+            self._answers = None  # it does not respond: the known status stays until it does
 
     def _is_here(self, job: JobKey) -> bool:
         return belongs_here(self.runs[job[0]].run, self.cluster, self.host)
@@ -135,8 +135,8 @@ def _statuses(scheduler: str) -> JobStatuses:
 class FunctionJob(Job[R]):
     """One call of a function, or one element of an array of them: ``result()``, ``exception()``, ``done()`` ...
 
-    As submitit's jobs, but that its state is hpcrun's: one question to the scheduler for all jobs, at most every ten
-    seconds, and the run's own folder. A job can be pickled and asked again from another process.
+    Like submitit's jobs, but with hpcrun's state: one query to the scheduler for all jobs, at most every ten
+    seconds, and the run's own folder. A job can be pickled and used in another process.
     """
 
     _run_id: str
@@ -155,12 +155,12 @@ class FunctionJob(Job[R]):
         index: int = 0,
         keeps_trying: bool = False,
     ) -> FunctionJob[Any]:
-        """Return the job of a run, whose function so many tasks call.
+        """Return the job of a run whose function is called by so many tasks.
 
         Args:
             job_id: as the scheduler lists it.
             index: number of the element, 0 for the only one.
-            keeps_trying: the job may be started again, so that a result counts only when its script has ended.
+            keeps_trying: the job may start again, so that a result counts only after its script has ended.
         """
         job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
         for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
@@ -175,17 +175,17 @@ class FunctionJob(Job[R]):
 
     @property
     def state(self) -> str:
-        """The state as ``hpcrun status`` says it, at most ten seconds old."""
+        """The state that ``hpcrun status`` shows, at most ten seconds old."""
         return self._status().state
 
     def get_info(self, mode: str = "force") -> dict[str, str]:  # noqa: ARG002 - submitit's signature
-        """Return what is known, under sacct's names."""
+        """Return the status under sacct's names."""
         status = self._status()
         shown = {"State": status.state, "Reason": status.reason, "NodeList": status.hosts}
         return {name: value for name, value in shown.items() if value}
 
     def done(self, force_check: bool = False) -> bool:
-        """Return whether the job is over. Never asks the scheduler more often than every ten seconds."""
+        """Return whether the job has ended; the scheduler is queried at most every ten seconds."""
         if self._sub_jobs:
             return all(job.done(force_check) for job in self._sub_jobs)
         if not self._keeps_trying and self._has_result():
@@ -206,9 +206,9 @@ class FunctionJob(Job[R]):
                 self._statuses().cancel(self._key)
 
     def exception(self) -> UncompletedJobError | None:
-        """Wait for the end, and return what went wrong, None where nothing did.
+        """Wait for the end; return the exception of the function, None if there is none.
 
-        Of several tasks the one that raised, and not those that were ended for it.
+        Of several tasks it is that of the task that raised, not of those that were then terminated.
         """
         if not self._sub_jobs:
             return super().exception()
@@ -217,7 +217,7 @@ class FunctionJob(Job[R]):
         return min(failures, key=lambda failure: not isinstance(failure, FailedJobError), default=None)
 
     def results(self) -> list[R]:
-        """Wait for the end, and return what the function returned in each task.
+        """Wait for the end; return the function's result in each task.
 
         Raises:
             UncompletedJobError: see ``exception()``.
@@ -228,7 +228,7 @@ class FunctionJob(Job[R]):
 
     def submission(self) -> DelayedSubmission:
         """Return the call: its ``function``, ``args`` and ``kwargs``."""
-        if self.paths.submitted_pickle.exists():  # it has started, and may have left a checkpoint
+        if self.paths.submitted_pickle.exists():  # the call has started, and may have left a checkpoint
             return DelayedSubmission.load(self.paths.submitted_pickle)
         with zipfile.ZipFile(self.run_folder.calls) as calls:
             return cast(DelayedSubmission, pickle.load(BytesIO(calls.read(str(self._index)))))
@@ -243,14 +243,14 @@ class FunctionJob(Job[R]):
     # --- what submitit's own methods call ---------------------------------------------------------------------
 
     def _register_in_watcher(self) -> None:
-        """Submitit's watcher asks sacct for every job; ours is asked when somebody wants to know."""
+        """Do nothing: submitit's watcher would call sacct for every job, and hpcrun polls only on demand."""
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         deadline = time.monotonic() + _VISIBLE_WITHIN_S
         status: LastStatus | None = None
         while not self._has_result():
             status = status or self._status(_SETTLES_WITHIN_S)
-            # only a job that ended well has a result that may not be visible yet
+            # only a completed job has a result that may not be visible yet
             if status.state != state.COMPLETED or time.monotonic() > deadline:
                 raise UncompletedJobError(self._why_no_result(status))
             time.sleep(0.5)
@@ -282,7 +282,7 @@ class FunctionJob(Job[R]):
         return statuses
 
     def _status(self, within_s: float = 0.0) -> LastStatus:
-        """Return the status, once the scheduler says how the job ended, or has had some time to."""
+        """Return the status after the scheduler has reported how the job ended, or has had time to."""
         deadline = time.monotonic() + within_s
         while not (status := self._statuses().status(self._key)).final and time.monotonic() < deadline:
             time.sleep(0.5)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_status(*runs: str) -> DataFrame:
-    """Return the state of runs as a table, the newest last.
+    """Return the status of runs as a table, the newest last.
 
     Args:
         runs: job ids, run ids, names, or ``last``; ``RUN/3`` is element 3 of a sweep. All runs where there are none.
@@ -29,7 +29,7 @@ def read_status(*runs: str) -> DataFrame:
         a row for each run and each element that was named; the columns of ``hpcrun status --csv``, times in seconds.
 
     Raises:
-        HpcrunError: there is no such run, or its scheduler is away: what was last known may be old.
+        HpcrunError: there is no such run, or its scheduler does not respond: the last known status may be old.
     """
     context = make_context(announce=None)
     elements = [find_element(run, context.store) for run in runs]
@@ -43,15 +43,15 @@ def read_status(*runs: str) -> DataFrame:
 
 
 def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | None = None) -> DataFrame:
-    """Return the numbers of a run, of all its attempts, as a table.
+    """Return the metrics of all attempts of a run as a table.
 
     Args:
         run: a job id, run id, name, or ``last``; ``RUN/3`` is element 3 of a sweep.
-        ranks: the first that noted something where it is not said.
+        ranks: by default the first with metrics.
 
     Returns:
         a row for each step of each rank: ``rank``, ``attempt``, ``step``, ``time`` (seconds since the epoch) and a
-        column for each metric, NaN where it was not noted. That of a sweep, or of several calls of a function, has
+        column for each metric, NaN if it was not recorded. The table of a sweep, or of several calls of a function, has
         ``element`` and its parameters in front.
 
     Raises:

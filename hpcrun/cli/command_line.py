@@ -1,4 +1,4 @@
-"""The command line as it was typed: hpcrun's part and the script's; and what a person is told who typed it wrong."""
+"""The typed command line: hpcrun's part and the script's; and the messages for mistakes in it."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class Misplaced:
 
 
 def with_typed(context: Context, values: Mapping[str, Any], options: Options) -> Context:
-    """Return the context with the command line that asks for SCRIPT, and a note on options of hpcrun behind SCRIPT."""
+    """Return the context with the command line that requests SCRIPT, and a note on options of hpcrun behind SCRIPT."""
     script, args = values["script"], tuple(values.get("args") or ())
     words = tuple(sys.argv[1:])
-    if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program, not typed
+    if words[len(words) - 1 - len(args) :] != (script, *args):  # called by a program
         return context
     words = words[: len(words) - 1 - len(args)]
-    if words and words[-1] == "--":  # all behind it is the script's, and meant so
+    if words and words[-1] == "--":  # all words behind it belong to the script
         return replace(context, typed=Typed(words[:-1]))
     behind = find_misplaced(args, options)
     # the options of a launcher are converted, or refused, with it
@@ -164,7 +164,7 @@ def find_misplaced(args: Sequence[str], options: Options) -> Misplaced:
     rest = list(args)
     while rest:
         token = rest.pop(0)
-        if token == "--":  # the script's own way to say that no options follow
+        if token == "--":  # after it the script itself has no options
             kept += [token, *rest]
             break
         name, equals, _ = token.partition("=")
@@ -194,7 +194,7 @@ def unknown_options(words: Sequence[str], options: Options, *, script_last: bool
             del rest[: 1 if options[name] and not equals else 0]
         elif short not in options:
             unknown.append((name, value if equals else None))
-            # what follows may be its value; a script would be a word with an ending, or the last
+            # the next word may be its value; a script would have a suffix, or be the last word
             has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
             del rest[: 1 if has_value and not equals and not takes_no_value(name) else 0]
     return unknown
@@ -224,7 +224,7 @@ def _line(*words: str) -> str:
 
 
 def usage_error(error: typer.TyperException, words: Sequence[str], commands: Sequence[str]) -> UsageError:
-    """Return typer's failure with what was meant, as far as it is known, and the command's own help."""
+    """Return typer's failure with a proposal if there is one, and the command's own help."""
     names = _names(getattr(error, "ctx", None), words)
     own_help = " ".join(["hpcrun", *names, "--help"])
     message = error.format_message()
@@ -243,7 +243,7 @@ def usage_error(error: typer.TyperException, words: Sequence[str], commands: Seq
 def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | None:
     """Return the failure of an option whose value is no number, or out of bounds; None for other failures.
 
-    typer's own words are pydantic's, and name neither the value nor what to type.
+    typer's message is pydantic's, and names neither the value nor what to type.
     """
     options = getattr(getattr(error, "param", None), "opts", ())
     details = getattr(error.__cause__, "errors", None)
@@ -260,7 +260,7 @@ def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | No
 
 
 def _names(context: Any, words: Sequence[str]) -> list[str]:
-    """Return the names of the command and its group, from the line where typer does not say."""
+    """Return the names of the command and its group, from the command line if typer does not tell."""
     names: list[str] = []
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
@@ -277,7 +277,7 @@ def _unknown_command(message: str, words: Sequence[str], commands: Sequence[str]
         return UsageError(f"{typed} is not a command", hint=f"to submit it: hpcrun submit {shlex.join(words)}")
     close = _COMMANDS.get(typed) or nearest(typed, list(commands))
     listing = "`hpcrun --help` lists the commands"
-    message = message.partition(" Did you mean")[0]  # typer knows no command by another name
+    message = message.partition(" Did you mean")[0]  # typer does not know commands by other names
     return UsageError(message, hint=f"did you mean hpcrun {close}? {listing}" if close else listing)
 
 

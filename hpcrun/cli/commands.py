@@ -189,7 +189,7 @@ def epilog(name: str) -> str:
 
 
 def first_words(names: Iterable[str]) -> list[str]:
-    """Return what is typed first for these commands: their names, or those of their groups."""
+    """Return the first words of these commands: their names, or those of their groups."""
     return list(dict.fromkeys(name.split()[0] for name in names))
 
 

@@ -1,6 +1,6 @@
 """Shell completion: profiles, runs, partitions, accounts, launchers, keys of profiles; and the argument RUN.
 
-A failure completes nothing: there is no place to say what went wrong. Only words are completed that no shell expands.
+After a failure nothing is completed: there is no place for a message. Only words that no shell expands are completed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def quiet(complete: Complete) -> Complete:
         except (HpcrunError, OSError):
             return []
 
-    quietly.__doc__ = complete.__doc__  # functools.wraps would hand on names of parameters, which typer reads
+    quietly.__doc__ = complete.__doc__  # functools.wraps would pass on the names of parameters, which typer reads
     return quietly
 
 

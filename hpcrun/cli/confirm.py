@@ -1,4 +1,4 @@
-"""Asking a person at a terminal, or in the person's editor."""
+"""Asking the user at a terminal, or in the user's editor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def can_ask() -> bool:
-    """Whether a person sits at a terminal who can read a question and answer it."""
+    """Whether a user at a terminal can read a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -63,10 +63,10 @@ def choose(choice: Choice, interrupted: str = "interrupted; nothing was submitte
 
 
 def _answer(question: str) -> str:
-    """Print a question and read a line; Ctrl-C in the moment before the reading begins is heard as well.
+    """Print a question and read a line; Ctrl-C in the moment before the read is not lost, either.
 
     It would be lost in read(2), which begins behind the signal and waits: Python's handlers run only between two
-    steps of its own. What wakes select is there already (signal.set_wakeup_fd).
+    steps of the interpreter. The descriptor of signal.set_wakeup_fd wakes select.
     """
     sys.stdout.flush()
     sys.stderr.write(question)
@@ -110,7 +110,7 @@ def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def edit_again(otherwise: str, interrupted: str) -> bool:
-    """Ask whether to return to the editor; ``otherwise`` says how not: ``without saving``."""
+    """Ask whether to return to the editor; ``otherwise`` describes the alternative: ``without saving``."""
     with interrupted_as(InterruptedByUser(f"interrupted; {interrupted}")):
         while True:
             answer = ask(f"(e)dit again or (q)uit {otherwise}?", default="e")

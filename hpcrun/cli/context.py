@@ -43,11 +43,11 @@ Announce = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Context:
-    """Everything a command is handed: where it was called, the runs, the schedulers, the clock."""
+    """Everything that a command gets: its environment and folder, the runs, the schedulers, the clock."""
 
     env: dict[str, str]
     cwd: Path
-    announce: Announce | None = None  # prints which configuration is not used, the first time that it matters
+    announce: Announce | None = None  # prints which configuration is not used, at the first use of configuration
     typed: Typed = field(default_factory=Typed)
     _slurm_answers: dict[str, str | None] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Context:
 
     @cached_property
     def judged_layers(self) -> dict[str, Layer]:
-        """The same with whether they are used, and why not."""
+        """The same folders, each with whether it is used, and why not."""
         project = _project_folder(self.cwd)
         layers = {} if project is None else {"project": project_layer(project, self.trust)}
         # HPCRUN_SITE: for a cluster whose software lies on a shared file system and not in /etc
@@ -70,7 +70,7 @@ class Context:
 
     @cached_property
     def trust(self) -> TrustStore:
-        """What this person has trusted."""
+        """The folders that this user trusts."""
         return TrustStore(user_folder("state") / "trust")
 
     @cached_property
@@ -92,7 +92,7 @@ class Context:
 
     @cached_property
     def detected(self) -> DetectedProfile | None:
-        """The profile of this cluster that nobody had to write; None without Slurm."""
+        """The detected profile of this cluster; None without Slurm."""
         if self.scheduler("slurm").unavailable():
             return None
         from hpcrun.actions.profiles.detected import DetectedProfile, known_facts
@@ -125,7 +125,7 @@ class Context:
 
     @cached_property
     def surroundings(self) -> Surroundings:
-        """What actions need to know of the caller."""
+        """The caller's environment, folders and configuration for actions."""
         templates = (folder.below("templates") for folder in self.layers.values())
         return Surroundings(
             env=self.env,
@@ -145,14 +145,14 @@ class Context:
         )
 
     def _chooser(self) -> Callable[[Choice], str] | None:
-        """Return what asks the person at the terminal; None without one, and for callers in Python."""
+        """Return the function that asks the user at the terminal; None without one, and for callers in Python."""
         from hpcrun.cli.confirm import can_ask, choose
 
         return choose if self.announce and can_ask() and not wants_json() else None
 
     @cached_property
     def failed_nodes(self) -> FailedNodes:
-        """The nodes on which runs failed of late."""
+        """The nodes on which runs failed within a day."""
         from hpcrun.runs.failed_nodes import FailedNodes
 
         return FailedNodes(user_folder("state") / "failed-nodes.json")
@@ -183,10 +183,10 @@ class Context:
         return Ports(self.store, self.scheduler, polling, self.host, self.now_s, self._on_end, _send_late_messages)
 
     def _on_end(self, run_id: str) -> None:
-        """Start what the configuration wants after a run: uploading its offline wandb runs, in the background."""
+        """Upload the offline wandb runs of an ended run in the background, if configured."""
         if not self.config.wandb_sync:
             return
-        with suppress(OSError):  # the status of a run is worth more than its upload
+        with suppress(OSError):  # the status is shown even if the upload cannot start
             hooks_of("trackers").on_end(self.store.load(run_id), self.store.folder(run_id), self.env)
 
     def scheduler(self, name: str, *, polls: bool = False) -> Scheduler:
@@ -197,7 +197,7 @@ class Context:
             return LocalScheduler()
         from hpcrun.schedulers.slurm import SlurmScheduler
 
-        # the user's own folder, and not the runs folder: one person may have several of those
+        # the user's cache folder, not the runs folder: a user may have several of those
         cache = user_folder("cache")
         return SlurmScheduler(self.env, cache=cache, polls=polls, _known=self._slurm_answers)
 
@@ -214,7 +214,7 @@ class Context:
         return SlurmQueue(self.env)
 
     def waiter(self, run_id: str) -> Waiter:
-        """Return a waiter for one run: it shares its questions with whatever else of this user polls."""
+        """Return a waiter for one run; it shares answers with all other pollers of this user."""
         from hpcrun.actions.status.wait import waiter_for
 
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
@@ -250,7 +250,7 @@ def _send_late_messages(items: Sequence[RunStatus], runs: Path, now_s: float) ->
 
 
 def _tell_why_it_waits() -> Callable[[RunStatus], None]:
-    """Return what tells a person who waits for a job why it does not run yet, whenever that changes."""
+    """Return the function that prints why a job does not run yet, whenever the reason changes."""
     shown: set[tuple[str, str | None, bool]] = set()
 
     def tell_new(item: RunStatus) -> None:

@@ -91,7 +91,7 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
 
 
 def _statuses(context: Context, named: Sequence[FoundRun]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
-    """Return the runs that were named, or all that are not over; and sweeps of which elements alone were named."""
+    """Return the named runs, or all that have not ended; and the sweeps of which only elements were named."""
     ids = list(dict.fromkeys(item.run.run_id for item in named)) or active_ids(context.store)
     result = get_status(ids, context.ports)
     if result.away:

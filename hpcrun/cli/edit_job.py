@@ -97,7 +97,7 @@ def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[
 
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
-    """Return the request of the words behind ``hpcrun submit``, as typed."""
+    """Return the request from the words behind ``hpcrun submit``."""
     fields = job_fields()
     command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
     try:

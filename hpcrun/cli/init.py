@@ -81,7 +81,7 @@ def init(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What was typed, and how the rest is found out."""
+    """The typed values, and the means to complete them."""
 
     typed: Choices
     runs: str | None
@@ -102,7 +102,7 @@ def _without_slurm(chosen: _Chosen, context: Context) -> action.Setup:
 
 
 def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, action.Setup]:
-    """Detect the cluster, ask what it leaves open, and return what has to be written."""
+    """Detect the cluster, ask for open choices, and return the files to write."""
     site, place = SlurmSite(context.env), own_place(context)
     facts = ask_cluster(site)
     shipped = set(profile_names([context.profile_layers["shipped"]]))
@@ -118,12 +118,12 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
 
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
-    """Ask for the account and the GPU type, where the cluster leaves a choice and nothing was typed."""
+    """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed."""
     left: list[Choice] = []
     account, gpu_type = chosen.typed.account, chosen.typed.gpu_type
     if existing is not None and not chosen.asks:
         if not chosen.anew:
-            return chosen.typed  # what is not typed stays as it is
+            return chosen.typed  # values that are not typed do not change
         account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
@@ -147,7 +147,7 @@ def _chosen(choice: Choice | None, chosen: _Chosen, left: list[Choice]) -> str |
 
 
 def _runs(chosen: _Chosen, context: Context) -> str | None:
-    """Return the runs folder to set, None if it stays as it is; say that the runs of today's folder are not moved."""
+    """Return the runs folder to set, None if it does not change; note that existing runs are not moved."""
     current = str(context.store.root)
     asks = chosen.asks and chosen.runs is None and not context.env.get("HPCRUN_RUNS")
     while True:
@@ -183,8 +183,8 @@ def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
 
 
 def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
-    """Run doctor's checks, offer the test job, and say what to type next."""
-    context = make_context(announce=None)  # as it is now
+    """Run doctor's checks, offer the test job, and print what to type next."""
+    context = make_context(announce=None)  # its present state
     checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
     document: dict[str, Any] = {**_setup_json(setup), "written": True, "doctor": None, "test": None}
     if checks:

@@ -190,7 +190,7 @@ def takes_job(command: Command) -> Command:
 
 
 def takes_job_options(*, without: Collection[str] = (), own_first: bool = False) -> Callable[[Command], Command]:
-    """Give a command ``JobOptions`` and no SCRIPT, as ``takes_job`` does, but for those that mean nothing to it."""
+    """Give a command ``JobOptions`` without SCRIPT, except those that it does not use."""
     return lambda command: with_parameters(declared_in(JobOptions, without), command, own_first=own_first)
 
 

@@ -1,6 +1,6 @@
-"""Showing logs: whole ones, chosen lines of them, and those that are still being written.
+"""Printing logs: whole ones, selected lines, and logs that are still being written.
 
-Into a pipe they are printed as they are, line by line where lines are marked, and folded on a terminal.
+A pipe gets them unchanged, with the rank before each line if there are several; on a terminal lines are folded.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _RESET = "\x1b[0m"
 class Lines:
     """Which lines of the logs are shown, and how."""
 
-    last: int | None = None  # only so many, of each log; of all together where they are merged
-    pattern: Pattern | None = None  # only those in which it is found
-    since_s: float | None = None  # only those not before, in seconds since the epoch
-    merge: bool = False  # those of all logs in the order of their times
+    last: int | None = None  # the number of lines: of each log, or of all together if merged
+    pattern: Pattern | None = None  # only lines that match
+    since_s: float | None = None  # only lines from this time on, in seconds since the epoch
+    merge: bool = False  # lines of all logs in the order of their times
     started_s: float = 0.0  # when the logs were begun, in seconds since the epoch
     colours: bool = True
 
     def printer(self, *, prefixes: bool) -> _BytePrinter | _LinePrinter | _TerminalPrinter:
-        """Return the printer that suits stdout; with ``prefixes`` the log of a line stands before it."""
+        """Return the printer for stdout; with ``prefixes`` each line begins with its log."""
         is_terminal = sys.stdout.isatty()
         if prefixes or self.pattern:
             return _LinePrinter(prefixes, self.pattern, self.colours if is_terminal else None)
@@ -47,7 +47,7 @@ class Lines:
 
 
 def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) -> bool:
-    """Print the logs that are there, with a heading each where there are several, as tail does; False if none is."""
+    """Print the existing logs, several of them with headings like tail's; return False if there is none."""
     lines = lines or Lines()
     logs = finished_logs(folder, choice)
     printer = lines.printer(prefixes=choice.several or lines.merge)
@@ -87,7 +87,7 @@ def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, st
 
 
 def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
-    """Yield what is to be shown of one log: in blocks where every byte is, else by lines."""
+    """Yield the text of one log: in blocks if all of it is shown, else by lines."""
     if lines.pattern is None and lines.since_s is None:
         return texts(log.path, lines.last)
     from hpcrun.runs.log_times import has_stamps, matching, since
@@ -109,7 +109,7 @@ def _tell_all_is_shown(log: LogFile) -> None:
 
 
 def print_followed(folder: Path, choice: LogChoice, waiter: Waiter, lines: Lines | None = None) -> None:
-    """Print a run's logs until it is over, each line with its rank where several are mixed.
+    """Print a run's logs until it ends, each line with its rank if there are several.
 
     While the run waits, the waiter tells why.
     """
@@ -139,7 +139,7 @@ class _BytePrinter:
 
 @dataclass
 class _LinePrinter:
-    """Prints whole lines, with their log in front where there are several; half lines wait for their end."""
+    """Prints whole lines, each with its log if there are several; an incomplete line waits for its end."""
 
     prefixes: bool
     pattern: Pattern | None
@@ -150,7 +150,7 @@ class _LinePrinter:
         lines = (self._rest.pop(log, "") + text).split("\n")
         rest = lines.pop()
         if len(rest) > LONGEST_LINE:
-            bar = fold(rest)  # of a progress bar only the state it is in
+            bar = fold(rest)  # only the last state of a progress bar
             lines, rest = ([*lines, bar], "") if len(bar) > LONGEST_LINE else (lines, bar)
         self._print(log, lines)
         if rest:
@@ -200,13 +200,13 @@ class _TerminalPrinter:
         self._rest = ""
 
     def _again(self, line: str) -> str:
-        """Return what makes a line of its beginning that is shown already."""
+        """Return the control sequence that replaces the beginning of a line that is already shown."""
         text = terminal_text(line, colours=self.colours)
         shown, self._shown = self._shown, ""
         return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text
 
     def _begun(self) -> str:
-        """Return what shows the line as far as it is written: not more than fits, or it could not be drawn again."""
+        """Return the beginning of an incomplete line: at most one row, so that it can be drawn again."""
         text = terminal_text(self._rest, colours=False)[: max(1, self.width - 1)]
         shown, self._shown = self._shown, text
         return text[len(shown) :] if text.startswith(shown) else _ERASE_LINE + text

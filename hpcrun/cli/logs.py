@@ -33,7 +33,7 @@ _ANY_RANK = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class _LogSource:
-    """Where the logs are; of a run whose record is damaged nothing more is known."""
+    """The place of the logs; a run with a damaged record has nothing else."""
 
     folder: Path
     world_size: int = _ANY_RANK
@@ -139,7 +139,7 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
 
 
 def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
-    """Return the choice of the rank that failed first and what to say of it, by the run's folder; else rank 0."""
+    """Return the choice of the rank that failed first, by the run's records, with a note; else rank 0."""
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
         one = element_of(item, place.element) if item.elements else item
         if not has_failed(one.status):
@@ -162,7 +162,7 @@ def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -
 
 
 def _nothing(place: _LogSource, choice: LogChoice) -> str:
-    """Return why there is nothing to show."""
+    """Return why there is no log to show."""
     status = place.waiter.current().status if place.waiter else None
     reason = f" ({status.reason})" if status and status.reason else ""
     words = f": the job is {status.state}{reason}" if status else ""

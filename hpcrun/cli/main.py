@@ -1,4 +1,4 @@
-"""The program: its commands, and what becomes of what they raise."""
+"""The program: its commands, and the handling of their exceptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build_app(names: Collection[str], others: Mapping[str, Command] = MappingPro
 
 
 def list_app() -> typer.Typer:
-    """Return the program as its help and the completion of names show it: a command is built when a line names it."""
+    """Return the program for its help and the completion of names: a command is built only when it is named."""
     app = _empty_app(_ListOfCommands)
     for name, command in {**COMMANDS, **commands_of_others()}.items():
         first = name.split()[0]
@@ -137,7 +137,7 @@ def main() -> NoReturn:
             _fail_for_a_bug(error)
         give_up_stdout()
         _fail(PlanError(f"cannot print the result: {error.strerror}", hint="`hpcrun status` shows what was submitted"))
-    except Exception as error:  # whatever else: a person gets one message, and we the traceback if they want to help
+    except Exception as error:  # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback
         _fail_for_a_bug(error)
 
 

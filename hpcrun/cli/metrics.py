@@ -106,7 +106,7 @@ def _elements_text(
     *,
     as_csv: bool,
 ) -> Iterator[TextPart]:
-    """Show the metrics of a sweep: the last rows of each element at a terminal, all of them to a program."""
+    """Show the metrics of a sweep: on a terminal the last rows of each element, else all of them."""
     if as_csv:
         yield verbatim(metrics_csv(whole))
     elif not any(result.rows for result in each.values()):

@@ -82,7 +82,7 @@ def new(
 
 
 def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
-    """Ask what most sites differ in; Enter leaves a thing as the extended profile says."""
+    """Ask for the values in which most sites differ; Enter keeps the extended profile's value."""
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
     base = ask("Which profile is closest to your cluster?", default="detected" if "detected" in names else "local")
@@ -95,7 +95,7 @@ def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, 
         now: Any = profile
         for step in key:
             now = getattr(now, step, None)
-        # a time is shown as it was written by profile show; here the question is only whether to change it
+        # a time is shown as in the file; the question is only whether to change it
         shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
         text = f"{'.'.join(key)}, {why}{shown}"
         answers[".".join(key)] = ask(text, default="", show_default=False).strip() or None
@@ -162,7 +162,7 @@ def use(name: str = NAME) -> Outcomes:
 
 
 def overruled(name: str) -> Outcome:
-    """Say what takes precedence here over the user's default profile, if anything does."""
+    """Return what has priority here over the user's default profile, if anything does."""
     after = make_context(announce=None)
     chosen = after.env.get("HPCRUN_PROFILE") or after.config.profile
     if chosen not in (name, os.path.abspath(name)):
@@ -177,7 +177,7 @@ def own_place(context: Context) -> Place:
 
 
 def _report(result: Changed, context: Context) -> Outcomes:
-    """Say what became of a file; one of a folder that was trusted stays trusted as it is now."""
+    """Say what became of a file; one of a folder that was trusted stays trusted its present state."""
     trust_action.keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     label = "written" if result.made else "changed" if result.changed else "unchanged"
     yield printed([f"{label}  {result.path}"])
@@ -190,7 +190,7 @@ def _report(result: Changed, context: Context) -> Outcomes:
 
 
 def _ask_again(mistakes: Sequence[Mistake]) -> bool:
-    """Show mistakes and ask whether to go back to the editor; without a terminal nobody can be asked."""
+    """Show mistakes and ask whether to go back to the editor; without a terminal do not ask."""
     if not can_ask():
         return False
     tell(str(mistake) for mistake in mistakes)

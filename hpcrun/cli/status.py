@@ -91,14 +91,14 @@ def status(
             yield note([f"every {interval} s, {time.strftime('%H:%M:%S')}; Ctrl-C to stop; jobs are not affected"])
             try:
                 yield from show(request)
-            except SchedulerError as error:  # a controller that is away may come back
+            except SchedulerError as error:  # a controller that does not respond may come back
                 yield note([f"hpcrun: {error.message}"])
             changes.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The runs that are asked for, and how the result is to look."""
+    """The requested runs, and the form of the output."""
 
     context: Context
     words: list[str]
@@ -186,7 +186,7 @@ def _show(request: _Request) -> Outcomes:
 
 
 def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
-    """Return a run; a sweep whose elements have a row each with what happened to those that failed."""
+    """Return a run; for a sweep whose elements have rows, also why elements failed."""
     words = [index for run_id, index in named if run_id == item.run.run_id]
     if not (item.elements and words):
         return item
@@ -198,7 +198,7 @@ def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context
 def _shown(
     request: _Request, result: StatusResult, named: list[tuple[str, int | None]], *, known_only: bool = False
 ) -> Outcomes:
-    """Show statuses: of ``named`` sweeps each element in a row of its own. With ``known_only`` ask nobody."""
+    """Show statuses, each element of ``named`` sweeps in a row. With ``known_only`` no scheduler is queried."""
     context, now_s = request.context, request.context.now_s()
     is_for_person = not (request.json or request.csv)
     result, lost = only_elements(result, named), 0
@@ -213,7 +213,7 @@ def _shown(
         from hpcrun.actions.status.details import Insight, look_closer
         from hpcrun.views.details import insight_json, verbose_lines
 
-        # these questions are not shared: --watch would ask them again and again
+        # these queries are not shared: --watch would repeat them
         asks = not (known_only or result.away or request.watch)
         closer = closer_rows(result, named)
         insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()

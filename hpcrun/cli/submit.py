@@ -91,7 +91,7 @@ def resubmit(
         given["workdir"] = str(context.cwd / os.path.expanduser(given["workdir"]))
     profile = given.pop("profile", None) or named.run.profile_file or named.run.profile
     request = {**action.repeated(named.run, given, context.env), "profile": profile}
-    # as it would be in the run's folder; the runs folder stays the one that the run was found in
+    # in the run's own folder; the runs folder stays that of the run
     env = {**action.same_python(named.run.plan.get("python") or {}, context.env)}
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))

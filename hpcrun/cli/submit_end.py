@@ -1,4 +1,4 @@
-"""How what was submitted ended: for --wait and --follow."""
+"""The end of a submitted job, for --wait and --follow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED_AT_MOST = 10
 
 
 def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
-    """Wait for the end of a run, streaming its log where that was asked for, and return how it ended."""
+    """Wait for the end of a run, with --follow printing its log, and return how it ended."""
     job_id = result.run.job_id
     item = _wait(result, context, f"job {job_id}", f"hpcrun logs -f {job_id} follows it again", follow=follow)
     failure = None
@@ -41,7 +41,7 @@ def run_end(result: SubmitResult, context: Context, *, follow: bool) -> Outcome:
 
 
 def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
-    """Wait until a sweep is over, and return how it ended: a failure where an element did not end well."""
+    """Wait until a sweep has ended, and return how: a failure if an element did not complete."""
     ended = []
     for result in done:
         job_id = result.run.job_id
@@ -82,7 +82,7 @@ def _ended_json(result: SubmitResult, item: RunStatus) -> dict[str, object]:
 
 
 def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
-    """Say of a run that failed what explain says first, and the last words of the rank it names."""
+    """Return the first line of explain for a failed run, and the last lines of the rank that it names."""
     if not has_failed(item.status):
         return
     end = ending(item, rules)
@@ -93,7 +93,7 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
 
 
 def _advice(item: RunStatus) -> Iterator[TextPart]:
-    """Yield what the next run should ask for, by what this one used."""
+    """Yield advice for the next request from the use of this run."""
     use = None if item.elements else run_use(item.folder, item.element or 0)
     yield stderr(f"hint: {text}" for text in (use_advice(use, completed=item.status.state == COMPLETED) if use else ()))
 
@@ -107,7 +107,7 @@ def _how_it_ended(item: RunStatus) -> str:
 
 
 def _element_line(item: RunStatus, element: ElementStatus) -> str:
-    """Return what happened to an element that did not end well."""
+    """Return the line for an element that did not complete."""
     status = element.status
     why = f", exit status {status.exit_status}" if status.exit_status else ""
     why = f": {status.cause}" if status.cause else why

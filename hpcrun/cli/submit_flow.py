@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a dry run imports nothing that submits
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a job starts, which jobs follow, and what is done besides submitting it."""
+    """When a job starts, which jobs follow it, and whether the command waits for its end."""
 
     after: tuple[After, ...]
     chain: Chain | None
@@ -50,7 +50,7 @@ def read_start(
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
-    """Decide everything about a job that was asked for on the command line."""
+    """Prepare a job that was requested on the command line."""
     return prepare_request(*read_job(options, context), context)
 
 
@@ -91,10 +91,10 @@ def dry_run_outcome(
 def submit_job(
     prepared: Prepared, context: Context, start: Start, lineage: Lineage | None = None, output_dir: Path | None = None
 ) -> Generator[Outcome, None, list[SubmitResult]]:
-    """Submit a job, a chain of jobs, or the arrays of a sweep, and show each when it is: the next may be refused.
+    """Submit a job, a chain of jobs, or the arrays of a sweep; show each at once, since the next may be refused.
 
     Args:
-        lineage: what a run that is submitted again has to do with earlier ones.
+        lineage: the relations of a resubmitted run to earlier ones.
     """
     if start.follow and prepared.plan.sweep:
         raise UsageError(
@@ -135,7 +135,7 @@ def submit_job(
 
 
 def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Outcome, None, Sequence[Prepared]]:
-    """Return the arrays in which the cluster takes a sweep; one where there is no such cluster here, or no sweep."""
+    """Return the arrays in which the cluster accepts a sweep; one without such a cluster here, or without a sweep."""
     if not prepared.plan.sweep:
         return [prepared]
     if start.chain:
@@ -153,7 +153,7 @@ def _arrays(prepared: Prepared, context: Context, start: Start) -> Generator[Out
 
 
 def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
-    """Return the rows of the plan that say on what the job waits, and which jobs follow."""
+    """Return the rows of the plan for the runs on which the job waits, and for the jobs that follow."""
     rows = [("after", after_text(start.after))] if start.after else []
     rows += [("chain", chain_text(start.chain))] if start.chain else []
     if rows:
@@ -165,7 +165,7 @@ def _waits(prepared: Prepared, start: Start) -> list[tuple[str, str]]:
 
 
 def wait_for_end(done: Sequence[SubmitResult], context: Context, start: Start) -> Outcomes:
-    """Wait for the end of what was submitted, if a person asked for it."""
+    """Wait for the end of the submitted job with --wait or --follow."""
     if done and (start.follow or start.wait):
         from hpcrun.cli.submit_end import run_end, sweep_end
 

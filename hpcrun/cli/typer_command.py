@@ -1,4 +1,4 @@
-"""Commands that take text as it was typed, without importing pydantic to look at it; what they return is rendered."""
+"""Commands of typer that take typed text without pydantic, and whose outcomes are rendered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW = 5
 
 
 class _AsTyped:
-    """Stands where typer keeps a parameter's pydantic adapter; asks for the real one only where it is needed.
+    """Replaces the pydantic adapter of a parameter; creates the real one only if it is needed.
 
     typer 0.29 builds one for every option of a command, given or not: a third of the time of ``hpcrun status``.
     """
@@ -63,7 +63,7 @@ def _take_as_typed(params: list[Any]) -> list[Any]:
 
 
 class _Cheap:
-    """What typer's commands and groups do in the same way: take text as typed."""
+    """What commands and groups have in common: they take typed text without pydantic."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that typer adds itself included."""
@@ -96,7 +96,7 @@ class CliCommand(_Cheap, TyperCommand):
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> int:
-        """Run the command and print what it comes to; returns the exit status."""
+        """Run the command and print its outcomes; return the exit status."""
         raise_at_interrupt()
         try:
             with interrupted_as(lambda: InterruptedByUser.after(SUBMITTED)):

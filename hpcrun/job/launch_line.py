@@ -1,7 +1,7 @@
 """The line that starts the ranks: which words are srun's, which torchrun's, and which the program's. Pure.
 
 The same reader serves a script's words, of which some are known only in the job, and the words of ``hpcrun submit
-torchrun ...``. What it does not understand it says: an unknown option is never guessed.
+torchrun ...``. It reports what it does not understand, and never guesses an unknown option.
 """
 
 from __future__ import annotations

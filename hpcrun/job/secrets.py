@@ -64,7 +64,7 @@ SERVICES = frozenset(
     """.split()
 )
 _HIDDEN = r"(?!\$|\{|\*\*\*)"  # what the shell or hpcrun fills in is the name of a secret, or hidden already
-_BETWEEN = r"(?:\s{1,9}|['\"],\s?['\"])"  # the words of a command, or of its list in Python
+_BETWEEN = r"(?:\s{1,9}|['\"],\s?['\"])"  # the words of a command, or of the same command as a list in Python
 _SECRET_WORD = rf"(?P<secret>{_HIDDEN}(?:'[^'\n]+'|\"[^$\"\n][^\"\n]*\"|[^\s'\",;|&()$]+))"
 # A command's option with a secret. kind | programs | options, the secret behind them
 _COMMANDS = rf"""

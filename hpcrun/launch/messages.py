@@ -63,7 +63,7 @@ class Messages:
         self._awaited: frozenset[str] = frozenset()
 
     def tell_start(self) -> None:
-        """Tell of the start of the run, or of the end of the attempt before."""
+        """Send a message about the start of the run, or about the end of the attempt before."""
         is_again = os.environ["HPCRUN_ATTEMPT"] != "0"
         self._awaited = self._events & ({IDLE} if is_again else {FIRST_STEP, IDLE})
         if self._events & {FAILED if is_again else STARTED} and self._is_first_element(STARTED):
@@ -83,7 +83,7 @@ class Messages:
                     self._start("--event", event)
 
     def tell_end(self, *, failed: bool, wait_s: float = END_S, over: bool = True) -> None:
-        """Tell of the end of an attempt, and wait for this some seconds: Slurm ends what the job leaves behind.
+        """Send a message about the end of an attempt, and wait for some seconds: Slurm kills what a job leaves behind.
 
         Args:
             over: no further attempt follows.
@@ -118,7 +118,7 @@ class Messages:
         return ended >= self._elements or (failed and self._is_first_element(FIRST_FAILURE))
 
     def _is_first_element(self, event: str) -> bool:
-        """Whether this element is the first with this event; of a thousand that start at once, one tells of it."""
+        """Whether this element is the first with this event: of a thousand that start at once, one sends it."""
         if not self._elements:
             return True
         try:

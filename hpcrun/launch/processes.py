@@ -39,7 +39,7 @@ os.umask(_umask)
 
 
 def write_for_oneself() -> None:
-    """Make no file from now on that others can write, whatever the umask. Programs start with the umask of before."""
+    """Make no file from now on that others can write, whatever the umask. Programs start with the original umask."""
     os.umask(_umask | 0o022)
 
 

@@ -1,4 +1,4 @@
-"""The requests of the parts to Slurm."""
+"""The requests to Slurm from inside a job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobSays:
 
     @property
     def lost_its_script(self) -> bool:
-        """Whether Slurm has removed the node of its script from the job."""
+        """Whether Slurm has removed the node of the script from the job."""
         return bool(self.batch_host and self.nodes) and self.batch_host not in expand(self.nodes)
 
 

@@ -21,7 +21,7 @@ CLEARED = "cleared"
 
 
 class StopRequests:
-    """The requests to stop for one node, its heartbeat, and the samples of its use."""
+    """The requests to stop of one node, its heartbeat, and the samples of its use."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:
         self._folder, self._canary = folder, canary

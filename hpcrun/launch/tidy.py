@@ -1,4 +1,4 @@
-"""What stays of an attempt: no folder that is empty, and few files of an element of a sweep."""
+"""Tidying an attempt's folder: empty folders go, and the small files of a sweep's element are joined into one."""
 
 from __future__ import annotations
 

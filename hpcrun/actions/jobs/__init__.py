@@ -1,1 +1,1 @@
-"""Jobs before they run: what is asked for becomes a plan, a script and a submission."""
+"""Jobs before they run: a request becomes a plan, a script and a submission."""

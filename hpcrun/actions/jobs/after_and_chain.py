@@ -19,7 +19,7 @@ from hpcrun.job.plan import Plan
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
-    """Refuse to let a job wait that cannot: this machine starts jobs at once, and --sbatch may set a dependency."""
+    """Refuse --after and --chain on this machine, which starts jobs at once, and beside a dependency of --sbatch."""
     if plan.scheduler != "slurm":
         raise PlanError(
             f"{option} needs Slurm: a job of profile {plan.profile!r} starts at once",
@@ -30,9 +30,9 @@ def check_can_wait(plan: Plan, option: str) -> None:
 
 
 def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Dependency, ...], list[str]]:
-    """Return the runs to wait for, and notes where a word could have meant another.
+    """Return the runs to wait for, and a note for each name that could mean another run.
 
-    Slurm forgets a job soon after its end: whether a run that is over is what was waited for, its own record says.
+    Slurm forgets a job soon after its end, so the run's own record tells whether its end fulfils the condition.
     """
     if not conditions:
         return (), []
@@ -84,9 +84,9 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
 def chain_links(
     prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings
 ) -> tuple[list[Prepared], LineageOfNext]:
-    """Return the links of a chain, the same job under names of their own, and what each has to do with those before.
+    """Return the links of a chain: the same job under different names, each with its relations to the links before it.
 
-    The checkpoints, and the snapshot of the code where there is one, lie in the first link's folder.
+    The folder of the first link holds the checkpoints, and the snapshot of the code if there is one.
 
     Args:
         lineage: of the first link.

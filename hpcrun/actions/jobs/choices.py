@@ -1,6 +1,6 @@
-"""What a profile leaves open for a job: the GPU type; on a detected cluster also partition, account and QOS.
+"""The choices that a profile leaves open: the GPU type; on a detected cluster also partition, account and QOS.
 
-If one option fits, it is taken. Else the person at the terminal is asked, and without a terminal one error names the
+If one option fits, hpcrun takes it. Else it asks the user at the terminal; without a terminal, one error names the
 options with the exact flags.
 """
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:  # only a detected profile has them
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request and its profile with nothing left open."""
+    """A request and its profile after all choices are made."""
 
     request: JobRequest
     loaded: LoadedProfile
-    # what was detected and chosen, for a detected profile; and why the job's partition may refuse it
+    # what was detected and chosen, if the profile is a detected one; why the partition may refuse the job
     notes: tuple[str, ...] = ()
 
 
 def settle(
     request: JobRequest, loaded: LoadedProfile, surroundings: Surroundings, *, sizes: str | None = None
 ) -> Settled:
-    """Decide what the request and the profile leave open.
+    """Make the choices that the request and the profile leave open.
 
     Args:
-        request: with what SBATCH_* and the configuration say.
+        request: with the values of SBATCH_* and of the configuration.
         sizes: what was typed as --gpus, if the request is one of several sizes.
     """
     if loaded.profile.scheduler != "slurm":
@@ -72,7 +72,7 @@ def settle(
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
-    """Send a job without GPUs to the partition that it takes on a detected cluster, if a person's file names none."""
+    """Choose the partition of a job without GPUs on a detected cluster, unless a user's file names one."""
     from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
 
     try:
@@ -80,7 +80,7 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
             return Settled(request, loaded)
         facts = detected.facts
     except (SchedulerError, PlanError):
-        # Slurm does not respond: the profile's partition. What is wrong with the shape is said where the plan is made.
+        # Slurm does not respond: the profile's partition. build_plan reports a wrong shape.
         return Settled(request, loaded)
     if request.partition is None:
         _, profile = with_partition(request, loaded, detected, Picker(first_option))
@@ -90,7 +90,7 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
 
 
 def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) -> str | None:
-    """Return the GPU type for numbers of GPUs that need not exist; None if the profile has one type at most."""
+    """Return the GPU type for any number of GPUs, however large; None if the profile has at most one type."""
     request = JobRequest(script="true", gpus=GpuCount(count=1))
     if profile.gpu.type or not types_to_choose_from(profile, request):
         return None
@@ -103,7 +103,7 @@ def settle_gpu_type(profile: Profile, sizes: str, surroundings: Surroundings) ->
 
 
 def _check_made(picker: Picker, profile: str) -> None:
-    """Refuse choices that were not made, all in one message."""
+    """Raise one error for all choices that were not made."""
     if picker.unmade:
         values = [f"{made.key}={first_option(made)}" for made in picker.unmade]
         command = ("init",) if profile == DETECTED else ("profile", "set", profile, *values)
@@ -138,7 +138,7 @@ def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes:
 
 
 def _type_choice(types: Sequence[str], profile: Profile, option: str, number: str, reason: str) -> Choice:
-    """Return the choice between GPU types; the one with most GPUs is offered."""
+    """Return the choice between GPU types; the default is the one with the most GPUs."""
     entries = [profile.gpu.types[type_] for type_ in types]
     totals = [_total(entry, profile) for entry in entries]
     options = tuple(
@@ -159,7 +159,7 @@ def _fits_on(type_: str, request: JobRequest, profile: Profile) -> bool:
 
 
 def _room(request: JobRequest, profile: Profile) -> str:
-    """Return the hint for more GPUs than a type has on these nodes: the type and the nodes that have them, or fewer."""
+    """Return the hint for too many GPUs of a type: another type, more nodes, or fewer GPUs."""
     each = request.gpus_per_node
     total = each.count * (request.nodes or 1) if each else request.gpus.count if request.gpus else 1
     if options := types_with_room(profile, total):

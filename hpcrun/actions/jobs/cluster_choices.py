@@ -1,4 +1,4 @@
-"""What a detected cluster leaves open for a job, besides the GPU type: partition, account, QOS."""
+"""The choices that a detected cluster leaves open besides the GPU type: partition, account, QOS."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def with_partition(
 def _fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, facts: ClusterFacts) -> list[Partition]:
     """Return the partitions in which a job can run, the best first.
 
-    A job without GPUs gets those without GPUs, if any: of these the profile's own. A partition in which jobs are
+    A job without GPUs gets the partitions without GPUs, the profile's own first. A partition in which jobs are
     preempted is left out if there is another one.
     """
     time_s = request.walltime_s or profile.time.default
@@ -79,7 +79,7 @@ def _fitting_partitions(request: JobRequest, profile: Profile, shape: Shape, fac
 
 
 def _nodes_with(partition: Partition, shape: Shape, request: JobRequest, facts: ClusterFacts) -> int:
-    """Return how many nodes of a partition have what the job needs on each."""
+    """Return how many nodes of a partition have the GPUs, CPUs and memory that the job needs on each node."""
     nodes = 0
     for kind in facts.kinds:
         gpus = sum(count for type_, count in kind.gpus if shape.gpu_type in (None, type_))
@@ -98,13 +98,13 @@ def _partition_choice(fitting: Sequence[Partition], typed: Profile) -> Choice:
 
 
 def _is_detected(loaded: LoadedProfile, key: Key, detected: Path) -> bool:
-    """Whether no person's file sets a value, or any value of a section."""
+    """Whether no file of a user sets this value, or any value of this section."""
     files = {origin.path for known, origin in loaded.origins.items() if known[: len(key)] == key}
     return all(file == detected or file.is_relative_to(shipped_folder("cluster_profiles")) for file in files)
 
 
 def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, detected: DetectedProfile) -> Profile:
-    """Return the profile with the values of another partition than its own; what a person's file sets stays."""
+    """Return the profile with the values of another partition; values from a user's file stay."""
     profile, facts, type_ = loaded.profile, detected.facts, shape.gpu_type
     kinds = [kind for kind in facts.kinds if kind.partition == partition.name]
     gpu: dict[str, Any] = {}
@@ -146,14 +146,14 @@ def _enforced(facts: ClusterFacts) -> set[str]:
 
 
 def _associations(request: JobRequest, profile: Profile, facts: ClusterFacts) -> list[Association]:
-    """Return the person's associations that count for a job: in its partition, with its account if one is known."""
+    """Return the user's associations for a job: those of its partition, and of its account if that is known."""
     name, account = _partition_of(request, profile), request.account or profile.account or facts.default_account
     mine = (each for each in facts.associations or () if each.partition in (None, name))
     return [each for each in mine if account in (None, each.account)]
 
 
 def with_account(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
-    """Return the request with the account that is charged: the only one for the partition, or Slurm's default one."""
+    """Return the request with the account to charge: the only one for the partition, or Slurm's default."""
     name = _partition_of(request, profile)
     if request.account or profile.account or not _enforced(facts):
         return request
@@ -172,7 +172,7 @@ def with_account(request: JobRequest, profile: Profile, facts: ClusterFacts, pic
 
 
 def with_qos(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
-    """Return the request with a QOS, if Slurm's default for this person does not exist or is not for the partition."""
+    """Return the request with a QOS, if Slurm's default for this user does not exist or is not for the partition."""
     name = _partition_of(request, profile)
     if request.qos or for_gpu_type(profile, request).qos or not {"qos", "all"} & _enforced(facts):
         return request
@@ -220,7 +220,7 @@ def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts)
 
 
 def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
-    """Refuse a job of more nodes than its partition has: Slurm may accept it, and never start it.
+    """Refuse a job of more nodes than its partition has: Slurm may accept it and never start it.
 
     Where the profile knows how many nodes have its GPUs, the plan is refused with their number, which is smaller.
     """
@@ -279,7 +279,7 @@ def closed_partition_note(request: JobRequest, profile: Profile, facts: ClusterF
 
 
 def detected_note(request: JobRequest, profile: Profile, facts: ClusterFacts) -> str:
-    """Return what was detected and taken, in one line, and how to keep or change it."""
+    """Return one line with the detected values, and how to keep or change them."""
     name = _partition_of(request, profile)
     default = any(part.default and part.name == name for part in facts.partitions)
     taken = [f"partition {name}" + (" (the default)" if default else "") if name else "the default partition"]

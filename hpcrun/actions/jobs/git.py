@@ -1,13 +1,13 @@
-"""git, called so that nothing which a repository brings with it is run.
+"""git, called so that it runs no program that a repository names.
 
 A repository's own configuration can name programs: monitors, hooks, filters, drivers of diff, transports. It comes
 with a copied folder or an unpacked archive, whose owner then is the person who runs hpcrun, so that git's
 ``safe.directory`` does not help.
 
-Commands that list files and settings run in the repository with those programs off; they do not look into files.
+Commands that list files and settings run in the repository with those programs turned off; they do not read files.
 ``git diff`` does, and no option turns off a filter whose name is not known. So it runs in a second, temporary
-repository, which has the objects and the index of the first one and none of its configuration. What stands in the
-person's own configuration, such as the filters of git-lfs, works in both.
+repository, which has the objects and the index of the first one and none of its configuration. The user's own
+configuration, such as the filters of git-lfs, works in both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OFF = (
     "credential.helper=",
     "diff.ignoreSubmodules=dirty",  # git looks into a submodule with a process that does not get these settings
     "diff.submodule=short",
-    "diff.autoRefreshIndex=false",  # nothing is written to the repository's index
+    "diff.autoRefreshIndex=false",  # git writes nothing to the repository's index
     "diff.noprefix=false",
     "diff.mnemonicPrefix=false",
     "diff.relative=false",
@@ -43,14 +43,14 @@ _KEPT_SETTINGS = (
     r"^core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|symlinks|trustctime)$"
 )
 _NO_MATCH = 1  # git-config(1), the exit status
-# What points git to another repository or hands it settings (git rev-parse --local-env-vars), and what starts programs.
+# Variables that name another repository or pass settings (git rev-parse --local-env-vars), or that start programs.
 _KEPT = frozenset(
     {"GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH"}
 )
 
 
 def run_git(folder: Path, *args: str, env: Mapping[str, str], place: Mapping[str, str] | None = None) -> Completed:
-    """Run git in a folder, with every program off that the repository names, filters excepted.
+    """Run git in a folder; of the programs that the repository names, only filters can run.
 
     Args:
         place: git's variables that name another repository than the one of the folder.

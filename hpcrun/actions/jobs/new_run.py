@@ -1,4 +1,4 @@
-"""Making a run: its record, what it has to do with earlier runs, and all that lies in its folder before its job."""
+"""Making a run: its record, its relations to earlier runs, and the files in its folder before the job starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hpcrun.schedulers.submit_claim import claim_text
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A run from which another has something."""
+    """An earlier run, from which a new one takes something."""
 
     run_id: str
     folder: Path
@@ -46,16 +46,16 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a new run has to do with earlier ones; nothing, unless it says otherwise."""
+    """The relations of a new run to earlier ones; by default it has none."""
 
     after: tuple[Dependency, ...] = ()  # the runs it waits for
     link: ChainLink | None = None
-    checkpoints: Earlier | None = None  # the run in whose folder of checkpoints it goes on
+    checkpoints: Earlier | None = None  # the run whose folder of checkpoints it continues
     code: Earlier | None = None  # the run whose snapshot of the code it uses
     resubmitted_from: str | None = None  # the run whose request it repeats
 
     def record(self, run_id: str) -> dict[str, Any]:
-        """Return the fields of the run's record that say so."""
+        """Return these relations as fields of the run's record."""
         link = self.link
         return {
             "after": [asdict(item) for item in self.after],
@@ -66,7 +66,7 @@ class Lineage:
         }
 
     def fill(self, folder: Path, elements: Sequence[int]) -> None:
-        """Link a new run's folder to what it has from earlier ones; each element goes on from its own checkpoints."""
+        """Link a new run's folder to the snapshot and checkpoints of earlier ones; each element has its own."""
         for element in elements if self.checkpoints else ():
             assert self.checkpoints is not None
             share_checkpoints(folder, self.checkpoints.folder, element)
@@ -75,7 +75,7 @@ class Lineage:
 
 
 def new_run_id(name: str) -> str:
-    """Return an id for a run that begins now: sorted by name is sorted by time."""
+    """Return an id for a run that begins now; ids sort by time."""
     return f"{datetime.now():%Y%m%d-%H%M%S}-{name}-{os.urandom(2).hex()}"
 
 
@@ -90,9 +90,9 @@ def new_run(
     lineage: Lineage,
     elements: Sequence[int] = (),
 ) -> tuple[Run, Path, tuple[str, ...]]:
-    """Make a run, whole or not at all; return its record, its folder, and what a person should know of it.
+    """Make a run, completely or not at all; return its record, its folder, and notes for the user.
 
-    Where another submission of this second has drawn the same id, the run gets the next one.
+    If another submission of the same second has drawn the same id, the run gets the next one.
     """
     plan, code = prepared.plan, None
     if plan.snapshot and not lineage.code:
@@ -126,7 +126,7 @@ def new_run(
 
 
 def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings, elements: Sequence[int] = ()) -> Run:
-    """Return the record of a run without its id, its code, and what it has to do with earlier runs.
+    """Return the record of a run without its id, its code, and its relations to earlier runs.
 
     Args:
         elements: the numbers of the array's elements; empty for a single job.
@@ -153,13 +153,13 @@ def run_record(prepared: Prepared, ports: Ports, surroundings: Surroundings, ele
 
 
 def profile_file(loaded: LoadedProfile, surroundings: Surroundings) -> str | None:
-    """Return the profile's file where it was named by that; None where the name finds it."""
+    """Return the profile's file if the user named the file; None if the name is enough to find it."""
     named = profile_names(surroundings.profile_folders).get(loaded.profile.name)
     return None if named == loaded.path else str((surroundings.cwd / loaded.path).resolve())
 
 
 def job_programs() -> dict[str, bytes]:
-    """Return the programs that run inside jobs, or beside their ranks, by their paths below ``programs``."""
+    """Return the programs that run inside jobs or beside their ranks: path below ``programs`` → content."""
     package = Path(LAUNCH).parent
     paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
     paths += [("runtime", path) for path in package.glob("hpcrun_*.py")]
@@ -167,13 +167,13 @@ def job_programs() -> dict[str, bytes]:
 
 
 def _message_sender(elements: int, events: Sequence[str]) -> str:
-    """Return the record with which the job finds this Python and this hpcrun, to send messages: launch/messages.py."""
+    """Return the record by which a job finds this Python and this hpcrun to send messages; see launch/messages.py."""
     package = str(Path(LAUNCH).resolve().parents[1])
     return json.dumps({"python": sys.executable, "package": package, "elements": elements, "events": events}) + "\n"
 
 
 def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str, Any]:
-    """Return a request as JSON, with what was said alone. Secrets are masked, and listed where the name does not tell.
+    """Return the given fields of a request as JSON. Secrets are masked; those whose name does not tell are listed.
 
     Args:
         named: the names of secrets in the profile.
@@ -189,7 +189,7 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
 
 
 def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
-    """Return the plan as JSON; the parameters of a sweep stand in the request already."""
+    """Return the plan as JSON, without the parameters of a sweep, which the request has."""
     record = asdict(replace(plan, sweep=None, batch=None))
     if plan.batch:
         record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}

@@ -1,4 +1,4 @@
-"""Preparing a job: request → profile → plan → script, with nothing submitted."""
+"""Preparing a job: request → profile → plan → script. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # few jobs run a batch script or have a snapshot
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Everything decided, nothing submitted; ``listing`` has the code of a job with a snapshot."""
+    """A job that is decided and not submitted; ``listing`` has the code of a job with a snapshot."""
 
     request: JobRequest
     profile: LoadedProfile
@@ -49,7 +49,7 @@ class Prepared:
     listing: Listing | None = None
 
     def secrets(self) -> dict[str, str]:
-        """Return the variables that go through the environment and nowhere else."""
+        """Return the secrets, which are passed only through the environment."""
         env = {**job_env(self.request, self.profile.profile), **self.plan.script_secrets}
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
@@ -65,10 +65,10 @@ def choose_profile(typed: str | None, surroundings: Surroundings, slurm_unavaila
 def prepare(
     request: JobRequest, profile_name: str, surroundings: Surroundings, machine: Callable[[], Machine]
 ) -> Prepared:
-    """Decide everything about a job, and write its script.
+    """Decide everything about a job, and render its script.
 
     Args:
-        machine: looked at for a local profile only.
+        machine: used only for a local profile.
 
     Raises:
         UsageError, ProfileError, PlanError: the job is not possible; the hint says what to change.
@@ -83,7 +83,7 @@ def prepare(
         shell = apply_sbatch_env(request, env)
         notes += [f"from your shell: {' '.join(shell.used)}"] if shell.used else []
         notes += shell.notes
-        # the lines of a batch script decide, and not the configuration
+        # the lines of a batch script decide instead of the configuration
         request = shell.request if script else _with_config(shell.request, surroundings.config, profile)
     if script:
         request = _as_script_asks(request, script, surroundings)
@@ -136,17 +136,17 @@ def prepare(
 
 
 def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Fill in what SBATCH_* and the configuration say of a Slurm job that was asked for without it."""
+    """Fill in values from SBATCH_* and the configuration that the request of a Slurm job does not have."""
     if profile.scheduler != "slurm":
         return request
     return _with_config(apply_sbatch_env(request, surroundings.env).request, surroundings.config, profile)
 
 
 def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:
-    """Fill in the configured time and account: below flags and environment, above the profile."""
+    """Fill in the configured time and account, which come after options and environment and before the profile."""
     walltime_s, most = config.walltime_s, profile.time.max
     if walltime_s and most:
-        walltime_s = min(walltime_s, most)  # nobody asked for this job to be longer than it can be
+        walltime_s = min(walltime_s, most)  # only a default: within the profile's limit
     fields = {"walltime_s": walltime_s, "account": config.account}
     return request.model_copy(
         update={name: value for name, value in fields.items() if value and getattr(request, name) is None}
@@ -179,7 +179,7 @@ def _as_script_asks(request: JobRequest, script: BatchScript, surroundings: Surr
 def _with_snapshot(
     request: JobRequest, python: PythonEnvironment, surroundings: Surroundings
 ) -> tuple[JobRequest, Snapshot | None, Listing | None]:
-    """Return the request with its script as it is called in the copy of the code, the copy, and what is copied."""
+    """Return the request with its script as called in the copy of the code, the copy, and the list of its files."""
     if not request.snapshot:
         if request.snapshot_include:
             raise UsageError("--snapshot-include has no effect without --snapshot")
@@ -194,9 +194,9 @@ def _with_snapshot(
 def _messages(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[Notify | None, dict[str, str], list[str]]:
-    """Return the messages that hpcrun sends, the directives of Slurm's own mail, and notes."""
+    """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes."""
     config = surroundings.config
-    # a check of nodes is no run that somebody waits for
+    # nobody waits for a check of nodes
     known = () if request.preflight == "only" else (*config.notify, *profile.notify)
     if not (request.notify or known):
         if request.notify_on:
@@ -228,7 +228,7 @@ def _messages(
 
 
 def failed_nodes(request: JobRequest, profile: Profile, surroundings: Surroundings) -> tuple[str, ...]:
-    """Return which nodes a job with --exclude-bad-nodes leaves out; none where it names its nodes itself."""
+    """Return the nodes that a job with --exclude-bad-nodes excludes; none if the request names the nodes."""
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
     known = surroundings.failed_nodes() if wanted and surroundings.failed_nodes else ()
     cluster: str | None = None
@@ -239,9 +239,9 @@ def failed_nodes(request: JobRequest, profile: Profile, surroundings: Surroundin
 
 
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:
-    """Refuse options that srun here, or the torchrun of the job's Python, does not take; and a uv.lock that is old.
+    """Refuse options that this machine's srun or the job's torchrun does not know, and an outdated uv.lock.
 
-    srun answers in milliseconds. To ask torchrun takes seconds, and is done for --torchrun alone: a profile's options
+    srun answers in milliseconds, torchrun in seconds. So torchrun is asked only for --torchrun: a profile's options
     are the same for every job.
     """
     env, python = surroundings.env, plan.python

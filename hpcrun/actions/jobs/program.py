@@ -1,4 +1,4 @@
-"""The program of a job: whether it can run at all, with which launcher, in which container; or a batch script."""
+"""The program of a job: whether it can run, with which launcher, in which container; or a batch script."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 def check_program(
     request: JobRequest, surroundings: Surroundings, *, path_may_change: bool, in_container: bool = False
 ) -> JobRequest:
-    """Return the request with its script as the job will call it; refuse one that is not there or cannot run.
+    """Return the request with its script as the job will call it; refuse a script that is missing or cannot run.
 
     Args:
         path_may_change: modules, set-up commands or an image may bring the program: it need not be on PATH here.
-        in_container: an absolute path that is not there may be one of the image.
+        in_container: an absolute path that does not exist here may exist in the image.
     """
     if request.module or request.preflight == "only":
         return request
     script = request.script
     path = Path(request.workdir or surroundings.cwd, script)
-    if os.path.isdir(path):  # pathlib's own fails of a name that is too long, until Python 3.14
+    if os.path.isdir(path):  # pathlib's own method fails for a name that is too long, until Python 3.14
         raise UsageError(
             f"{script} is a folder",
             hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
@@ -95,7 +95,7 @@ def _close_script(path: Path) -> str | None:
 
 
 def _other_words(request: JobRequest) -> str | None:
-    """Return what to type instead of a command line in quotes, or of an interpreter or launcher that is not here."""
+    """Return what to type instead of a command line in quotes, or of a missing interpreter or launcher."""
     words = request.script.split()
     if len(words) > 1 and not request.args:
         return f"leave out the quotes: hpcrun submit ... {shlex.join(words)}"
@@ -115,7 +115,7 @@ def _other_words(request: JobRequest) -> str | None:
 def with_launcher(
     request: JobRequest, profile: Profile, surroundings: Surroundings
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and what to say of that."""
+    """Return the request with the launcher that its program needs, and notes on it."""
     if request.preflight == "only":
         return request, ()
     argv = ("python", "-m") if request.module else ()
@@ -131,7 +131,7 @@ def with_launcher(
 
 
 def _read_shell_script(path: Path) -> str | None:
-    """Return the beginning of a shell script, None where the file is none."""
+    """Return the beginning of a shell script, None for another file."""
     text = file_text(path)
     if not text or "\0" in text or not (path.suffix in (".sh", ".bash") or _SHELL_LINE.match(text)):
         return None
@@ -139,12 +139,12 @@ def _read_shell_script(path: Path) -> str | None:
 
 
 def file_text(path: Path) -> str:
-    """Return the beginning of a file as text, nothing if there is none."""
+    """Return the beginning of a file as text; empty if it cannot be read."""
     return file_head(path).decode("utf-8", "replace")
 
 
 def with_container(request: JobRequest, profile: Profile, surroundings: Surroundings) -> JobRequest:
-    """Return the request with the image of its container as the job finds it; refuse one that is not there."""
+    """Return the request with the image of its container as the job finds it; refuse a missing image."""
     image, runtime = image_of(request, profile), profile.container.runtime
     if image is None:
         return request
@@ -179,7 +179,7 @@ def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchS
 
 
 def read_script(path: Path, arguments: tuple[str, ...]) -> BatchScript:
-    """Read a batch script, which is never run; refuse one that sbatch would not take."""
+    """Read a batch script without running it; refuse a script that sbatch would not take."""
     from hpcrun.job.batch_script import read_batch_script
     from hpcrun.job.shell_text import MOST_BYTES
 

@@ -21,7 +21,7 @@ from hpcrun.ownership import danger_in_project
 from hpcrun.reading import open_regular
 
 _HEAD_BYTES = 65536
-# What lies in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
+# The files in the root of a project, and where uv, poetry (virtualenvs.in-project), venv and pixi put its environment.
 _ROOT = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", ".git")
 _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
     ".venv": "VIRTUAL_ENV", "venv": "VIRTUAL_ENV", ".pixi/envs/default": "CONDA_PREFIX"
@@ -31,7 +31,7 @@ _ENVIRONMENTS: dict[str, Literal["VIRTUAL_ENV", "CONDA_PREFIX"]] = {
 def find_python(
     request: JobRequest, profile: Profile, surroundings: Surroundings, *, in_container: bool = False
 ) -> PythonEnvironment:
-    """Return the Python of a job; of a job in a container that of the host: --python names the one in the image."""
+    """Return the Python of a job; for a container that of the host, since --python then names the image's Python."""
     env = surroundings.env
     project = _project_folders(Path(request.workdir or surroundings.cwd))
     if request.uv:
@@ -57,9 +57,9 @@ def changes_path(request: JobRequest, profile: Profile) -> bool:
 
 
 def missing_torch_note(python: PythonEnvironment, env: Mapping[str, str]) -> str | None:
-    """Return that a job's environment has no torch, which torchrun needs; None if it has, or if that is not certain.
+    """Return a note if a job's environment surely lacks torch, which torchrun needs; else None.
 
-    Nothing of the environment is run: a cloned project may have any program in it. Its files decide.
+    No program of the environment runs, since a cloned project may contain any program: its files decide.
     """
     if python.prefix is None or python.uv_project or not _lacks_torch(Path(python.prefix), env):
         return None
@@ -78,21 +78,21 @@ def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
     if not settings:  # an environment of conda also has the packages of the user
         folders += Path(env.get("HOME", "/")).glob(".local/lib/python3*/site-packages")
     links = {path: file_head(path) for folder in packages for path in folder.glob("*.pth")}
-    if any(b"torch" in text for text in links.values()):  # it, or something of it, is installed for development
+    if any(b"torch" in text for text in links.values()):  # torch, or a part of it, is installed for development
         return False
     folders += [path.parent / os.fsdecode(line) for path, text in links.items() for line in text.split(b"\n") if line]
     return not any(os.path.isdir(folder / "torch") for folder in folders)
 
 
 def _project_folders(folder: Path) -> list[Path]:
-    """Return a folder and those above it up to the project's root; the folder alone if it is in no project."""
+    """Return a folder and its parents up to the project's root; only the folder if it is in no project."""
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
     root = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
     return places[: root + 1]
 
 
 def _is_not_of_all(folder: Path) -> bool:
-    """Whether not everybody can write to a folder: in /tmp, anybody could add the mark of a project."""
+    """Whether some users cannot write to a folder: in /tmp, anybody could add the files of a project."""
     try:
         return not folder.stat().st_mode & stat.S_IWOTH
     except OSError:
@@ -102,7 +102,7 @@ def _is_not_of_all(folder: Path) -> bool:
 def _uv_environment(
     request: JobRequest, folders: Sequence[Path], env: Mapping[str, str], *, path_may_change: bool
 ) -> PythonEnvironment:
-    """Return the environment that each node makes of a project's uv.lock.
+    """Return the environment that each node makes from a project's uv.lock.
 
     It has the same path on all nodes, so that scripts and records can name it; jobs with the same lock share it.
     """
@@ -135,7 +135,7 @@ def _project_python(folders: Sequence[Path]) -> PythonEnvironment | None:
 
 
 def _is_of_project(prefix: Path, folder: Path) -> bool:
-    """Whether only those who can change a project could have made an environment in it: not another user of /tmp."""
+    """Whether only users who can change the project could have made an environment in it, and no other user of /tmp."""
     try:
         return danger_in_project(prefix / "bin/python", folder) is None
     except OSError:
@@ -143,7 +143,7 @@ def _is_of_project(prefix: Path, folder: Path) -> bool:
 
 
 def file_head(path: Path) -> bytes:
-    """Return the beginning of a regular file, nothing if there is none."""
+    """Return the beginning of a regular file; empty if there is none."""
     try:
         with open_regular(path) as file:
             return file.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""resubmit: the request of an earlier run again, with what is to be different, going on from its checkpoints."""
+"""resubmit: the request of an earlier run with changes; the new run continues from its checkpoints."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hpcrun.job.secrets import MASK, is_secret
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 
-# What says one thing in several ways: to say it anew is to take back what was said otherwise.
+# Fields that say one thing in several ways: a new value of one removes the old values of the others.
 _INSTEAD = (("gpus", "gpus_per_node"), ("cpus", "cpus_per_task", "cpus_per_gpu"))
-_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  # the last of a name counts
+_ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  # the last value of a name counts
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def check_over(run: Run, ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still be writing its checkpoints."""
+    """Refuse to repeat a run that may still write checkpoints."""
     if force:
         return
     result = one_status(run.run_id, ports)
@@ -47,7 +47,7 @@ def check_no_calls(run: Run, store: RunStore) -> None:
 
 
 def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
-    """Return the elements of a sweep that are over and did not complete; others may still run."""
+    """Return the elements of a sweep that have ended and did not complete; others may still run."""
     item = one_status(run.run_id, ports).runs[0]
     if not item.elements:
         raise PlanError(
@@ -61,11 +61,11 @@ def failed_of(run: Run, ports: Ports) -> tuple[int, ...]:
 
 
 def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the request of a run as it would be typed again.
+    """Return the request of a run, with changes, as a user would type it.
 
     Args:
-        changes: what is to be different. Variables and sbatch directives are added to those of the run.
-        env: where the values of secrets are taken from: the record has none.
+        changes: the new values. Variables and sbatch directives are added to those of the run.
+        env: the source of the values of secrets, which the record does not have.
     """
     request = dict(run.request)
     for group in _INSTEAD:
@@ -86,10 +86,10 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
 def unmasked(
     recorded: Iterable[tuple[str, str]], env: Mapping[str, str], named: Collection[str] = ()
 ) -> list[tuple[str, str]]:
-    """Return a request's variables from their record, the secrets with their values from the environment.
+    """Return a request's recorded variables; the values of secrets come from the environment.
 
     Args:
-        named: the names that the record says are secret.
+        named: the names that the record lists as secret.
     """
     variables = []
     for name, value in recorded:
@@ -105,7 +105,7 @@ def unmasked(
 
 
 def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the virtual or conda environment of an earlier run's plan, and no other."""
+    """Return the environment with the virtual or conda environment of an earlier run's plan as the only active one."""
     kept = {name: value for name, value in env.items() if name not in _ENVIRONMENTS}
     if python.get("prefix"):
         kept[python["variable"]] = python["prefix"]
@@ -113,7 +113,7 @@ def same_python(python: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, 
 
 
 def folder_of(cwd: str | None, whose: str) -> Path:
-    """Return the folder that a run was submitted from."""
+    """Return the folder from which a run was submitted."""
     if cwd is not None and Path(cwd).is_dir():
         return Path(cwd)
     raise PlanError(f"the folder that {whose} was submitted from no longer exists: {cwd}",
@@ -121,11 +121,11 @@ def folder_of(cwd: str | None, whose: str) -> Path:
 
 
 def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapshot: bool) -> Lineage:
-    """Return what the new run has from the earlier one.
+    """Return the relations of the new run to the earlier one.
 
     Args:
-        fresh: it begins with a folder of checkpoints of its own.
-        new_snapshot: the code is copied anew, and not taken from the earlier run's snapshot.
+        fresh: it begins with its own empty folder of checkpoints.
+        new_snapshot: the code is copied again instead of taken from the earlier run's snapshot.
     """
     folder = store.folder(run.run_id)
     code = None

@@ -1,4 +1,4 @@
-"""--snapshot: the code as it is now, without its secrets, for a job that starts later."""
+"""--snapshot: a copy of the present code without its secrets, for a job that starts later."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Tree:
 
 
 def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
-    """Return what is copied for a job that starts in a folder: its git work tree, or without git the folder itself."""
+    """Return the tree to copy for a job that starts in a folder: its git work tree, or without git the folder."""
     workdir = workdir.resolve()
     tree = Tree(workdir, ".", False, env)
     if shutil.which("git", path=env.get("PATH")) is None:
@@ -74,7 +74,7 @@ def find_tree(workdir: Path, env: Mapping[str, str]) -> Tree:
 
 
 def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment) -> tuple[JobRequest, Snapshot]:
-    """Return the request with its script as it is called in the copy, and what the script must know of the copy."""
+    """Return the request with its script as called in the copy, and the copy's layout for the script."""
     workdir = tree.root / tree.folder
     script = _script(request, tree, workdir)
     if script:
@@ -92,7 +92,7 @@ def place_in_snapshot(request: JobRequest, tree: Tree, python: PythonEnvironment
 
 
 def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
-    """Return where below the root the script lies; None for a module, or a program that is not of this code."""
+    """Return the script's path below the root; None for a module, or for a program outside of the code."""
     if request.module or not ("/" in request.script or request.script.endswith(".py")):
         return None
     named = Path(os.path.normpath(workdir / request.script))
@@ -106,7 +106,7 @@ def _script(request: JobRequest, tree: Tree, workdir: Path) -> str | None:
 
 
 def _editable_folders(python: PythonEnvironment, env: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the folders outside of site-packages that a Python finds packages in.
+    """Yield the folders outside of site-packages in which a Python finds packages.
 
     ``pip install -e`` names them in ``.pth`` files, or in the finder that setuptools writes for some projects; both
     come after PYTHONPATH.
@@ -140,16 +140,16 @@ class Listing:
     tree: Tree
     paths: Mapping[str, str]  # path → git's letter for it, or none without git
     secrets: Sequence[str]  # files that look like secrets
-    include: Sequence[str]  # patterns of those that are copied all the same
-    notes: Sequence[str]  # on repositories within this one
+    include: Sequence[str]  # patterns of the secrets that are copied nevertheless
+    notes: Sequence[str]  # about repositories within this one
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The secrets that nobody asked for."""
+        """The files that look like secrets and were not requested."""
         return tuple(path for path in self.secrets if not is_included(path, self.include))
 
     def secret_notes(self) -> Iterator[str]:
-        """Yield what to say of the files that look like secrets."""
+        """Yield notes on the files that look like secrets."""
         for pattern in self.include:
             if not any(is_included(path, [pattern]) for path in self.secrets):
                 yield f"--snapshot-include {pattern}: no such file that looks like a secret"
@@ -209,7 +209,7 @@ def _is_secret(root: Path, path: str) -> bool:
         with open_regular(full, links=False) as file:
             return is_key(path, file.read(_KEY_BYTES), os.fstat(file.fileno()).st_size)
     except OSError:
-        return is_named_key(path)  # it was deleted, or nobody may read it
+        return is_named_key(path)  # it was deleted, or cannot be read
 
 
 # --- the copy -------------------------------------------------------------------------------------------------
@@ -217,16 +217,16 @@ def _is_secret(root: Path, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is to be copied."""
+    """The code to copy."""
 
     listing: Listing
     files: tuple[CodeFile, ...]
     commit: str | None  # git's HEAD; None without git, and before the first commit
-    changes: str  # what the work tree has over it, in git's words, and files that git does not know; empty for none
-    notes: tuple[str, ...]  # what a person should know of the copy
+    changes: str  # the changes of the work tree in git's words, and files unknown to git; empty for none
+    notes: tuple[str, ...]  # notes on the copy for the user
 
     def record(self) -> dict[str, Any]:
-        """Return what the run's record says of it."""
+        """Return its fields for the run's record."""
         return {
             "root": str(self.listing.tree.root),
             "folder": self.listing.tree.folder,
@@ -238,7 +238,7 @@ class Code:
         }
 
     def copy_to(self, folder: Path) -> None:
-        """Copy it into a run's folder, and what distinguishes it from the commit into ``code.diff``.
+        """Copy it into a run's folder, and write its difference from the commit to ``code.diff``.
 
         Raises:
             PlanError: a file cannot be read, or git fails.
@@ -247,7 +247,7 @@ class Code:
         tree, include = self.listing.tree, self.listing.include
         copy_code(tree.root, self.files, RunFolder(folder).code, tree.folder)
         if self.commit:
-            # also of files that are tracked no longer, or deleted: the diff would show what was in them
+            # also files that are deleted or no longer tracked: the diff would show their contents
             changed = filter(None, tree.diff("--name-only", "-z", self.commit, "--").stdout.split("\0"))
             hidden = [path for path in changed if not is_included(path, include) and _is_secret(tree.root, path)]
             less = [f":(exclude,top,literal){path}" for path in hidden]
@@ -255,15 +255,15 @@ class Code:
 
 
 def code_to_copy(listing: Listing, snapshot: Snapshot, limit_mb: int | None, output_dir: Path | None) -> Code:
-    """Decide what is copied.
+    """Decide which files to copy.
 
     Args:
-        limit_mb: how much it may be in megabytes; None for ``LIMIT_MB``.
-        output_dir: where the run's folder goes, which is no code.
+        limit_mb: the largest total size in megabytes; None for ``LIMIT_MB``.
+        output_dir: the folder for the run, which is not code.
 
     Raises:
-        PlanError: it is too much, or git fails.
-        UsageError: the script is not among it.
+        PlanError: the code is larger than the limit, or git fails.
+        UsageError: the script is not part of the code.
     """
     tree = listing.tree
     tagged = _outside(listing.paths, tree.root, [output_dir.resolve()] if output_dir else [])

@@ -1,4 +1,4 @@
-"""submit: make the run, then its job: the record comes first, so that no job is ever unknown.
+"""submit: record the run, then submit its job, so that no job is ever unknown.
 
 Several jobs are submitted one after the other: the links of a chain, the arrays of a large sweep.
 """
@@ -46,7 +46,7 @@ class SubmitResult:
     prepared: Prepared
     run: Run
     folder: Path
-    remarks: str = ""  # what the scheduler said besides, and what could not be noted
+    remarks: str = ""  # other messages of the scheduler, and what could not be recorded
 
 
 def submit(
@@ -61,18 +61,18 @@ def submit(
     elements: Sequence[int] = (),
     at_once: int | None = None,
 ) -> SubmitResult:
-    """Record a run and submit its job: the record comes first, so that no job is ever unknown.
+    """Record a run, then submit its job.
 
     Args:
-        run_id: a new one where it is None.
-        output_dir: where the run's folder goes, instead of the runs folder.
-        files: path below the run's folder → content, for what the job needs besides its script.
-        elements: those of an array that is no sweep.
+        run_id: None for a new one.
+        output_dir: the folder for the run instead of the runs folder.
+        files: path below the run's folder → content, for files that the job needs besides its script.
+        elements: the elements of an array that is not a sweep.
         at_once: how many of them may run at a time, None for any number.
 
     Raises:
-        SubmissionUncertainError: no answer came; the run is kept, and status will find its job.
-        HpcrunError: refused; no run is left.
+        SubmissionUncertainError: sbatch got no answer; the run is kept, and status will find its job.
+        HpcrunError: the submission was refused; no run remains.
     """
     plan = prepared.plan
     scheduler = ports.schedulers(plan.scheduler)
@@ -122,10 +122,10 @@ def submit(
     except SubmissionUncertainError:
         raise
     except SchedulerError as error:
-        with suppress(HpcrunError):  # status will say that no job came of it
+        with suppress(HpcrunError):  # status will show that there is no job
             ports.store.delete(run.run_id)
         if surroundings.detected and surroundings.detected.shaped(prepared.profile):
-            surroundings.detected.forget()  # what was detected may be out of date
+            surroundings.detected.forget()  # the detected facts may be outdated
         doubts = [note for key, _ in plan.directives if (note := unknown_note(key))]
         if error.hint or not doubts:
             raise
@@ -142,7 +142,7 @@ def submit(
 
 
 def check_available(plan: Plan, scheduler: Scheduler) -> None:
-    """Refuse a job whose scheduler is not here."""
+    """Refuse a job whose scheduler this machine does not have."""
     if reason := scheduler.unavailable():
         raise PlanError(f"profile {plan.profile!r} cannot run here: {reason}",
                         hint="run on this machine with --profile local, or see the script with --dry-run")  # fmt: skip
@@ -161,13 +161,13 @@ def submit_all(
     noun: str,
     output_dir: Path | None = None,
 ) -> Iterator[SubmitResult]:
-    """Submit jobs one after the other; yield each as soon as it is submitted, the next when the caller asks for it.
+    """Submit jobs one after the other, each when the caller requests it; yield each submitted run.
 
     Args:
-        noun: what a message calls one of them.
+        noun: the word for one of them in messages.
 
     Raises:
-        HpcrunError: one was refused; those before it stay, and the message says so.
+        HpcrunError: one was refused; those before it remain, and the message says so.
     """
     done: list[SubmitResult] = []
     for job in jobs:
@@ -189,9 +189,9 @@ def submit_all(
 
 
 def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:
-    """Return a prepared submission in as many as the cluster's MaxArraySize makes of it: mostly one.
+    """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as one.
 
-    Each is a run of its own, NAME-1, NAME-2 ...; the numbers of the elements go on from one to the next.
+    Each is a separate run, NAME-1, NAME-2 ...; the numbers of the elements continue from one to the next.
     """
     plan, sweep = prepared.plan, prepared.plan.sweep
     limits = scheduler.array_limits() if sweep else None
@@ -218,7 +218,7 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
 def changed_job(
     prepared: Prepared, surroundings: Surroundings, directives: Mapping[str, str], **fields: object
 ) -> Prepared:
-    """Return a prepared job with other directives, other fields of its plan, and the script of that."""
+    """Return a prepared job with other directives and fields of its plan, and the new script."""
     changed = {**dict(prepared.plan.directives), **directives}
     plan = replace(prepared.plan, directives=tuple(changed.items()), **fields)  # type: ignore[arg-type]
     return replace(prepared, plan=plan, script=render_script(plan, load_templates(surroundings.template_folders)))

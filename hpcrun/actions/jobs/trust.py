@@ -1,4 +1,4 @@
-"""trust: what a folder of configuration brings, and what a person says of it."""
+"""trust: the files of a configuration folder, and the user's answer about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpcrun.profiles.yaml_file import decoded_text, parse_yaml
 
 State = Literal["trusted", "new", "changed", "removed"]
 
-# What a file of each kind can do once it is used. Profiles and config.yaml are shown with their keys besides.
+# What a file of each kind can do once it is used. Of profiles and config.yaml the keys are shown, too.
 _POWERS = (
     ("config.yaml", "chooses profile, runs folder, account and time, and where messages go"),
     ("rules.yaml", "patterns that hpcrun searches for in logs"),
@@ -40,18 +40,18 @@ class FileToTrust:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A folder that a person is asked about."""
+    """A folder about which the user is asked."""
 
     path: Path
     files: tuple[FileToTrust, ...]
-    contents: Contents  # its files as they were read; what is trusted is this, and not what lies there later
-    dangers: tuple[str, ...]  # how other users could change it; it is then used as it was trusted until it differs
+    contents: Contents  # its files as they were read; these contents are trusted, and no later ones
+    dangers: tuple[str, ...]  # how other users could change it; then only the trusted contents are used
     trusted: bool  # whether it is trusted as it is
 
 
 @dataclass(frozen=True, slots=True)
 class TrustRow:
-    """What was said of one folder; ``state`` is ``trusted``, ``changed``, ``never`` or ``gone``."""
+    """The user's answer about a folder; ``state`` is ``trusted``, ``changed``, ``never`` or ``gone``."""
 
     path: Path
     state: Literal["trusted", "changed", "never", "gone"]
@@ -59,7 +59,7 @@ class TrustRow:
 
 
 def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
-    """Return the folder that is meant: the typed one, or that of the typed project; or the first not used here."""
+    """Return the folder to trust: the typed one, or the typed project's; else the first that is not used here."""
     if typed is None:
         for layer in sorted(layers, key=lambda layer: layer.folder.withheld is None):
             if layer.contents is not None or layer.refused:
@@ -73,7 +73,7 @@ def folder_to_trust(typed: Path | None, layers: Sequence[Layer]) -> Path:
 
 
 def look_into(path: Path, store: TrustStore) -> Question:
-    """Return what a person should see before trusting a folder."""
+    """Return what the user must see before trusting a folder."""
     layer = project_layer(path, store)
     if layer.refused or layer.contents is None:
         raise ProfileError(
@@ -97,7 +97,7 @@ def _file(name: str, content: bytes, folder: Path, differences: dict[str, str]) 
         state = "new" if differences[name] == "new" else "changed"
     power = next(power for start, power in _POWERS if name.startswith(start))
     keys = _keys(name, content, folder)
-    if name.startswith("profiles/") and keys:  # one that cannot be read may hold anything
+    if name.startswith("profiles/") and keys:  # a file that cannot be read may contain anything
         has = {key.removesuffix("+") for key in keys}
         power = ", ".join(words for key, words in _PROFILE_POWERS.items() if key in has) or "values of a job"
     return FileToTrust(name, state, len(content), keys, power)
@@ -113,19 +113,19 @@ def _keys(name: str, content: bytes, folder: Path) -> tuple[str, ...]:
 
 
 def remember(path: Path, contents: Contents | None, store: TrustStore) -> None:
-    """Trust a folder with the contents that were shown; without them it is never used, and never asked about."""
+    """Trust a folder with the contents that were shown; without contents it is never used, without a question."""
     hashes = contents.hashes() if contents else {}
     store.save(Trust(Path(os.path.realpath(path)), hashes, never=contents is None))
 
 
 def revoke(path: Path, store: TrustStore) -> None:
-    """Forget what was said of a folder."""
+    """Forget the answer about a folder."""
     if not store.forget(path):
         raise UsageError(f"{path} is not trusted", hint="hpcrun profile trust --list shows the trusted projects")
 
 
 def list_trust(store: TrustStore) -> list[TrustRow]:
-    """Return everything that was said, by path."""
+    """Return all answers, by path."""
     return [TrustRow(trust.path, _state(trust), len(trust.hashes)) for trust in store.all()]
 
 
@@ -141,16 +141,16 @@ def _state(trust: Trust) -> Literal["trusted", "changed", "never", "gone"]:
 
 
 def keep_trust(path: Path, layers: Sequence[Layer], store: TrustStore) -> None:
-    """Trust a file as the person has just written it with hpcrun, in a folder that was trusted until then.
+    """Trust a file that the user has just written with hpcrun, in a folder that was trusted before.
 
-    The layers are those of before: a folder that was not used then is not used now either.
+    ``layers`` are those before the change: a folder that was not used before stays unused.
     """
     target = Path(os.path.realpath(path))
     for layer in layers:
         folder = Path(os.path.realpath(layer.path))
         if layer.trust is None or layer.trust.never or layer.folder.withheld or not target.is_relative_to(folder):
             continue
-        if layer.contents is None or layer.contents.dangers:  # what lies there need not be what was written
+        if layer.contents is None or layer.contents.dangers:  # the file may have changed already
             continue
         digest = read_contents(layer.path).hashes().get(name := target.relative_to(folder).as_posix())
         if digest:

@@ -1,4 +1,4 @@
-"""profile detect: ask the cluster what it is, and write that down as a profile."""
+"""profile detect: query the cluster, and write its profile."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Detected:
 
     text: str
     profile: Profile
-    offers: tuple[GpuOffer, ...]  # the GPU types that a person may use
-    warnings: tuple[str, ...]  # what could not be asked
-    path: Path | None = None  # where it was written, None where it was not
+    offers: tuple[GpuOffer, ...]  # the GPU types that the user may use
+    warnings: tuple[str, ...]  # the commands that failed
+    path: Path | None = None  # the file that was written, None if none was
 
 
 def detect(site: SlurmSite, surroundings: Surroundings, path: Path | None = None) -> Detected:
-    """Ask the cluster, and return the text of its profile, which loads; it is written to a path that is given."""
+    """Query the cluster and return the text of its profile, which loads; if a path is given, write it there."""
     detected = replace(detected_profile(ask_cluster(site), site, surroundings), path=path)
     if path:
         replace_text(path, detected.text)
@@ -43,7 +43,7 @@ def detect(site: SlurmSite, surroundings: Surroundings, path: Path | None = None
 
 
 def ask_cluster(site: SlurmSite) -> ClusterFacts:
-    """Ask the cluster what it is."""
+    """Query the cluster."""
     facts = ask_facts(site)
     check_answered(facts)
     return facts
@@ -52,10 +52,10 @@ def ask_cluster(site: SlurmSite) -> ClusterFacts:
 def detected_profile(
     facts: ClusterFacts, site: SlurmSite, surroundings: Surroundings, choices: Choices = _NO_CHOICES
 ) -> Detected:
-    """Return the profile of a cluster that has answered.
+    """Return the profile of a cluster from its answers.
 
     Args:
-        choices: what the person has chosen; the account decides which partitions are open.
+        choices: the user's choices; the account decides which partitions are open.
     """
     offers = gpu_offers(facts, choices.account)
     trials = try_gpu_forms(site, offers[0].type, offers[0].partition.name) if offers else []

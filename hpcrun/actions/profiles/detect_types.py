@@ -1,4 +1,4 @@
-"""Which GPU types a cluster has for a person, which cards they are, and in which partition to request each. Pure."""
+"""The GPU types that a user can have on a cluster, their cards, and the partition in which to request each. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _SLICE = re.compile(r"(?<![a-z0-9])\d+g\.\d+gb|(?<![a-z0-9])mig(?![a-z])")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a node has, and what falls to each of its GPUs.
+    """The amount of a resource on a node, and its share for each GPU.
 
-    Where nodes differ, ``per_node`` (a limit) is the most of them, and ``per_gpu`` (what a job gets) the least.
+    If nodes differ, ``per_node`` (a limit) is the largest value, and ``per_gpu`` (a default) the smallest.
     """
 
     per_node: int
@@ -78,8 +78,8 @@ def card_part(type_: str) -> str | None:
 def best_partition(
     facts: ClusterFacts, names: Collection[str] | None = None, account: str | None = None
 ) -> Partition | None:
-    """Return the partition to ask for, of some or all: one the person may use, not preempted, the default, else the
-    longest."""
+    """Return the partition to request: one that the user may use, not preempted, the default, else the
+    one with the longest time limit."""
     partitions = [part for part in facts.partitions if names is None or part.name in names]
     return min(partitions, key=lambda part: rank(part, facts, account), default=None)
 
@@ -96,7 +96,7 @@ def rank(partition: Partition, facts: ClusterFacts, account: str | None = None) 
 
 
 def partition_without_gpus(facts: ClusterFacts, account: str | None = None) -> Partition | None:
-    """Return the partition for jobs without GPUs: one that keeps no GPU idle, if there is one, else the best one."""
+    """Return the partition for jobs without GPUs: one whose nodes have no GPUs, if there is one, else the best one."""
     free = partitions_without_gpus(facts)
     best = best_partition(facts, free, account) if free else None
     return best if best and may_use(best, facts, account) else best_partition(facts, account=account)
@@ -108,17 +108,17 @@ def partitions_without_gpus(facts: ClusterFacts) -> set[str]:
 
 
 def may_use(partition: Partition, facts: ClusterFacts, account: str | None = None) -> bool:
-    """Return whether a person's jobs may go there, as far as partition, groups and accounts tell."""
+    """Return whether the user's jobs may run in a partition, as far as its groups and accounts tell."""
     return why_closed(partition, facts, account) is None
 
 
 def accounts_of(facts: ClusterFacts) -> list[str]:
-    """Return the accounts that a person may charge; none where the database does not say."""
+    """Return the accounts that the user may charge; none if the database does not say."""
     return sorted({association.account for association in facts.associations or ()})
 
 
 def why_closed(partition: Partition, facts: ClusterFacts, account: str | None = None) -> str | None:
-    """Return why a person's jobs may not go to a partition, with the charged account or any; None where they may."""
+    """Return why the user's jobs may not run in a partition, with the charged account or any; None if they may."""
     if not partition.up:
         return "it is not up"
     if partition.root_only:
@@ -165,7 +165,7 @@ def offer_in(partition: Partition, type_: str | None, facts: ClusterFacts) -> Gp
 
 
 def share(nodes: list[tuple[int | None, int]], unit: str) -> Share | None:
-    """Return what nodes have of a thing, given (how much, GPUs) of each kind; None where nothing is known."""
+    """Return the share of a resource, given (amount, GPUs) of each kind of node; None if nothing is known."""
     known = [(amount, gpus) for amount, gpus in nodes if amount]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""The text of a detected profile: every value with what said so, every gap with the reason."""
+"""The text of a detected profile: every value with its source, every gap with the reason."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from hpcrun.schedulers.host import HostFacts
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _COMMENT_COLUMN = 34
-# what a job gets that says no time, by the base that a profile extends
+# the time of a job that requests none, from the base profile
 _USUAL_DEFAULT_S = 3600
 _Times = tuple[int, int | None]  # seconds: of a job that says no time, and the most; None for no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a cluster leaves to a person; None for what was not chosen."""
+    """The choices that a cluster leaves to the user; None for a choice that was not made."""
 
     account: str | None = None
     gpu_type: str | None = None  # the type that ``--gpus N`` means
@@ -47,13 +47,13 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class DetectedCluster:
-    """All that was found out."""
+    """All detected facts."""
 
     facts: ClusterFacts
     offers: list[GpuOffer]
     trials: list[Trial] | None  # of the forms of the GPU directive; None if none was tried
     host: HostFacts | None  # None if it was not looked at
-    in_job: bool  # whether the host is one that jobs run on, seen from inside a job
+    in_job: bool  # whether the host is a compute node: hpcrun runs inside a job
     choices: Choices = Choices()
 
 
@@ -67,7 +67,7 @@ def profile_text(cluster: DetectedCluster) -> str:
     lines = [
         *_heading(cluster),
         *(comment(f"No response: {command}: {why}") for command, why in facts.problems.items()),
-        "extends: base/slurm",  # what is the same on every Slurm cluster
+        "extends: base/slurm",  # the values for every Slurm cluster
         _line(0, f"description: {scalar(f'{name}, Slurm {version}')}", "scontrol show config"),
         "scheduler: slurm",
         *_partition_lines(facts, partition),
@@ -94,7 +94,7 @@ def _heading(cluster: DetectedCluster) -> Iterator[str]:
 
 
 def scalar(value: str) -> str:
-    """Return a word as YAML text: plain where nothing in it has a meaning, else in double quotes."""
+    """Return a word as YAML: plain if no character has a meaning, else in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(_printable(value), ensure_ascii=False)
@@ -150,7 +150,7 @@ def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
 
 
 def _qos_line(mine: Sequence[Association], source: str) -> str:
-    """Return the line of the QOS: it has a value only where Slurm would take one that the person may not use."""
+    """Return the line of the QOS: it has a value only if the user may not use Slurm's default."""
     qos = sorted({qos for association in mine for qos in association.qos})
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
     defaults = {association.default_qos or "normal" for association in mine}
@@ -238,7 +238,7 @@ def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source
 
 
 def _own_lines(cluster: DetectedCluster, partition: Partition | None) -> list[str]:
-    """Return what counts for the only GPU type, or, where there are several or none, for jobs without GPUs."""
+    """Return the values for the only GPU type; if there are several or none, those for jobs without GPUs."""
     facts, source = cluster.facts, cluster.facts.sources["nodes"]
     if len(cluster.offers) == 1:
         only = cluster.offers[0]
@@ -265,7 +265,7 @@ def _own_times(cluster: DetectedCluster, partition: Partition | None) -> _Times:
 
 
 def _default_s(partition: Partition, otherwise_s: int) -> int:
-    """Return the time of a partition's jobs that say none."""
+    """Return the time of a partition's jobs that request none."""
     default_s = partition.default_s or otherwise_s
     return default_s if partition.max_s is None else min(default_s, partition.max_s)
 
@@ -341,7 +341,7 @@ def quick_profile_text(facts: ClusterFacts) -> str:
 
 
 def check_loads(text: str, folders: Sequence[Source]) -> Profile:
-    """Load the text as a profile: what is written must be one that loads."""
+    """Load the text as a profile: hpcrun writes only a profile that loads."""
     path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
     try:
         return load_text(text, path, folders).profile

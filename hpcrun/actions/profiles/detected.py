@@ -1,4 +1,4 @@
-"""The profile ``detected``: what Slurm says of this cluster, as a profile that nobody had to write.
+"""The profile ``detected``: the facts of this cluster from Slurm, as a profile that no user had to write.
 
 It is a layer of profiles between the site's and the shipped ones. So it is named, shown, extended and hidden by a file
 of the same name like any other profile; the cluster is asked when its text is read, or nothing is asked if the facts
@@ -52,7 +52,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        """What Slurm says of the cluster, now or of late."""
+        """The facts of the cluster, cached for a day at most."""
         return self._ask()
 
     @cached_property
@@ -89,7 +89,7 @@ class DetectedProfile(Mapping[str, bytes]):
 
 
 def known_facts(env: Mapping[str, str], cache: FactsCache, now_s: float) -> ClusterFacts:
-    """Return what an earlier command was told of the cluster while that is valid, else ask."""
+    """Return the cached facts while they are valid, else query the cluster."""
     from hpcrun.schedulers.cluster_facts import ask_facts, check_answered, read_stamp
     from hpcrun.schedulers.process import SlurmSite
 

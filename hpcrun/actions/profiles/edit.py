@@ -1,4 +1,4 @@
-"""profile new, set, unset, edit and use: changes to a person's own files, checked before anything is replaced."""
+"""profile new, set, unset, edit and use: changes to the user's own files, checked before a file is replaced."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of a profile's file."""
+    """The result of a change to a profile's file."""
 
     path: Path
     made: bool  # there was none before
-    changed: bool  # False where it says already what it should
-    hidden_by: Path | None = None  # the file that is used instead, where a more important folder has one of that name
+    changed: bool  # False if the file already has this content
+    hidden_by: Path | None = None  # the file of that name in a folder with a higher priority
     # key of a value → the GPU types whose own values no longer apply
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file as it is and as it should be; ``before`` is None where it is yet to be made."""
+    """A file's present and new text; ``before`` is None if the file does not exist yet."""
 
     path: Path
     before: str | None
@@ -63,7 +63,7 @@ class FileChange:
         return self.before != self.after
 
     def write(self, host: str, *, during: str = "", hint: str | None = None, kept: Path | None = None) -> None:
-        """Write the file, whole or not at all, if it is still as it was; its old text goes to ``kept``."""
+        """Write the file, completely or not at all, if it has not changed since; ``kept`` gets its old text."""
         with locked(self.path, host):
             if text_at(self.path) != self.before:
                 raise ProfileError(f"{self.path} was changed by another program{during}", hint=hint)
@@ -73,7 +73,7 @@ class FileChange:
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file, None where there is none."""
+    """Return the text of a file, None if there is none."""
     return read_text(path) if os.path.lexists(path) else None
 
 
@@ -94,10 +94,10 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
 
 
 def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
-    """Set values in the user's copy of a profile, made where there is none; a profile that would be wrong is refused.
+    """Set values in the user's copy of a profile, which is made if it does not exist; an invalid result is refused.
 
     Args:
-        words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` takes away what is inherited.
+        words: ``KEY=VALUE``; ``KEY+=VALUE`` adds to a list; ``null`` removes the inherited value.
     """
     assignments = [_parse_assignment(each) for each in words]
     replaced: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ def set_values(name: str, words: Sequence[str], place: Place) -> Changed:
 
 
 def unset_values(name: str, keys: Sequence[str], place: Place) -> Changed:
-    """Remove keys from the user's copy of a profile: what it extends holds again."""
+    """Remove keys from the user's copy of a profile: the inherited values apply again."""
     wanted = [tuple(key.split(".")) for key in keys]
 
     def change(text: str, path: Path) -> str:
@@ -157,11 +157,11 @@ def plan_config(name: str, config: Path, runs: str | None = None) -> tuple[FileC
 
 
 def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain) -> Changed:
-    """Open the user's copy of a profile in an editor; replace the file only when it is right.
+    """Open the user's copy of a profile in an editor; replace the file only with a valid one.
 
     Args:
-        run_editor: opens a file in the person's editor, waits, returns its exit status.
-        again: told of mistakes; whether to go back to the editor, where they stand at their lines.
+        run_editor: opens a file in the user's editor, waits, and returns the exit status.
+        again: gets the mistakes; returns whether to go back to the editor, which shows each at its line.
     """
     copy = _open_copy(name, place, commented=True)
     with tempfile.TemporaryDirectory(prefix="hpcrun-edit-") as folder:
@@ -173,14 +173,14 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
         if changed:
             try:
                 replace(copy, after=text).write(place.host, during=" while you edited it")
-            except ProfileError as error:  # it is right, and work that should not be lost
+            except ProfileError as error:  # the text is valid, and the work must not be lost
                 kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
                 raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
     return _changed(name, copy.path, place, made=copy.before is None and changed, changed=changed)
 
 
 def _edited(draft: Path, copy: FileChange, place: Place, run_editor: RunEditor, again: AskAgain) -> str:
-    """Return what the editor made of the draft, once it is right or nothing was changed."""
+    """Return the edited draft once it is valid, or unchanged."""
     as_it_was = f"{copy.path} is unchanged" if copy.before is not None else "nothing was saved"
     while True:
         status = run_editor(draft)
@@ -212,7 +212,7 @@ def _mistakes(text: str, path: Path, place: Place) -> tuple[tuple[Mistake, ...],
 
 
 def check_name(name: str) -> str:
-    """Return the name of a profile that may be written; refuse one that cannot be."""
+    """Return the name of a profile that may be written; refuse any other name."""
     if _NAME.fullmatch(name) and not name.endswith((SUFFIX, ".yml")):
         return name
     raise UsageError(
@@ -221,7 +221,7 @@ def check_name(name: str) -> str:
 
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:
-    """Return the user's copy of a profile, or what it would begin with."""
+    """Return the user's copy of a profile, or the text with which a new copy begins."""
     path = find_profile(name, place.folders).absolute() if is_path(name) else place.user / f"{name}{SUFFIX}"
     if is_path(name) or os.path.lexists(path):
         text = read_text(path)
@@ -244,7 +244,7 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
 def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
     path = _open_copy(name, place).path
     with locked(path, place.host):
-        copy = _open_copy(name, place)  # as it is now that nobody else changes it
+        copy = _open_copy(name, place)  # its present state that nobody else changes it
         text = change(copy.after, path)
         if text == copy.before:
             return _changed(name, path, place, made=False, changed=False)
@@ -254,7 +254,7 @@ def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], 
 
 
 def _check(text: str, path: Path, place: Place, keys: Sequence[Key]) -> None:
-    """Raise what is wrong with a text; what was typed just now is shown by its key, for its line is not written."""
+    """Raise the mistakes in a text; a value that was just typed has no line yet, and is named by its key."""
     mistakes, hint = _mistakes(text, path, place)
     if not mistakes:
         return
@@ -289,7 +289,7 @@ def _parse_assignment(assignment: str) -> tuple[Key, Any]:
 
 
 def _parse_value(key: Key, text: str) -> Any:
-    """Return what a person means by a word: a list where the key takes one, else the very text."""
+    """Return the value of a typed word: a list if the key takes one, else the text unchanged."""
     if text == "null":
         return None
     kinds = value_kinds(_plain(key))
@@ -308,9 +308,9 @@ def _parse_value(key: Key, text: str) -> Any:
 def _assigned(
     text: str, assignments: Sequence[tuple[Key, Any]], path: Path, place: Place
 ) -> tuple[str, dict[str, list[str]]]:
-    """Return a text with values set so that they count, and the GPU types that no longer override each of them.
+    """Return a text with values that take effect, and for each the GPU types that no longer override it.
 
-    A value of a GPU type's own takes precedence over the profile's: ``null`` removes it, unless it was set here too.
+    A GPU type's value has priority over the profile's: ``null`` removes it, unless it is set here, too.
     """
     for key, value in assignments:
         text = _assign(text, key, value, path)

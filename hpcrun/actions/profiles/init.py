@@ -1,4 +1,4 @@
-"""init: what a cluster leaves to a person, the profile and the configuration that come of it, and what to do next."""
+"""init: the user's choices on a cluster, the resulting profile and configuration, and what to do next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | None:
-    """Return the choice which account is charged, None if there is only one, or if Slurm does not say."""
+    """Return the choice of the account to charge; None if there is only one, or if Slurm does not say."""
     accounts = accounts_of(facts)
     if len(accounts) < 2:
         return None
@@ -50,9 +50,9 @@ def account_choice(facts: ClusterFacts, profile: Profile | None) -> Choice | Non
 
 
 def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None) -> Choice | None:
-    """Return the choice which GPU type ``--gpus 4`` means, None if the cluster has only one.
+    """Return the choice of the GPU type that ``--gpus 4`` means; None if the cluster has only one.
 
-    What is offered is the type of the profile, else the type of which there are most.
+    The default is the profile's type, else the type with the most GPUs.
     """
     offers = [offer for offer in gpu_offers(facts, account) if offer.type]
     if len(offers) < 2:
@@ -74,13 +74,13 @@ def gpu_choice(facts: ClusterFacts, account: str | None, profile: Profile | None
 
 
 def unmade(choices: Sequence[Choice]) -> UsageError:
-    """Return the error for choices without a terminal to ask at: it has the options to add."""
+    """Return the error for choices that need a terminal: it names the options to add."""
     flags = " ".join(made.options[made.default].flag for made in choices)
     return UsageError("\n".join(made.flags for made in choices), hint=f"hpcrun init {flags}")
 
 
 def check_choices(choices: Choices, facts: ClusterFacts) -> None:
-    """Refuse an account or a GPU type that was typed and that the cluster does not have for this person."""
+    """Refuse a typed account or GPU type that the cluster does not have for this user."""
     types = [offer.type for offer in gpu_offers(facts) if offer.type]
     for flag, answer, known in (
         ("--account", choices.account, accounts_of(facts)),
@@ -94,13 +94,13 @@ def check_choices(choices: Choices, facts: ClusterFacts) -> None:
 
 
 def default_name(facts: ClusterFacts, taken: set[str]) -> str:
-    """Return a name for the profile: the cluster's, if this hides none of hpcrun's own profiles."""
+    """Return a name for the profile: the cluster's name, unless it would hide a shipped profile."""
     name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
     return f"{name}-cluster" if name in taken or name == DETECTED else name
 
 
 def without_none(choices: Choices) -> Choices:
-    """Return the choices as a new profile says them: no default type is no line."""
+    """Return the choices for a new profile, where no default type means no line."""
     return replace(choices, gpu_type=None) if choices.gpu_type == NONE else choices
 
 
@@ -117,7 +117,7 @@ class Setup:
     instead_of: str | None = None  # the default profile of config.yaml until now, where it was another
     runs: str | None = None  # the runs folder that is set; None where it stays as it is
     anew: bool = False  # an existing profile is replaced as a whole
-    outdated: tuple[str, ...] = ()  # keys for which the cluster now reports other values than an existing profile has
+    outdated: tuple[str, ...] = ()  # keys of an existing profile for which the cluster now reports other values
     detected: Detected | None = None  # the profile that was detected; None without Slurm
 
     @property
@@ -127,7 +127,7 @@ class Setup:
 
 
 def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
-    """Return the user's own profile of that name; None where there is none, or a wrong one that is made ``anew``."""
+    """Return the user's own profile of that name; None without one, or if an invalid one is replaced (``anew``)."""
     path = new_profile_path(name, place.user, force=True)
     if (text := text_at(path)) is None:
         return None
@@ -142,9 +142,9 @@ def existing_profile(name: str, place: Place, *, anew: bool) -> Profile | None:
 def plan_setup(
     name: str, detected: Detected, choices: Choices, config: Path, runs: str | None, place: Place, *, anew: bool
 ) -> Setup:
-    """Return what has to be written; nothing is written yet.
+    """Return the files to write; nothing is written yet.
 
-    An existing profile keeps all its lines but those of the choices.
+    An existing profile keeps all lines except those of the choices.
 
     Args:
         config: the user's config.yaml.
@@ -173,7 +173,7 @@ def plan_setup(
 
 
 def write_setup(setup: Setup, place: Place) -> Path | None:
-    """Write the files, each whole or not at all; return where the old profile is kept, if it was replaced."""
+    """Write the files, each completely or not at all; return the path of the old profile if it was replaced."""
     profile = setup.profile
     kept = _free_name(profile.path) if profile and profile.changed and setup.anew and profile.before else None
     for change in filter(None, (profile, setup.config)):  # the profile first: a default profile must exist
@@ -183,7 +183,7 @@ def write_setup(setup: Setup, place: Place) -> Path | None:
 
 
 def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
-    """Return the text of a profile with the choices set; one that was not made, or is there, changes no line."""
+    """Return the text of a profile with the choices set; a choice that is not made, or already set, changes no line."""
     now = load_text(text, path, place.folders).profile
     if choices.account not in (None, now.account):
         text = set_value(text, ("account",), choices.account, path)
@@ -196,7 +196,7 @@ def _with_choices(text: str, choices: Choices, path: Path, place: Place) -> str:
 
 
 def _free_name(path: Path) -> Path:
-    """Return a name beside a file for its old text; not one of a profile, and not one that exists."""
+    """Return a free path beside a file for its old text, with a name that is not that of a profile."""
     number = 1
     while os.path.lexists(kept := path.with_name(f"{path.name.removesuffix(SUFFIX)}.old-{number}")):
         number += 1
@@ -207,7 +207,7 @@ def _free_name(path: Path) -> Path:
 
 
 def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the three commands to try next, each with what it does; without a default type they name one."""
+    """Return three commands to try next, each with its purpose; without a default type they name one."""
     offers = setup.detected.offers if setup.detected else ()
     offer = next((offer for offer in offers if offer.type == gpu_type), offers[0] if offers else None)
     if setup.detected and offer is None:
@@ -256,7 +256,7 @@ class TrialJob:
 
     @property
     def words(self) -> str:
-        """Return the size as a person reads it."""
+        """Return the size as text."""
         gpus = (
             " ".join(filter(None, (str(self.gpus_per_node), self.gpu_type, "GPU"))) if self.gpus_per_node else "no GPU"
         )

@@ -1,4 +1,4 @@
-"""profile list, show, validate and diff: what profiles there are, what one says, what is wrong with it."""
+"""profile list, show, validate and diff: the profiles, their values, and the mistakes in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProfileRow:
 
 
 def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
-    """Return every profile, by name; one that is broken is listed with its problem."""
+    """Return every profile, by name; an invalid one has its problem."""
     folders = surroundings.profile_folders
     default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
     default = default or ("local" if surroundings.detected is None else DETECTED)
@@ -46,7 +46,7 @@ def list_profiles(surroundings: Surroundings) -> list[ProfileRow]:
             profile = load_profile(name, folders).profile
         except ProfileError as error:
             problem = error.message
-        except SchedulerError as error:  # the cluster of the detected one is away
+        except SchedulerError as error:  # the cluster of the detected profile does not respond
             problem = f"{name}: {error.message.splitlines()[0].rstrip(':')}"
         rows.append(ProfileRow(name, path, name == default, profile, problem, path.is_relative_to(shipped)))
     detected = next((row.profile for row in rows if row.name == DETECTED), None)
@@ -73,20 +73,20 @@ def _cards(profile: Profile) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with a profile; nothing where ``mistakes`` is empty."""
+    """The mistakes in a profile; without any it is valid."""
 
     name: str
     path: Path
     mistakes: tuple[Mistake, ...] = ()
     hint: str | None = None
-    remarks: tuple[Mistake, ...] = ()  # what should be looked at, and is no mistake
+    remarks: tuple[Mistake, ...] = ()  # warnings, which are not mistakes
 
 
 def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[Verdict]:
     """Check profiles by name or path, or all of them."""
     folders = surroundings.profile_folders
     verdicts = []
-    detected = surroundings.detected.path if surroundings.detected else None  # hpcrun wrote that one itself
+    detected = surroundings.detected.path if surroundings.detected else None  # hpcrun has written it
     for name in names or sorted(name for name, path in profile_names(folders).items() if path != detected):
         path = find_profile(name, folders)
         try:
@@ -99,7 +99,7 @@ def validate_profiles(names: Sequence[str], surroundings: Surroundings) -> list[
 
 
 def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
-    """Judge the variables that a profile sets: a value that cannot be is a mistake, since submit refuses it."""
+    """Check the variables that a profile sets: an impossible value is a mistake, since submit refuses it."""
     mistakes: list[Mistake] = []
     remarks: list[Mistake] = []
     hint = None
@@ -116,7 +116,7 @@ def _verdict_on_variables(name: str, loaded: LoadedProfile) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key that two profiles have different values for; None where one of them says nothing."""
+    """A key with different values in two profiles; None if one profile has no value."""
 
     key: Key
     left: Any
@@ -124,7 +124,7 @@ class Difference:
 
 
 def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Difference]:
-    """Return where two profiles differ once read: ``24h`` and ``1-00:00:00`` are one value."""
+    """Return the differences between two profiles: ``24h`` and ``1-00:00:00`` are one value."""
     loaded = [load_profile(name, surroundings.profile_folders).profile for name in (left, right)]
     one, other = (flat_values(profile.model_dump(exclude_defaults=True, exclude={"name"})) for profile in loaded)
     keys = [*one, *(key for key in other if key not in one)]
@@ -132,7 +132,7 @@ def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Dif
 
 
 def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
-    """Return the values in nested sections by their whole key."""
+    """Return the values of nested sections by their full keys."""
     flat: dict[Key, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The variables of jobs: which there are, which a profile sets and why, and whether a job's are right."""
+"""The variables of jobs: the known ones, those that a profile sets and why, and mistakes in those of a job."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class SetVariable:
     """A variable that a profile sets."""
 
     name: str
-    value: str  # what it is set to; masked where the name is a secret's
+    value: str  # what it is set to; masked if the name is that of a secret
     origin: Origin | None  # where that is written
-    variable: Variable | None  # what is known of it, None where that is nothing
-    problem: str | None = None  # what is wrong with it, in one line
+    variable: Variable | None  # its entry in the catalogue, None without one
+    problem: str | None = None  # its problem in one line
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileVariables:
-    """What a job of a profile finds in its environment, before its own --env."""
+    """The variables that a profile sets in a job, before --env."""
 
     profile: str
     set_here: tuple[SetVariable, ...]
@@ -37,7 +37,7 @@ class ProfileVariables:
 
 
 def find_variables(name: str, surroundings: Surroundings) -> Variable | ProfileVariables:
-    """Return what is known of a variable, or what a profile sets.
+    """Return the catalogue's entry of a variable, or the variables that a profile sets.
 
     Args:
         name: a variable's name in any case, a profile's name, or a path of a profile.
@@ -75,7 +75,7 @@ def _of_profile(loaded: LoadedProfile) -> ProfileVariables:
 
 
 def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | None) -> tuple[str, ...]:
-    """Return what a person should be told of the variables of a job.
+    """Return notes on the variables of a job.
 
     Args:
         gpu_type: the type of the job's GPUs, as the site calls it.
@@ -94,9 +94,9 @@ def check_job_env(request: JobRequest, loaded: LoadedProfile, gpu_type: str | No
 
 
 def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
-    """Return what is wrong with the variables that a profile sets, each with the key that says so.
+    """Return the problems with the variables that a profile sets, each with its key.
 
-    The values of secrets are not looked at.
+    The values of secrets are not checked.
     """
     profile = loaded.profile
     settings = {**profile.fabric.env(), **profile.env}
@@ -106,7 +106,7 @@ def check_profile_env(loaded: LoadedProfile) -> list[tuple[Finding, Key]]:
 
 
 def _findings(env: Mapping[str, str], profile: Profile, gpu_type: str | None) -> Sequence[Finding]:
-    """Return what is wrong with variables of a job whose GPUs the site calls by a type."""
+    """Return the problems with the variables of a job on GPUs of a type."""
     if not any(name.startswith((*PREFIXES, "MASTER_")) for name in env):
         return ()
     catalogue = load_catalogue()

@@ -1,1 +1,1 @@
-"""What is done with runs that exist: find, cancel, clean, and look into them."""
+"""Actions on existing runs: find, cancel, clean, and show them."""

@@ -1,4 +1,4 @@
-"""Getting into the allocation of a run: of which element, where it is, that it is there at all; and a shell in it."""
+"""The allocation of a running run or element, and a shell in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHEN = "hpcrun status shows its reason"
 
 
 def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | None]:
-    """Return a run, or one element of it as a run of its own, and what to say of the choice.
+    """Return a run, or one element of it as a separate run, and a note on the choice.
 
     Args:
         element: the element that the user named; if None, the only running element is used.
@@ -40,7 +40,7 @@ def one_element(item: RunStatus, element: int | None) -> tuple[RunStatus, str | 
 
 
 def check_running(item: RunStatus, command: str) -> None:
-    """Refuse a run that has no allocation now, for a command such as ``hpcrun shell``."""
+    """Raise an error if a run has no allocation now, for a command such as ``hpcrun shell``."""
     run, status = item.run, item.status
     if status.final:
         raise PlanError(
@@ -54,7 +54,7 @@ def check_running(item: RunStatus, command: str) -> None:
 
 
 def unlisted_words(item: RunStatus) -> str:
-    """Say why a run's job is not known to be there: its id alone may be that of another job."""
+    """Return why a run's job is not known to exist: its id alone may be that of another job."""
     run = item.run
     if item.elsewhere:
         return f"job {run.job_id} belongs to {run.place}"
@@ -98,7 +98,7 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 
 
 def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:
-    """Give a person a shell on a node of a run, in the folder where its job started; return its exit status."""
+    """Open a shell on a node of a run, in the folder where its job started; return the exit status."""
     check_running(item, "hpcrun shell")
     workdir = item.run.plan.get("workdir") or item.run.cwd
     workdir = str(workdir) if workdir and Path(str(workdir)).is_dir() else None

@@ -1,4 +1,4 @@
-"""cancel, hold and release: end runs, keep pending ones from starting, and let them start again."""
+"""cancel, hold and release: end runs, keep pending ones from starting, and release them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 
-# Only jobs that the scheduler has just listed as those of these runs are changed: another job may have the id by now.
+# Only jobs that the scheduler has just listed for these runs are changed: another job may have the id by now.
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What became of the runs that were to be cancelled."""
+    """The result of cancelling runs."""
 
-    cancelled: tuple[RunStatus, ...] = ()  # the scheduler was asked to cancel their jobs
-    over: tuple[RunStatus, ...] = ()  # over already
-    # nothing was done, since the scheduler does not list their jobs, or cannot be asked from here
+    cancelled: tuple[RunStatus, ...] = ()  # the scheduler has accepted to cancel their jobs
+    over: tuple[RunStatus, ...] = ()  # already ended
+    # not changed: the scheduler does not list their jobs, or cannot be queried from here
     unlisted: tuple[RunStatus, ...] = ()
 
 
 def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
-    """Cancel runs that are not over, each with the scheduler it lives in."""
+    """Cancel runs that have not ended, each through its own scheduler."""
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
@@ -45,14 +45,14 @@ def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
 
 
 def check_listed(unlisted: Sequence[RunStatus]) -> None:
-    """Refuse runs of which nothing was cancelled."""
+    """Raise an error for runs of which nothing was cancelled."""
     if unlisted:
         lines = [f"{unlisted_words(item)}: nothing was cancelled (run {item.run.run_id})" for item in unlisted]
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
 def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Schedulers) -> tuple[list[int], list[int]]:
-    """Cancel elements of a sweep; return those that were cancelled, and those that were over already."""
+    """Cancel elements of a sweep; return those that were cancelled, and those that were already ended."""
     known = {element.index: element for element in item.elements}
     going = [index for index in indices if not known[index].status.final]
     if going and item.run.job_id is None:
@@ -68,7 +68,7 @@ def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Sche
 def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
     """Cancel jobs that the scheduler lists, and note it in the folders of their runs."""
     folders = [JobFolder(ref.folder) for ref in refs]
-    # for later, when the scheduler has forgotten why the job ended
+    # the record tells why the job ended after the scheduler has forgotten it
     marks = [folder.cancelled for folder in folders if not folder.cancelled.exists()]
     for mark in marks:
         with suppress(OSError):
@@ -87,7 +87,7 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
-    """Return the runs that wait for one of these and are none of them: cancelling a run lets another start."""
+    """Return the other runs that wait for one of these: cancelling a run may let another start."""
     waiting = []
     for run_id in store.active_ids():
         if run_id not in run_ids:

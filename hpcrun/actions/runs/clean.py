@@ -1,4 +1,4 @@
-"""clean: which run folders can go, and removing them."""
+"""clean: choose the run folders to remove, and remove them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class DiskUsage:
 
 @dataclass(frozen=True, slots=True)
 class CleanChoice:
-    """Which runs to remove."""
+    """The criteria for the runs to remove."""
 
-    older_than_s: int | None = None  # those that ended at least so many seconds ago; None for any age
+    older_than_s: int | None = None  # the least age in seconds since the end; None for any age
     states: frozenset[str] = frozenset()  # those in one of these states; empty for any
     keep: int = 0  # but not the newest so many of them
-    named: bool = False  # they were named one by one
-    checkpoints: bool = False  # those with checkpoints too
+    named: bool = False  # the user has named them one by one
+    checkpoints: bool = False  # also runs with checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Candidate:
     item: RunStatus
     ended_s: float  # when it ended, in seconds since the epoch
     size: DiskUsage
-    kept: str | None = None  # why it stays all the same, None for one that goes
+    kept: str | None = None  # why it stays, None if it is removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class CleanLeftover:
     """A folder that a killed process left while it made or removed a run."""
 
     leftover: Leftover
-    total: int  # its size in bytes; 0 of one that stays, which may be anything
+    total: int  # its size in bytes; 0 if it stays, since it may be anything
 
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """What would be removed, oldest first, and what was asked for and stays."""
+    """The runs to remove, oldest first, and the requested runs that stay."""
 
     going: tuple[Candidate, ...]
     staying: tuple[Candidate, ...]
-    leftovers: tuple[CleanLeftover, ...] = ()  # what goes with them, and what looks like a leftover and stays
+    leftovers: tuple[CleanLeftover, ...] = ()  # leftovers to remove with them, and those that stay
 
     @property
     def going_leftovers(self) -> tuple[CleanLeftover, ...]:
@@ -75,7 +75,7 @@ class CleanPlan:
 
     @property
     def total(self) -> int:
-        """Bytes that would be freed."""
+        """The bytes that removing frees."""
         runs = sum(candidate.size.total for candidate in self.going)
         return runs + sum(item.total for item in self.going_leftovers)
 
@@ -86,10 +86,10 @@ class CleanPlan:
 
 
 def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStore, now_s: float) -> CleanPlan:
-    """Decide which runs go: never one that may still live, nor one whose folder is not its own.
+    """Choose the runs to remove: never one that may still be alive, nor one whose folder is not its own.
 
     Args:
-        runs: all there are to choose from, oldest first, as just asked.
+        runs: all runs with their present status, oldest first.
     """
     chosen = [item for item in runs if _is_chosen(item, choice, now_s)]
     if choice.keep:
@@ -104,7 +104,7 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
 
 
 def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list[Candidate], list[HpcrunError]]:
-    """Remove what a plan says, and the markers of runs that are gone; return what is gone, and the failures."""
+    """Remove the runs of a plan, and markers without runs; return the removed runs and the failures."""
     gone, errors = [], []
     for candidate in plan.going:
         try:
@@ -138,7 +138,7 @@ def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: flo
 
 
 def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
-    """Say why a run may still live, None where it cannot."""
+    """Return why a run may still be alive, None if it cannot be."""
     if item.status.final:
         return None
     surely_over = has_started(item.folder) and now_s - max(ended_s, item.status.asked_s) > SURELY_OVER_AFTER_S

@@ -1,4 +1,4 @@
-"""Finding the run that a person means: a run id, a job id, a name, or ``last``; an element: ``RUN/3``, ``123_3``."""
+"""Finding the run that the user names: a run id, a job id, a name, or ``last``; an element: ``RUN/3``, ``123_3``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TASK = re.compile(r"(?P<run>L?\d+)_(?P<task>\d{1,7})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """A run, one of its elements where one was named, and what to say where the label could mean another run too."""
+    """A run, its element if one was named, and a note if the label could also mean another run."""
 
     run: Run
     element: int | None = None
@@ -32,11 +32,11 @@ class FoundRun:
 
 
 def find_run(label: str, store: RunStore) -> FoundRun:
-    """Find one run by its id or the beginning of it, a job id or a name (the newest wins, said so), or ``last``.
+    """Find a run by its id or the beginning of it, a job id, a name (the newest wins, with a note), or ``last``.
 
     Raises:
-        NotFoundError: none is meant; the nearest name is shown.
-        UsageError: several could be meant; they are listed.
+        NotFoundError: there is no such run; the message has the nearest name.
+        UsageError: several runs match; the message lists them.
     """
     try:
         return _find(label, store)
@@ -79,7 +79,7 @@ def _find(label: str, store: RunStore) -> FoundRun:
     if not ids:
         raise NotFoundError(f"there are no runs in {store.root}", hint="hpcrun submit creates one")
     if label == LAST:
-        ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # somebody's file may lie there too
+        ids = [run_id for run_id in ids if RUN_ID.fullmatch(run_id)] or ids  # users may have put other files there
         return FoundRun(_newest(ids, store))
     if label in ids:
         return FoundRun(store.load(label))
@@ -114,12 +114,12 @@ def newest_line(run: Run) -> str:
 
 
 def choose_id(label: str, ids: Sequence[str], nouns: tuple[str, str], listing: str) -> tuple[str, str | None]:
-    """Choose the id that a label means: a name (the newest wins, said so), the id's beginning, or its end.
+    """Choose the id that a label means: a name (the newest wins, with a note), the id's beginning, or its end.
 
     Args:
         ids: oldest first.
-        nouns: what they are ids of, one and several.
-        listing: a hint that says how all of them are listed.
+        nouns: the word for one of them, and for several.
+        listing: a hint with the command that lists all of them.
     """
     noun, plural = nouns
     named = [item for item in ids if run_name(item) == label]

@@ -1,4 +1,4 @@
-"""gpu: what the GPUs of a run are doing, by host and rank, and the network of its nodes; or what they have done."""
+"""The load of a run's GPUs by node and rank, and of its network: now, or as recorded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GIVEN_UP = 124  # by timeout(1)
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """One GPU, and the rank that uses it; None where ranks and GPUs of its node are not one to one."""
+    """One GPU, and the rank that uses it; None if ranks and GPUs of the node are not one to one."""
 
     node: str
     rank: int | None
@@ -40,7 +40,7 @@ class GpuResult:
     run_id: str
     rows: tuple[GpuRow, ...]
     without: Mapping[str, str]  # node → why it shows no GPU
-    ports: Mapping[str, tuple[PortReading, ...]]  # node → what its network moves
+    ports: Mapping[str, tuple[PortReading, ...]]  # node → the traffic of its network
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RecordedUse:
 
 
 def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
-    """Yield what a run has recorded, or each element of a sweep: how gpu answers for a run that has ended."""
+    """Yield the recorded use of a run, or of each element of a sweep, which ``status --gpus`` shows after its end."""
     indices: list[int | None] = [one.index for one in item.elements]
     uses = (use for index in indices or [item.element] if (use := _recorded_use(item, index)) is not None)
     first = next(uses, None)
@@ -68,7 +68,7 @@ def recorded_uses(item: RunStatus) -> Iterator[RecordedUse]:
 
 
 def record_instead(item: RunStatus, result: GpuResult) -> RecordedUse | None:
-    """Return what a running job has recorded of its GPUs, where nvidia-smi shows none in a step beside it.
+    """Return the recorded GPUs of a running job for nodes on which nvidia-smi shows none in a step beside it.
 
     The program may be on the PATH of the job's own environment only.
     """

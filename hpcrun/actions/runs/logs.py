@@ -1,4 +1,4 @@
-"""logs: which files a person means, and following them to the end of the job."""
+"""logs: choosing the log files, and following them until the job ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which logs: some ranks', all, those on one node, or the batch script's; of them only stderr where ``err``."""
+    """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err`` only stderr."""
 
     ranks: tuple[int, ...] = (0,)
     all_ranks: bool = False
@@ -33,11 +33,11 @@ class LogChoice:
     element: int = 0  # of a sweep, else 0
     batch_log: str = str(WITHIN.batch_log)  # where the batch script's own is, below the run's folder
     node: str | None = None
-    attempt: int | None = None  # which start of the job, from 0 as in the records; None for the last
+    attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
 
     @property
     def several(self) -> bool:
-        """Whether the logs may be those of several ranks, so that a line must say whose it is."""
+        """Whether the logs may be those of several ranks, so that each line needs its rank."""
         return self.all_ranks or self.node is not None or len(self.ranks) > 1
 
 
@@ -58,13 +58,13 @@ def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
 
 
 def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
-    """Return the attempt that is meant, None where it has not started."""
+    """Return the chosen attempt, None if it has not started."""
     begun = attempts(folder, choice.element)
     return next((item for item in begun if choice.attempt in (None, item.number)), None)
 
 
 def check_choice(folder: Path, choice: LogChoice) -> None:
-    """Refuse an attempt or a node that the run does not have."""
+    """Raise an error for an attempt or a node that the run does not have."""
     there = sorted(item.number for item in attempts(folder, choice.element))
     if choice.attempt is not None and choice.attempt not in there:
         hint = (
@@ -80,7 +80,7 @@ def check_choice(folder: Path, choice: LogChoice) -> None:
 
 
 def choose_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
-    """Return the logs there are now for a choice; none where the job has not started."""
+    """Return the existing logs of a choice; none if the job has not started."""
     if choice.batch:
         return [LogFile(folder / choice.batch_log, "batch")]
     attempt = chosen_attempt(folder, choice)
@@ -97,9 +97,9 @@ def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
 
 
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:
-    """Return the logs to show of a run without following: those with text, else the batch script's own.
+    """Return the logs of a run to show without following: those with text, else the batch script's.
 
-    A job that failed before its ranks started has said why in the batch log alone.
+    If a job fails before its ranks start, only the batch log says why.
     """
     logs = [log for log in choose_logs(folder, choice) if has_text(log)]
     batch = LogFile(folder / choice.batch_log, "batch")
@@ -136,7 +136,7 @@ def follow_logs(
         if choice.batch or choice.attempt is not None:
             shown = choose_logs(folder, choice)
         else:
-            # the one before is read once more, to its end, when a new one has begun
+            # the attempt before is read once more to its end after a new one has begun
             begun = attempts(folder, choice.element)
             since = newest
             recent = list(islice(begun, 1) if since is None else takewhile(lambda item: item.number >= since, begun))

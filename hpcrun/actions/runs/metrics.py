@@ -1,4 +1,4 @@
-"""metrics: the numbers of a run, of all its attempts, from what its ranks noted and from their logs."""
+"""metrics: the metrics of all attempts of a run, as its ranks recorded them, or from their logs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from hpcrun.runs.metrics import LogMetrics, MetricsRow, Unreadable, count_steps,
 class Metrics:
     """The numbers of a run."""
 
-    names: tuple[str, ...]  # of the metrics, in the order in which they were first said, ``epoch`` last
+    names: tuple[str, ...]  # the names of the metrics in the order of their first appearance, ``epoch`` last
     rows: tuple[MetricsRow, ...]  # ordered by rank and step
-    unreadable: int = 0  # how many lines of the ranks' notes are no metrics
+    unreadable: int = 0  # the number of recorded lines that are not metrics
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that said something."""
+        """The ranks with metrics."""
         return tuple(sorted({row.rank for row in self.rows}))
 
 
 def metric_patterns(
     profile: str, folders: Sequence[Source], configured: Mapping[str, str]
 ) -> tuple[dict[str, str], str | None]:
-    """Return the patterns for a run's logs, and what to say where its profile cannot be read now.
+    """Return the patterns for a run's logs, and a remark if its profile cannot be read.
 
     Args:
-        configured: those of config.yaml, which come before the profile's.
+        configured: those of config.yaml, which have priority over the profile's.
     """
     from hpcrun.profiles.load import load_profile  # reading one takes longer than all the rest
 
@@ -51,7 +51,7 @@ def read_metrics(
     all_ranks: bool = False,
     element: int = 0,
 ) -> Metrics:
-    """Read the numbers of a run.
+    """Read the metrics of a run.
 
     Args:
         patterns: metric → regular expression to find it in the logs; one that was noted too is not looked for. Without
@@ -74,7 +74,7 @@ def read_metrics(
         finder = LogMetrics(missing, usual=patterns is not None and not patterns and not notes)
         logged = [row for attempt in begun for row in finder.rows(attempt, rank)] if missing or finder.usual else []
         rows += join([*count_steps(logged), *notes])
-    # what tells where the training is, and not how well, comes last
+    # a metric of progress, not of quality, comes last
     names = sorted(
         dict.fromkeys(name for row in rows for name in row.values),
         key=lambda name: name.lower() in ("epoch", "iter", "iteration", "global_step"),
@@ -91,7 +91,7 @@ def read_elements(
     all_ranks: bool = False,
     names: Sequence[str] = (),
 ) -> dict[int, Metrics]:
-    """Read the numbers of the elements of a sweep: number of an element → its metrics, empty where it has none.
+    """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it has none.
 
     Args:
         names: only these metrics; all where there are none.

@@ -1,4 +1,4 @@
-"""What a run has used of its hardware, over all of its attempts, and what to ask for next time."""
+"""The use of the hardware by all attempts of a run, and advice for the next request."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def all_samples(folder: Path, element: int = 0) -> list[NodeUse]:
 
 
 def run_use(folder: Path, element: int = 0) -> UseSummary | None:
-    """Return what a run has used, over all of its attempts; None if it has recorded nothing."""
+    """Return the use by all attempts of a run; None if nothing is recorded."""
     return summarise(all_samples(folder, element))
 
 
 def use_advice(use: UseSummary, *, completed: bool) -> list[str]:
-    """Return what to ask for next time, with the numbers that show why; nothing without enough samples.
+    """Return advice for the next request, with the numbers that show why; none without enough samples.
 
     Args:
-        completed: the run ended well: otherwise it may not have come to its peak.
+        completed: the run completed; otherwise it may have ended before its peak.
     """
     if use.seconds < ENOUGH_S:
         return []
@@ -50,7 +50,7 @@ def _is_idle(use: UseSummary) -> bool:
 
 
 def _idle_gpus(use: UseSummary) -> list[str]:
-    """Say what the CPUs did while the GPUs were idle: only that tells whether the data loader is the reason."""
+    """Return what the CPUs did while the GPUs were idle: it shows whether the data loader is the cause."""
     if not _is_idle(use) or use.gpu_idle is None:
         return []
     if use.gpus_unused:
@@ -107,7 +107,7 @@ def _cpus(use: UseSummary, *, completed: bool) -> list[str]:
 
 
 def use_rows(use: UseSummary) -> list[tuple[str, str]]:
-    """Return the use of the hardware in short words: label and text."""
+    """Return the use of the hardware as short rows: label and text."""
     nodes = " per node" if use.nodes > 1 else ""
     rows = []
     if use.gpus and use.gpu_busy is not None:

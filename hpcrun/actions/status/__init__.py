@@ -1,1 +1,1 @@
-"""The state of runs: one question to the scheduler, and one decision from all that is known."""
+"""The state of runs: one query to the scheduler, and one decision from all records."""

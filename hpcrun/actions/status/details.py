@@ -1,4 +1,4 @@
-"""status --verbose: what waiting runs can expect, what running ones say, what ended ones have used."""
+"""status --verbose: the expected start of pending runs, the last output of running ones, the use of ended ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAMPLED_S = 120  # memory is looked at every 30 s (JobAcctGatherFrequency): a s
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What Slurm knows besides the states, by job id; each from one question, whatever the number of runs."""
+    """Slurm's further information by job id; one query for each kind, for any number of runs."""
 
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
@@ -38,10 +38,10 @@ class Insight:
 
 
 def look_closer(items: Sequence[RunStatus], queue: SlurmQueue, env: Mapping[str, str], *, inside: bool) -> Insight:
-    """Ask Slurm about runs of this cluster; one that could not be asked about now (``stale``) is passed over.
+    """Query Slurm about runs of this cluster; runs with an old status (``stale``) are left out.
 
     Args:
-        inside: ask the nodes too what their GPUs do.
+        inside: also ask the nodes for the load of their GPUs.
     """
     ours = [item for item in items if item.run.scheduler == "slurm" and item.run.job_id and not item.stale]
     waits = [str(item.run.job_id) for item in ours if item.status.state == state.PENDING]
@@ -55,25 +55,25 @@ def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuRe
     readings = {}
     for item in items:
         if item.status.state == state.RUNNING and item.run.gpus_per_node and not (item.stale or item.elements):
-            with suppress(SchedulerError, PlanError):  # a status is of use without it
+            with suppress(SchedulerError, PlanError):  # the status is useful without it
                 readings[item.run.run_id] = read_gpus(item, env)
     return readings
 
 
 def last_line(folder: Path, element: int = 0) -> str | None:
-    """Return the last line that rank 0 of a run has written, None where there is none."""
+    """Return the last line of rank 0 of a run, None if there is none."""
     attempt = last_attempt(folder, element)
     return (last_line_of(attempt, 0) or None) if attempt else None
 
 
 def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
-    """Return what rank 0 of a run noted last with ``log_metrics()``, nothing where it noted nothing."""
+    """Return the last metrics that rank 0 of a run recorded with ``log_metrics()``; empty if it recorded none."""
     attempt = last_attempt(folder, element)
     try:
         lines = tail(attempt.folder.rank_metrics(0), 2).splitlines() if attempt else []
     except OSError:
         return {}
-    for line in reversed(lines):  # the last may be half written
+    for line in reversed(lines):  # the last line may be incomplete
         try:
             metrics = parse_object(line, finite=False)
         except ValueError:
@@ -83,12 +83,12 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
 
 
 def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool = False) -> list[str]:
-    """Return what to ask for next time, where what was asked for was far more than what was used.
+    """Return advice for the next request, if a run used far less than it had requested.
 
     Args:
-        asked_s: the time limit in seconds, None where there was none.
-        completed: it ended well; one that did not says nothing of how much time or memory it needs.
-        sampled: the run's own samples say more of its CPUs and its memory.
+        asked_s: the time limit in seconds, None without one.
+        completed: it completed; a run that failed does not show how much time or memory it needs.
+        sampled: the run's own samples tell more about its CPUs and its memory.
     """
     hints = []
     had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb or 0.0
@@ -106,7 +106,7 @@ def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool 
 
 
 def cpu_efficiency(usage: Usage) -> float | None:
-    """Return the part of the CPU time that was used, None where it was not measured."""
+    """Return the used share of the CPU time, None if it was not measured."""
     if usage.cpu_s is None or not usage.cpus or not usage.elapsed_s:
         return None
     return usage.cpu_s / (usage.cpus * usage.elapsed_s)

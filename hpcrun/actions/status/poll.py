@@ -1,4 +1,4 @@
-"""How the state of runs is learned: their open elements, one question about all of them, one decision for each."""
+"""Polling the state of runs: one query for all elements that have not ended, and one decision for each."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ Answers = Mapping[Path, JobInfo]
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run with what was last known of it."""
+    """A run with its last known status."""
 
     run: Run
     folder: Path
     elements: Elements
-    last: LastStatus | None  # what was last known of it as a whole
-    known: dict[int, LastStatus]  # the same of its elements
-    sending: Sending | None = None  # how far its submission was before the scheduler was asked, for a run without a job
+    last: LastStatus | None  # the last known status of the whole run
+    known: dict[int, LastStatus]  # the last known status of each element
+    sending: Sending | None = None  # the progress of its submission before the query, for a run without a job
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can be learned of it."""
+        """Whether its status is final."""
         return self.last is not None and self.last.final
 
     def open_elements(self) -> list[int]:
-        """Return the elements that are not known to be over; the others are never asked about again."""
+        """Return the elements that are not known to have ended; the others are never queried again."""
         return [index for index in self.elements.parameters if not ((last := self.known.get(index)) and last.final)]
 
     def records(self) -> dict[int, ElementRecords]:
-        """Return what the run's folder says of its open elements."""
+        """Return the records of its open elements."""
         return all_records(self.folder, self.open_elements())
 
     def refs(self) -> list[JobRef]:
-        """Return the jobs to ask about: each open element, or the run as a whole while it has no job id."""
+        """Return the jobs to query: each open element, or the whole run while it has no job id."""
         if self.run.job_id is None:
             return [JobRef(self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None)]
         return [self.ref(index) for index in self.open_elements()]
 
     def ref(self, index: int) -> JobRef:
-        """Return an element as schedulers are asked about it."""
+        """Return the reference of an element for schedulers."""
         folder = self.elements.job_folder(self.folder, index).path
         return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
 
 
 def known_run(run: Run, store: RunStore) -> KnownRun:
-    """Return a run with what was last known of it."""
+    """Return a run with its last known status."""
     folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), all_elements(run)
     if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
         return KnownRun(run, folder, elements, None, {})  # an sbatch that hung has submitted it after all
@@ -69,22 +69,22 @@ def known_run(run: Run, store: RunStore) -> KnownRun:
 
 
 def belongs_here(run: Run, cluster: str | None, host: str) -> bool:
-    """Whether a run's job ids mean something to the schedulers of this cluster and host."""
+    """Whether a run belongs to this cluster or host, so that its job ids are valid here."""
     return run.host == host if run.scheduler == "local" else cluster is None or run.cluster in (None, cluster)
 
 
 def ask(
     scheduler: Scheduler, runs: Sequence[KnownRun], store: RunStore, host: str, now_s: float
 ) -> tuple[list[KnownRun], Answers | None, SchedulerError | None]:
-    """Ask a scheduler about all open elements of all runs of this cluster and host at once.
+    """Query a scheduler once about all open elements of all runs of this cluster and host.
 
-    Only a sweep whose job id the answer has just told costs a second question, about its elements.
+    Only a sweep whose job id is new in the answer needs a second query, about its elements.
 
     Returns the runs of this host and cluster, with the job ids that were learned; the answers, None where the scheduler
     is away; why it is.
     """
     cluster = scheduler.cluster() if runs else None
-    # looked at before the scheduler is asked: an sbatch that ends in between has been heard by it
+    # read before the query: then the scheduler knows the job of an sbatch that ends in between
     ours = [
         one if one.run.job_id else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
         for one in runs
@@ -101,7 +101,7 @@ def ask(
 
 
 def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
-    """Return a run with the job id it never learned, from the scheduler or from what its script wrote."""
+    """Return a run with its missing job id, from the scheduler or from a record of its script."""
     if one.run.job_id is not None:
         return one
     info, attempt = answers.get(one.folder), next(last_attempts(one.folder), None)
@@ -118,11 +118,11 @@ def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
 def judge_element(
     one: KnownRun, index: int, records: ElementRecords | None, answers: Answers | None, now_s: float
 ) -> ElementStatus:
-    """Decide what to say of one element.
+    """Decide the status of one element.
 
     Args:
-        records: None where it is said to be as last known.
-        answers: None where the scheduler did not answer, or was not asked about it.
+        records: None if its last known status stays.
+        answers: None if the scheduler did not answer, or was not queried about it.
     """
     last, info = one.known.get(index), None
     status = last or LastStatus(state.UNKNOWN, one.run.created_s)
@@ -137,5 +137,5 @@ def judge_element(
 
 
 def is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
-    """Whether there was no answer, or the answer left the job out: its status is then the last known one."""
+    """Whether there is no answer, or the answer lacks the job: then its status is the last known one."""
     return not status.final and (not answered or (status.missed_s is not None and status.asked_s < now_s))

@@ -1,4 +1,4 @@
-"""What to say of a run, from all that is known: the scheduler's answer, the script's records, what was known before."""
+"""The status of a run from all sources: the scheduler's answer, the script's records, the last known status."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def judge(
     now_s: float,
     sending: Sending | None = None,
 ) -> LastStatus:
-    """Decide what to say of an element of a run, from what is known.
+    """Decide the status of an element of a run.
 
     Args:
-        info: the scheduler's answer; None where it knows nothing of the job, or did not answer.
-        records: what the script and ``hpcrun cancel`` wrote down.
-        last: what was known before.
-        answered: the scheduler answered, whatever it said.
-        sending: how far its submission was before the scheduler was asked, for a run without a job.
+        info: the scheduler's answer; None if it does not list the job, or did not answer.
+        records: those of the script and of ``hpcrun cancel``.
+        last: the last known status.
+        answered: whether the scheduler answered at all.
+        sending: the progress of its submission before the query, for a run without a job.
     """
     attempt, cancelled = records.attempt, records.cancelled
     exit_ = attempt.exit if attempt else None
@@ -68,7 +68,7 @@ def judge(
         return _from_again(run, exit_, answered=answered, cancelled=cancelled, now_s=now_s)
     if attempt and exit_ and (answered or not exit_.signal):
         status = _from_exit(run, attempt, cancelled=cancelled, now_s=now_s)
-        # who ended it may yet be learned from the scheduler's next answer
+        # the scheduler's next answer may tell who ended it
         return (_missed(run, last, now_s) if status.state == state.UNKNOWN else None) or status
     if run.job_id is None:
         return _without_job(run, last, sending, answered=answered, now_s=now_s)
@@ -91,10 +91,10 @@ def judge(
 
 
 def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: float) -> LastStatus | None:
-    """Judge a job by what its script wrote since the scheduler was asked; return None if it wrote nothing.
+    """Judge a job by the records that its script wrote after the query; None without such a record.
 
-    So starts and ends are known at once from an answer that is shared for ten seconds. Slurm may know better why an
-    attempt failed (OUT_OF_MEMORY), and who ended it: that is awaited.
+    So starts and ends are known at once although an answer is shared for ten seconds. Slurm may know better why an
+    attempt failed (OUT_OF_MEMORY) and who ended it: then its next answer decides.
     """
     attempt = records.attempt
     exit_ = attempt.exit if attempt else None
@@ -113,9 +113,9 @@ def _from_newer_record(run: Run, info: JobInfo, records: ElementRecords, now_s: 
 
 
 def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: float) -> LastStatus | None:
-    """Judge a job by its own record where that outranks the scheduler's state, else return None.
+    """Judge a job by its own record if that has priority over the scheduler's state, else return None.
 
-    Slurm 24.11 says PREEMPTED of a job that was preempted once, started again, and then ended by itself. A local
+    Slurm 24.11 reports PREEMPTED for a job that was preempted once, started again, and then ended by itself. A local
     supervisor that was killed after the script had ended leaves NODE_FAIL.
     """
     exit_ = attempt.exit if attempt else None
@@ -132,7 +132,7 @@ def _from_own_record(run: Run, info: JobInfo, attempt: Attempt | None, now_s: fl
 def _without_job(
     run: Run, last: LastStatus | None, sending: Sending | None, *, answered: bool, now_s: float
 ) -> LastStatus:
-    """Judge a run whose job is not known: only where nobody can submit it any more, there is none."""
+    """Judge a run without a known job: there is none only if no process can submit it any more."""
     if sending is Sending.NEVER:
         return LastStatus(
             state.NOT_SUBMITTED, now_s, final=True, reason="interrupted before submission; submit it again"
@@ -149,7 +149,7 @@ def _without_job(
 
 
 def _missed(run: Run, last: LastStatus | None, now_s: float) -> LastStatus | None:
-    """Return what was last known where an answer leaves out a live job and none did so some time before, else None."""
+    """Return the last known status if an answer lacks a live job for the first time in a while, else None."""
     if last is None:
         last = _from_start(run, None, now_s) if now_s - run.created_s < MISSED_FOR_S else None
     if last is None or last.final or last.state == state.UNKNOWN:
@@ -166,7 +166,7 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
     final = is_terminal(info.state)
     shown, reason = info.state, info.reason
     if final and exit_ and not exit_.again:
-        # an attempt that was stopped ends with a status of its own, which is a failure to Slurm
+        # an attempt that was stopped ends with a special status, which Slurm takes for a failure
         mapped, text = _ENDED_BY.get(exit_.reason, (shown, ""))
         stopped = shown in (state.FAILED, state.COMPLETED) and mapped not in (state.UNKNOWN, state.FAILED)
         # launch/guard.py has ended a job whose script was lost
@@ -196,7 +196,7 @@ def _from_scheduler(info: JobInfo, attempt: Attempt | None, now_s: float) -> Las
 
 
 def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> LastStatus:
-    """Judge a job that only its own exit record speaks of."""
+    """Judge a job by its exit record alone."""
     exit_ = attempt.exit
     assert exit_ is not None
     elapsed_s = max(0, int(exit_.ended_s - attempt.started_s))
@@ -220,7 +220,7 @@ def _from_exit(run: Run, attempt: Attempt, *, cancelled: bool, now_s: float) -> 
 
 
 def _from_again(run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool, now_s: float) -> LastStatus:
-    """Judge a job of which an attempt had itself started again, and that the scheduler says nothing of."""
+    """Judge a job that the scheduler does not list, and whose last attempt requested another one."""
     if answered and cancelled:
         return LastStatus(state.CANCELLED, now_s, final=True, limit_s=run.walltime_s)
     if answered and now_s - exit_.ended_s > ALIVE_WITHIN_S:
@@ -229,7 +229,7 @@ def _from_again(run: Run, exit_: ExitRecord, *, answered: bool, cancelled: bool,
 
 
 def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
-    """Return the status with its attempt, and why the one before that ended.
+    """Return the status with its attempt, and why the attempt before it ended.
 
     Args:
         newest: the attempts that have started, the newest first.
@@ -246,9 +246,9 @@ def with_attempts(status: LastStatus, newest: Sequence[Attempt]) -> LastStatus:
 
 
 def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[float, float]]:
-    """Return when each attempt began and ended, the oldest first, in seconds since the epoch.
+    """Return the start and the end of each attempt, the oldest first, in seconds since the epoch.
 
-    One that was restarted in place held its nodes until the next one began. One that left no exit record ended with its
+    A restarted attempt held its nodes until the next one began. One without an exit record ended with its
     last heartbeat, or when the scheduler says that its allocation ended; a running one has lasted until it was asked.
 
     Args:
@@ -271,9 +271,9 @@ def attempt_times(newest: Sequence[Attempt], status: LastStatus) -> list[tuple[f
 
 
 def ended_text(attempt: Attempt) -> str:
-    """Say why an attempt ended, and whether the next one began in the same allocation.
+    """Return why an attempt ended, and whether the next one began in the same allocation.
 
-    One that left no word was on a node that died, or was killed with its script.
+    An attempt without a record was on a node that failed, or was killed with its script.
     """
     if attempt.exit is None:
         return f"no heartbeat from {attempt.host}: a node failed"
@@ -305,7 +305,7 @@ def _hosts(attempt: Attempt) -> str | None:
 
 
 def keep_since(status: LastStatus, last: LastStatus | None) -> LastStatus:
-    """Return the status of a job that is still UNKNOWN with the time since when it is."""
+    """Return the status of a job that is still UNKNOWN with the time when it became so."""
     if last is None or status.final or not status.state == last.state == state.UNKNOWN:
         return status
     return replace(status, asked_s=min(status.asked_s, last.asked_s))

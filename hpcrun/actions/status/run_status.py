@@ -1,4 +1,4 @@
-"""A run, its elements and the runs it waits for, and what is known of each; the runs that a question was about."""
+"""The status of a run, of its elements and of the runs it waits for; and the result of a query."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class RunStatus:
     run: Run
     folder: Path
     status: LastStatus
-    # nobody answered, or the answer left it out; ``status`` is the last that was known, learned at its ``asked_s``
+    # no answer, or one without the job; ``status`` is the last known one, from its ``asked_s``
     stale: bool = False
     elements: tuple[ElementStatus, ...] = ()  # of a sweep, whose ``status`` is that of all of them together
-    element: int | None = None  # which one of a sweep this row of a table is for; None for a run as a whole
-    about: str = ""  # what tells this row from others of its run, such as an element's parameters
+    element: int | None = None  # the element of a sweep that this row is for; None for a whole run
+    about: str = ""  # what distinguishes this row from others of its run, such as an element's parameters
     # the runs it waits for; of a run that never started, those because of which it did not
     waits: tuple[Wait, ...] = ()
-    elsewhere: bool = False  # it belongs to another cluster or host, which cannot be asked from here
-    lost: bool = False  # nobody knows its end, and it has sent no heartbeat for a day
+    elsewhere: bool = False  # it belongs to another cluster or host, which cannot be queried from here
+    lost: bool = False  # its end is unknown, and it has sent no heartbeat for a day
     # the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id known to
     # be this run's: ids are used again
     live: bool = False
@@ -56,17 +56,17 @@ class StatusResult:
     """The runs asked for, oldest first."""
 
     runs: tuple[RunStatus, ...]
-    away: SchedulerError | None = None  # the scheduler's own words where it did not answer
+    away: SchedulerError | None = None  # the scheduler's error if it did not answer
     damaged: tuple[str, ...] = ()  # messages about runs that cannot be read
 
 
 def is_in(item: RunStatus, states: Collection[str]) -> bool:
-    """Whether a run is in one of these states. A lost one counts as UNKNOWN, whatever it was when last heard of."""
+    """Whether a run is in one of these states. A lost run counts as UNKNOWN, whatever its last known state."""
     return item.status.state in states or (item.lost and state.UNKNOWN in states)
 
 
 def without_lost(result: StatusResult) -> tuple[StatusResult, int]:
-    """Return the result without the runs that are lost, and how many those are."""
+    """Return the result without lost runs, and their number."""
     kept = tuple(item for item in result.runs if not item.lost)
     return replace(result, runs=kept), len(result.runs) - len(kept)
 
@@ -87,7 +87,7 @@ class ElementStatus:
 
 
 def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
-    """Return an element of a sweep as a run of its own: ``train/3``, job ``123_3``."""
+    """Return an element of a sweep as a separate run: ``train/3``, job ``123_3``."""
     return replace(
         item,
         run=replace(item.run, name=f"{item.run.name}/{element.index}", job_id=element.job_id),
@@ -101,12 +101,12 @@ def element_row(item: RunStatus, element: ElementStatus) -> RunStatus:
 
 
 def element_of(item: RunStatus, index: int) -> RunStatus:
-    """Return the element of a sweep with an index, as a run of its own."""
+    """Return an element of a sweep by its number, as a separate run."""
     return next(element_row(item, each) for each in item.elements if each.index == index)
 
 
 def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatus:
-    """Return one status for many: running while one runs, final when all are, and then the worst of them.
+    """Return one status for many: running while one runs, final when all have ended, and then the worst of them.
 
     Its time is that of the newest of them. It counts as missed only if every unfinished element is missed.
     """
@@ -116,7 +116,7 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
     elif all(status.state == state.UNKNOWN for status in going):
         shown = state.UNKNOWN
     elif state.RUNNING in states or len(going) < len(states):
-        shown = state.RUNNING  # where some are over and others wait it is under way
+        shown = state.RUNNING  # if some have ended and others wait, the run counts as running
     else:
         shown = going[0].state
     failed = next((status for status in statuses if status.state == shown and status.exit_status), None)
@@ -134,19 +134,19 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
 
 
 def counts_text(states: list[str]) -> str:
-    """Return how many elements are in which state: ``8 elements: 2 running, 5 completed, 1 failed``."""
+    """Return the number of elements in each state: ``8 elements: 2 running, 5 completed, 1 failed``."""
     order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
     elements = "1 element" if len(states) == 1 else f"{len(states)} elements"
     return f"{elements}: " + ", ".join(f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order)
 
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:
-    """Return the elements that are over and did not complete, such as those to submit again with ``--elements``."""
+    """Return the elements that ended without completing, such as for ``resubmit --elements``."""
     return [item.index for item in elements if item.status.final and item.status.state != state.COMPLETED]
 
 
 def interesting_element(elements: Iterable[ElementStatus]) -> int:
-    """Return the element whose log a person most likely wants: the first that failed, that runs, that ended, or any."""
+    """Return the element with the most interesting log: the first that failed, else that runs, else that ended."""
     listed = list(elements)
     tests: tuple[Callable[[ElementStatus], bool], ...] = (
         lambda item: item.status.final and item.status.state not in (state.COMPLETED, state.CANCELLED),
@@ -161,18 +161,18 @@ def interesting_element(elements: Iterable[ElementStatus]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run that another waits for, or because of which it never started."""
+    """A run for which another one waits, or because of which that never started."""
 
     run_id: str
     name: str
     job_id: str | None
     condition: Condition  # how it must end: ``ok``, ``any`` or ``fail``
-    state: str  # as it is now
+    state: str  # its present state
     over: bool  # it will not change any more
 
 
 def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]) -> tuple[Wait, ...]:
-    """Return the runs that one which has not started waits for, or those because of which it never will."""
+    """Return the runs for which a run that has not started waits, or because of which it never will."""
     if status.state not in (state.PENDING, state.UNKNOWN, state.CANCELLED):
         return ()
     waits = []

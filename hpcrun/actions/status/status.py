@@ -1,4 +1,4 @@
-"""status: what became of each run, asked of the scheduler once, else read from its folder, never guessed."""
+"""status: the state of each run, from one query to the scheduler, else from its folder, never a guess."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SILENT_S, SILENT_WITHOUT_PACE_S = 600.0, 1800.0
 
 
 def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
-    """Return the runs to show where none is named: the active ones and the newest, or all."""
+    """Return the runs to show if none is named: the active ones and the newest, or all."""
     ids = store.run_ids()
     if everything:
         return ids
@@ -39,20 +39,20 @@ def chosen_ids(store: RunStore, *, everything: bool) -> list[str]:
 
 
 def active_ids(store: RunStore) -> list[str]:
-    """Return the runs that are not over, oldest first; a marker without its run is passed over."""
+    """Return the runs that have not ended, oldest first; a marker without a run is ignored."""
     active = set(store.active_ids())
     return [run_id for run_id in store.run_ids() if run_id in active]
 
 
 def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
-    """Learn the status of runs: one question per scheduler, whatever their number.
+    """Return the status of runs, with one query to each scheduler for any number of them.
 
-    Runs of another cluster or host are not asked about: job ids mean nothing there. What was learned is handed to
+    Runs of another cluster or host are not queried, since their job ids mean nothing here. The result is passed to
     ``ports.on_status``.
     """
     store, now_s = ports.store, ports.now_s()
     runs, damaged = _load(run_ids, store)
-    # one question serves the runs that these may wait for too
+    # one query also includes the runs for which these may wait
     active = set(store.active_ids()) if any(run.after for run in runs) else set()
     awaited = {after["run_id"] for run in runs if run.run_id in active for after in run.after}
     others, _ = _load(sorted(awaited - {run.run_id for run in runs}), store)
@@ -70,7 +70,7 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
 
 
 def one_status(run_id: str, ports: Ports) -> StatusResult:
-    """Learn the status of one run."""
+    """Return the status of one run."""
     result = get_status([run_id], ports)
     if not result.runs:
         ports.store.load(run_id)  # says why
@@ -95,7 +95,7 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 
 
 def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
-    """Return what the run folders alone say, at once; nobody is asked."""
+    """Return the last known status of runs from their folders; no scheduler is queried."""
     runs, damaged = _load(run_ids, store)
     known = [known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
     items = tuple(_run_status(one, now_s, None if one.is_over else one.records()) for one in known)
@@ -115,8 +115,8 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
-    """Return what is wrong with a run and what is known of it all the same: from what is left of its record, from
-    what its script wrote, and from what was last known."""
+    """Return a damaged run's problem, and its state from the readable rest of its record, from
+    its script's records, and from the last known status."""
     if isinstance(error, UnsafeRunError):
         return error.message
     folder, left = store.folder(run_id), error.legible
@@ -163,7 +163,7 @@ def _run_status(
     records: Mapping[int, ElementRecords] | None = None,
     answers: Answers | None = None,
 ) -> RunStatus:
-    """Return what is to be said of a run.
+    """Return the status of a run.
 
     Args:
         records: those of its open elements; None for a run that is over, or of another cluster or host.
@@ -195,10 +195,10 @@ def _run_status(
 def _save(
     item: RunStatus, store: RunStore, last: LastStatus | None = None, known: Mapping[int, LastStatus] | None = None
 ) -> None:
-    """Note what is new of a run; where nothing is, nothing is written.
+    """Save a new status of a run; if nothing is new, nothing is written.
 
     Args:
-        last, known: what is noted of it, and of its elements.
+        last, known: the saved status of the run, and of its elements.
     """
     known = known or {}
     if any(_is_news(each.status, known.get(each.index)) for each in item.elements):
@@ -208,14 +208,14 @@ def _save(
 
 
 def _is_news(status: LastStatus, last: LastStatus | None) -> bool:
-    """Whether a status says more than that it is still so less than a minute later."""
+    """Whether a status differs from the last one, or is more than a minute newer."""
     if last is None or status.asked_s - last.asked_s >= 60:
         return True
-    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last  # Slurm's estimate changes all the time
+    return replace(status, asked_s=last.asked_s, start_s=last.start_s) != last  # Slurm's estimate changes often
 
 
 def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
-    """Add sbatch's own words to a status that says that no job came of it."""
+    """Add sbatch's message to the status of a run without a job."""
     if status.state != state.NOT_SUBMITTED:
         return status
     try:
@@ -226,9 +226,9 @@ def _with_refusal(status: LastStatus, folder: Path) -> LastStatus:
 
 
 def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
-    """Yield the nodes that failed by what the attempts of a run say, the newest attempt first.
+    """Yield the failed nodes from the records of a run's attempts, the newest attempt first.
 
-    An attempt that left no word although another has started was on a node that died with its script.
+    An attempt without a record, followed by another one, was on a node that failed together with its script.
     """
     for place, attempt in enumerate(attempts if run.scheduler == "slurm" else ()):
         if attempt.exit is None and place:
@@ -238,16 +238,16 @@ def failures_of(run: Run, attempts: Sequence[Attempt]) -> Iterator[FailedNode]:
                 yield FailedNode(node, run.cluster, attempt.exit.ended_s, "down or not responding", run.run_id)
 
 
-# --- running runs that have written nothing for long; explain says more ----------------------------------------
+# --- running runs that have been silent for long; explain says more ----------------------------------------
 
 
 def with_silence(result: StatusResult, now_s: float) -> StatusResult:
-    """Return the runs, those that run and have been silent for long with the length of their silence."""
+    """Return the runs; those that run and have been silent for long have the length of their silence."""
     return replace(result, runs=tuple(replace(item, silent_s=_silent_s(item, now_s)) for item in result.runs))
 
 
 def _silent_s(item: RunStatus, now_s: float) -> float | None:
-    """Return for how many seconds no rank has written; None if this is not long, or if the ranks write nothing."""
+    """Return the seconds since any rank has written; None if this is not long, or if the ranks write nothing."""
     status = item.status
     if status.state != state.RUNNING or status.final or item.stale or item.elsewhere or item.elements:
         return None

@@ -1,4 +1,4 @@
-"""Waiting: for the end of a run, at little cost to the scheduler, and for a call that may never return."""
+"""Waiting for the end of a run with few queries to the scheduler, and for a call that may never return."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ class Waiter:
     """Waits for one run."""
 
     folder: Path
-    # returns the run's status, from its records and an answer of the scheduler that all who poll share
+    # returns the run's status, from its records and an answer of the scheduler that all pollers share
     poll: Callable[[], RunStatus]
-    element: int | None = None  # which element of a sweep is waited for, None for all of the run
+    element: int | None = None  # the element of a sweep to wait for, None for the whole run
     elements: Sequence[int] = (0,)  # the numbers of all elements of the run
-    # is called with each answer of the scheduler while the run goes on
+    # is called with each answer of the scheduler until the run ends
     tell: Callable[[RunStatus], None] = lambda _: None
 
     def current(self) -> RunStatus:
-        """Return the status of what is waited for: the run, or its element."""
+        """Return the status of the run, or of the element."""
         return self._waited_for(self.poll())
 
     def _waited_for(self, item: RunStatus) -> RunStatus:
         return next((element_row(item, known) for known in item.elements if known.index == self.element), item)
 
     def over(self) -> Callable[[], bool]:
-        """Return a question that can be asked often: is the run over, or pending for a reason that never passes?
+        """Return a cheap check: has the run ended, or is it pending for a reason that never passes?
 
-        The script's own exit record is enough; the scheduler is asked now and then, for a job that was killed
+        The script's exit record is enough; the scheduler is queried now and then, for a job that was killed
         before it could write one.
         """
-        # the first one last: a look costs one element's folder
+        # the first one last: each check reads one element's folder
         running, mark = list(reversed(self.elements)) if self.element is None else [self.element], None
         pauses = Pauses()
 
@@ -76,7 +76,7 @@ class Waiter:
                     mark = records_mark(self.folder, running[-1])
             if not running:
                 return True
-            if not pauses.are_over() and self.folder.exists():  # gone: asking says so
+            if not pauses.are_over() and self.folder.exists():  # it was removed: the query reports it
                 return False
             pauses.next()
             item = self._waited_for(self.poll())
@@ -87,13 +87,13 @@ class Waiter:
         return is_over
 
     def wait(self) -> RunStatus:
-        """Wait until the run is over and the scheduler says how, or until it says that the job never starts."""
+        """Wait until the run has ended and the scheduler says how, or until it says that the job never starts."""
         is_over = self.over()
         while not is_over():
             time.sleep(LOOK_EVERY_S)
         attempts = (records_of(self.folder, index).attempt for index in self.elements)
         if any(attempt.exit.status for attempt in attempts if attempt and attempt.exit):
-            time.sleep(SETTLES_S)  # Slurm's word counts, and the next squeue is called ten seconds after this one
+            time.sleep(SETTLES_S)  # Slurm's answer decides, and the next squeue comes ten seconds after this one
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while time.monotonic() < deadline:
             waited_for = self._waited_for(item := self.poll())
@@ -105,21 +105,21 @@ class Waiter:
 
 @dataclass(slots=True)
 class Pauses:
-    """When the scheduler is asked next: soon at first, then every half minute, at times that others do not share."""
+    """When to query the scheduler next: soon at first, then every half minute, at random times."""
 
     _began: float = field(default_factory=lambda: time.monotonic())
     _next: float = field(default_factory=lambda: time.monotonic() + ASK_FIRST_S)
 
     def begin(self) -> None:
-        """Ask at once, and soon again: something has changed."""
+        """Query at once, and soon again: something has changed."""
         self._began = self._next = time.monotonic()
 
     def are_over(self) -> bool:
-        """Whether it is to be asked now."""
+        """Whether it is time for the next query."""
         return time.monotonic() >= self._next
 
     def next(self) -> None:
-        """Begin the pause before the next question."""
+        """Begin the pause before the next query."""
         now = time.monotonic()
         age_s = now - self._began
         pause_s = ASK_EVERY_S if age_s >= FIRST_S else max(ASK_FIRST_S, age_s / 2)
@@ -127,10 +127,10 @@ class Pauses:
 
 
 def records_mark(folder: Path, element: int = 0) -> tuple[object, ...]:
-    """Return something that changes when an attempt of an element begins or ends, or when it is cancelled.
+    """Return a value that changes when an attempt of an element begins or ends, or when it is cancelled.
 
-    A look costs some ten system calls and no reading. The folders are opened for a network file system's sake: it
-    goes on for half a minute saying that a file is not there, unless its folder is opened.
+    It costs some ten system calls and reads no file. The folders are opened because of network file systems: they
+    report for half a minute that a new file does not exist, unless its folder is opened.
     """
     job = RunFolder(folder).element(element)
     numbers = parse_numbers(names_in(job.attempts))
@@ -153,17 +153,17 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Changes:
-    """When to look again at all runs: after some seconds, or at once where the records of one say something new."""
+    """When to check all runs again: after some seconds, or at once if the records of one have changed."""
 
     store: RunStore
-    interval_s: float  # between two looks; after the first minute it is half a minute at least
-    # waits for so many seconds, or returns true before: a person wants to look now
+    interval_s: float  # between two checks; after the first minute at least half a minute
+    # waits for so many seconds; returns true, possibly earlier, if the user wants a check now
     pause: Callable[[float], bool | None] = lambda seconds: time.sleep(seconds)
     _began: float = field(default_factory=lambda: time.monotonic())
     _marks: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def wait(self) -> bool:
-        """Wait until it is time to look again; return whether a person wants to."""
+        """Wait until it is time to check again; return whether the user wants it."""
         now = time.monotonic()
         pause_s = self.interval_s if now - self._began < FIRST_S else max(self.interval_s, ASK_EVERY_S)
         until = now + pause_s * random.uniform(0.9, 1.1)
@@ -174,7 +174,7 @@ class Changes:
 
     def _have_come(self) -> bool:
         before = self._marks
-        # the newest are the ones that somebody waits for; of hundreds not all are looked at every second
+        # users wait for the newest runs; of hundreds not all are checked every second
         ids = sorted(self.store.active_ids())[-MOST_WATCHED:]
         self._marks = {run_id: records_mark(self.store.folder(run_id)) for run_id in ids}
         if any(self._marks.get(run_id, mark) != mark for run_id, mark in before.items()):
@@ -212,12 +212,12 @@ class BackgroundCall(Generic[Answer]):
             self._failure = error
 
     def is_late(self, within_s: float) -> bool:
-        """Wait that many seconds at most; returns whether the call has still not returned."""
+        """Wait at most that many seconds; return whether the call has still not returned."""
         self._thread.join(within_s)
         return self._thread.is_alive()
 
     def answer(self, within_s: float | None = None) -> Answer | None:
-        """Return the answer, None where it does not come within that many seconds."""
+        """Return the result, None if it does not come within that many seconds."""
         self._thread.join(None if within_s is None else max(0.0, within_s))
         if self._failure is not None:
             raise self._failure
@@ -225,7 +225,7 @@ class BackgroundCall(Generic[Answer]):
 
 
 def answers_of(call: Callable[[], Answer], after_s: float) -> Iterator[Answer | None]:
-    """Yield the answer of a call; where it is late, None comes before it, after so many seconds."""
+    """Yield the result of a call; if it takes longer than so many seconds, yield None before it."""
     background = BackgroundCall(call)
     if background.is_late(after_s):
         yield None
