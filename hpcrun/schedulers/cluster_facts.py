@@ -49,8 +49,6 @@ class ClusterFacts:
     accounting: bool
     default_account: str | None = None  # of the user, which Slurm charges for a job without one
     qos: list[QosLimits] = field(default_factory=list)
-    # fact → the command that reported it: ``nodes``, ``partitions``
-    sources: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)  # command → why it reported nothing
 
 
@@ -58,7 +56,6 @@ def ask_facts(site: SlurmSite) -> ClusterFacts:
     """Ask everything at once, so that commands that hang take ten seconds together, not each."""
     user = user_name()
     commands = {
-        "sinfo": text.sinfo_command(),
         "config": _CONFIG,
         "partitions": _PARTITIONS,
         "nodes": _NODES,
@@ -81,15 +78,10 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         if not answer.ok and key not in _OF_ASSOC
     }
     config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
-    kinds, partitions = text.parse_sinfo(answers["sinfo"].stdout)
-    sources = {"nodes": names["sinfo"], "partitions": names["sinfo"]}
-    # scontrol shows more than sinfo: resources reserved for the system, users of a partition, preemption
-    if detailed := text.parse_nodes(answers["nodes"].stdout):
-        kinds, sources["nodes"] = detailed, names["nodes"]
+    kinds = text.parse_nodes(answers["nodes"].stdout)
     preempts = "partition_prio" in config.get("PreemptType", "")
-    if of_scontrol := text.parse_partitions(answers["partitions"].stdout, preempts=preempts):
-        partitions, sources["partitions"] = of_scontrol, names["partitions"]
-    for key, facts in (("sinfo", kinds), ("nodes", detailed), ("partitions", of_scontrol), ("config", config)):
+    partitions = text.parse_partitions(answers["partitions"].stdout, preempts=preempts)
+    for key, facts in (("nodes", kinds), ("partitions", partitions), ("config", config)):
         if answers[key].ok and not facts:
             problems[names[key]] = "its output was not understood"
     associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
@@ -104,7 +96,6 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         accounting=answers["sacct"].ok,
         qos=text.parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
         default_account=account[0].strip() or None if account else None,
-        sources=sources,
         problems=problems,
     )
 

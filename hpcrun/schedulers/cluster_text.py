@@ -1,4 +1,4 @@
-"""Reads a cluster's answers as records: sinfo, scontrol show, sacctmgr. Pure text, nothing raises.
+"""Reads a cluster's answers as records: scontrol show, sacctmgr. Pure text, nothing raises.
 
 A field that is missing, or in the unknown form of another version, is None, or its line is ignored.
 """
@@ -9,10 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_clock, resources, rows_of, whole_number
+from hpcrun.schedulers.slurm_text import parse_clock, resources, rows_of, whole_number
 
-# sinfo(1): partition, availability, time limit, default time, nodes, CPUs, memory in MB, generic resources
-_SINFO_FIELDS = ("%P", "%a", "%l", "%L", "%D", "%c", "%m", "%G")
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
@@ -78,11 +76,6 @@ class QosLimits:
     over_partition: bool = False  # whether these limits have priority over those of a partition's own QOS
 
 
-def sinfo_command() -> list[str]:
-    """Ask for partitions and kinds of nodes; ``--exact`` separates nodes that differ."""
-    return ["sinfo", "--noheader", "--exact", f"--format={SEPARATOR.join(_SINFO_FIELDS)}"]
-
-
 def assoc_command(user: str) -> list[str]:
     """Ask the accounting database for a user's associations."""
     return sacctmgr("assoc", f"user={user}", fields=_ASSOC_FIELDS)
@@ -91,25 +84,6 @@ def assoc_command(user: str) -> list[str]:
 def sacctmgr(*what: str, fields: Sequence[str]) -> list[str]:
     """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
     return ["sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={','.join(fields)}"]
-
-
-def parse_sinfo(text: str) -> tuple[list[NodeKind], list[Partition]]:
-    """Read the answer to :func:`sinfo_command`."""
-    kinds, partitions = [], {}
-    for name, available, limit, default, nodes, cpus, memory, gres in rows_of(text, len(_SINFO_FIELDS)):
-        if not name.rstrip("*"):
-            continue
-        partition = Partition(
-            name.rstrip("*"),
-            default=name.endswith("*"),
-            up=available == "up",
-            max_s=_seconds(limit),
-            default_s=_seconds(default),
-        )
-        partitions[partition.name] = partition
-        count, cpu_count, memory_mb = map(whole_number, (nodes, cpus, memory))
-        kinds.append(NodeKind(partition.name, count or 1, cpu_count, memory_mb, parse_gres(gres)))
-    return kinds, list(partitions.values())
 
 
 def parse_nodes(text: str) -> list[NodeKind]:

@@ -52,7 +52,7 @@ def test_the_cluster_is_detected_once_and_again_when_its_configuration_changes(b
         "detected the cluster dev: partition gpu (the default), account lab; keep or change it with hpcrun init"
     )
     asked = bare.calls()
-    assert set(asked) == {"sinfo", "scontrol", "sacctmgr", "sacct"}  # and no job id is used up by sbatch
+    assert set(asked) == {"scontrol", "sacctmgr", "sacct"}  # and no job id is used up by sbatch
     assert bare.submit("--gpus", "h100:4", "--nodes", "2").stdout == done.stdout
     assert bare.calls() == []
     bare.configure("ClusterName=dev\nDebugFlags=no\n")

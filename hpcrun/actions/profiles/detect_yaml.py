@@ -32,6 +32,7 @@ from hpcrun.schedulers.host import HostFacts
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _COMMENT_COLUMN = 34
+_NODES, _PARTITIONS = "scontrol show node", "scontrol show partition"
 # the time of a job that requests none, from the base profile
 _USUAL_DEFAULT_S = 3600
 _Times = tuple[int, int | None]  # seconds: of a job that says no time, and the most; None for no limit
@@ -116,7 +117,7 @@ def _line(depth: int, text: str, source: str = "") -> str:
 
 def _partition_lines(facts: ClusterFacts, chosen: Partition | None) -> list[str]:
     if chosen is None:
-        return [_line(0, "# partition:", "neither sinfo nor scontrol named a partition; Slurm's default is used")]
+        return [_line(0, "# partition:", "scontrol named no partition; Slurm's default is used")]
     if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
         why = "for jobs without GPUs"
     elif chosen.default:
@@ -125,7 +126,7 @@ def _partition_lines(facts: ClusterFacts, chosen: Partition | None) -> list[str]
         why = "Slurm's default partition has other nodes or is not open to you"
     else:
         why = "the cluster has no default partition"
-    return [_line(0, f"partition: {scalar(chosen.name)}", f"{facts.sources['partitions']}: {why}")]
+    return [_line(0, f"partition: {scalar(chosen.name)}", f"{_PARTITIONS}: {why}")]
 
 
 def _account_lines(facts: ClusterFacts, chosen: str | None) -> list[str]:
@@ -160,24 +161,23 @@ def _qos_line(mine: Sequence[Association], source: str) -> str:
 
 
 def _gpu_lines(cluster: DetectedCluster, partition: Partition | None) -> list[str]:
-    source = cluster.facts.sources["nodes"]
     if not cluster.offers:
-        return [_line(0, "# gpu:", f"{source}: no node has a GPU that a job can request")]
+        return [_line(0, "# gpu:", f"{_NODES}: no node has a GPU that a job can request")]
     lines = ["gpu:", _directive_line(cluster.trials)]
     if len(cluster.offers) == 1:
         only = cluster.offers[0]
         if only.type:
-            lines.append(_line(1, f"type: {scalar(only.type)}", source))
+            lines.append(_line(1, f"type: {scalar(only.type)}", _NODES))
         else:
-            lines.append(_line(1, "# type:", f"{source}: Slurm has no type for these GPUs"))
-        return [*lines, *_node_lines(1, only, source), *_card_lines(0, only)]
+            lines.append(_line(1, "# type:", f"{_NODES}: Slurm has no type for these GPUs"))
+        return [*lines, *_node_lines(1, only), *_card_lines(0, only)]
     if cluster.choices.gpu_type:
         lines.append(_line(1, f"type: {scalar(cluster.choices.gpu_type)}", "your choice: the type of --gpus N"))
     else:
         lines.append(_line(1, "# type:", "the type of --gpus N; without it, --gpus N is an error"))
     lines.append("  types:")
     for offer in cluster.offers:
-        lines += _type_lines(offer, cluster.facts, _own_times(cluster, partition))
+        lines += _type_lines(offer, _own_times(cluster, partition))
     return lines
 
 
@@ -193,12 +193,12 @@ def _directive_line(trials: list[Trial] | None) -> str:
     return _line(1, "# directive: gres", f"sbatch --test-only accepted no form: {why or 'no response'}")
 
 
-def _node_lines(depth: int, offer: GpuOffer, source: str) -> list[str]:
+def _node_lines(depth: int, offer: GpuOffer) -> list[str]:
     differ = f"some nodes have {', '.join(str(count) for count in offer.counts[:-1])}" if len(offer.counts) > 1 else ""
-    lines = [_line(depth, f"per_node: {offer.per_node}", f"{source}: {differ}" if differ else source)]
+    lines = [_line(depth, f"per_node: {offer.per_node}", f"{_NODES}: {differ}" if differ else _NODES)]
     most = offer.partition.max_nodes
     why = f"MaxNodes={most} of partition {offer.partition.name}" if offer.nodes == most else "a job cannot have more"
-    return [*lines, _line(depth, f"nodes: {offer.nodes}", f"{source}: {why}")] if offer.nodes else lines
+    return [*lines, _line(depth, f"nodes: {offer.nodes}", f"{_NODES}: {why}")] if offer.nodes else lines
 
 
 def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
@@ -210,28 +210,27 @@ def _card_lines(depth: int, offer: GpuOffer) -> list[str]:
     return [_line(depth, f"card: {part}", "by the name of the type; `hpcrun scale plan` computes with its data")]
 
 
-def _type_lines(offer: GpuOffer, facts: ClusterFacts, inherited: _Times) -> list[str]:
-    source, most = facts.sources["nodes"], offer.partition.max_s
-    times = _default_s(offer.partition, inherited[0]), most
+def _type_lines(offer: GpuOffer, inherited: _Times) -> list[str]:
+    times = _default_s(offer.partition, inherited[0]), offer.partition.max_s
     also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else ""
     return [
         _line(2, f"{scalar(offer.type or '')}:"),
-        *_node_lines(3, offer, source),
-        _line(3, f"partition: {scalar(offer.partition.name)}", also or facts.sources["partitions"]),
-        *_share_lines(3, offer.cpus, offer.memory_mb, source),
-        *_time_lines(3, offer.partition, facts, times, inherited),
+        *_node_lines(3, offer),
+        _line(3, f"partition: {scalar(offer.partition.name)}", also or _PARTITIONS),
+        *_share_lines(3, offer.cpus, offer.memory_mb),
+        *_time_lines(3, offer.partition, times, inherited),
         *_card_lines(3, offer),
     ]
 
 
-def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source: str) -> list[str]:
+def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None) -> list[str]:
     lines = []
     for key, amounts in (("cpu", cpus), ("memory", memory_mb)):
         if amounts is None:
-            lines.append(_line(depth, f"# {key}:", f"{source}: does not say"))
+            lines.append(_line(depth, f"# {key}:", f"{_NODES}: does not say"))
             continue
         form = format_memory if key == "memory" else str
-        lines += [f"{'  ' * depth}{key}:", _line(depth + 1, f"per_node: {form(amounts.per_node)}", source)]
+        lines += [f"{'  ' * depth}{key}:", _line(depth + 1, f"per_node: {form(amounts.per_node)}", _NODES)]
         if amounts.per_gpu:
             lines.append(_line(depth + 1, f"per_gpu: {form(amounts.per_gpu)}", amounts.arithmetic))
     return lines
@@ -239,17 +238,16 @@ def _share_lines(depth: int, cpus: Share | None, memory_mb: Share | None, source
 
 def _own_lines(cluster: DetectedCluster, partition: Partition | None) -> list[str]:
     """Return the values for the only GPU type; if there are several or none, those for jobs without GPUs."""
-    facts, source = cluster.facts, cluster.facts.sources["nodes"]
     if len(cluster.offers) == 1:
         only = cluster.offers[0]
-        lines = _share_lines(0, only.cpus, only.memory_mb, source)
+        lines = _share_lines(0, only.cpus, only.memory_mb)
     else:
-        here = [kind for kind in facts.kinds if partition and kind.partition == partition.name]
+        here = [kind for kind in cluster.facts.kinds if partition and kind.partition == partition.name]
         cpus = share([(kind.cpus, 0) for kind in here], "CPUs")
-        lines = _share_lines(0, cpus, share([(kind.memory_mb, 0) for kind in here], "MB"), source)
+        lines = _share_lines(0, cpus, share([(kind.memory_mb, 0) for kind in here], "MB"))
     if partition is None:
         return lines
-    return [*lines, *_time_lines(0, partition, facts, _own_times(cluster, partition), (_USUAL_DEFAULT_S, None))]
+    return [*lines, *_time_lines(0, partition, _own_times(cluster, partition), (_USUAL_DEFAULT_S, None))]
 
 
 def _own_times(cluster: DetectedCluster, partition: Partition | None) -> _Times:
@@ -270,13 +268,13 @@ def _default_s(partition: Partition, otherwise_s: int) -> int:
     return default_s if partition.max_s is None else min(default_s, partition.max_s)
 
 
-def _time_lines(depth: int, partition: Partition, facts: ClusterFacts, times: _Times, inherited: _Times) -> list[str]:
+def _time_lines(depth: int, partition: Partition, times: _Times, inherited: _Times) -> list[str]:
     """Return the times of a partition that are not inherited."""
-    (default_s, most), source = times, f"{facts.sources['partitions']}: {partition.name}"
+    (default_s, most), source = times, f"{_PARTITIONS}: {partition.name}"
     values, notes = [], []
     if default_s != inherited[0] or (depth == 0 and partition.default_s):
         is_own = partition.default_s or default_s == partition.max_s
-        whose = source if is_own else f"{facts.sources['partitions']}: all partitions with GPUs"
+        whose = source if is_own else f"{_PARTITIONS}: all partitions with GPUs"
         values.append(_line(depth + 1, f"default: {_time(default_s)}", f"{whose}, for jobs without --time"))
     if partition.max_s is None:
         notes.append(_line(depth, "# time.max:", f"{source} has no limit"))
@@ -293,7 +291,7 @@ def _time(seconds: int) -> str:
 
 
 def _table(facts: ClusterFacts, account: str | None) -> list[str]:
-    lines = [comment(f"Partitions ({facts.sources['partitions']}):")]
+    lines = [comment(f"Partitions ({_PARTITIONS}):")]
     for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
         gpus = sorted({f"{type_ or 'gpu'}:{n}" for k in facts.kinds if k.partition == part.name for type_, n in k.gpus})
         words = [

@@ -69,10 +69,10 @@ def test_without_accounting_the_run_folders_have_the_last_word() -> None:
 
 
 def test_a_command_that_hangs_is_one_line_and_the_rest_is_judged() -> None:
-    found = facts([], [], problems={"sinfo": "timed out after 10 s"}, config={"SLURM_VERSION": "22.05.8"})
+    found = facts([], [], problems={"scontrol show node": "timed out after 10 s"}, config={"SLURM_VERSION": "22.05.8"})
     checks = judge_slurm(SlurmAnswers((), "22.05.8", UP, found))
     assert [(check.name, check.level) for check in checks] == [
-        ("commands", "green"), ("controller", "green"), ("sinfo", "yellow"), ("accounting", "green")
+        ("commands", "green"), ("controller", "green"), ("scontrol show node", "yellow"), ("accounting", "green")
     ]  # fmt: skip
 
 

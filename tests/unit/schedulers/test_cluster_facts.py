@@ -23,7 +23,6 @@ FACTS = ClusterFacts(
     accounting=True,
     default_account="lab",
     qos=[QosLimits("normal", gpus_per_user=4)],
-    sources={"nodes": "sinfo"},
 )
 
 
@@ -47,7 +46,7 @@ def test_what_is_kept_comes_back(facts: ClusterFacts, tmp_path: Path) -> None:
         (ConfigStamp("abc", None), FACTS, 3600.0),
         (OLD, replace(FACTS, problems={"sacctmgr show assoc": "timed out after 5 s"}), 60.0),
         (OLD, replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"}), DAY),
-        (OLD, replace(FACTS, config={}, problems={"sinfo": "timed out after 5 s"}), 60.0),
+        (OLD, replace(FACTS, config={}, problems={"scontrol show node": "timed out after 5 s"}), 60.0),
     ],
 )
 def test_for_how_long(stamp: ConfigStamp, facts: ClusterFacts, lasts_s: float, tmp_path: Path) -> None:

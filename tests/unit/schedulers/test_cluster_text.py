@@ -21,8 +21,6 @@ from hpcrun.schedulers.cluster_text import (
     parse_partitions,
     parse_qos,
     parse_records,
-    parse_sinfo,
-    sinfo_command,
 )
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
@@ -46,24 +44,16 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text("utf-8")
 
 
-def test_sinfo_and_scontrol_agree_on_the_nodes() -> None:
-    kinds, _ = parse_sinfo(recorded("sinfo.txt"))
+def test_kinds_of_nodes() -> None:
+    kinds = parse_nodes(recorded("scontrol-node.txt"))
     assert NodeKind("gpu", 2, 64, 512000, (("h100", 8),)) in kinds
     assert NodeKind("cpu", 1, 64, 512000, ()) in kinds
-    assert set(kinds) == set(parse_nodes(recorded("scontrol-node.txt")))
 
 
-def test_sinfo_s_partitions() -> None:
-    _, partitions = parse_sinfo(recorded("sinfo.txt"))
-    by_name = {partition.name: partition for partition in partitions}
-    assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
-    assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800)
-    assert by_name["debug"] == Partition("debug", max_s=600)
-
-
-def test_scontrol_s_partitions() -> None:
+def test_partitions() -> None:
     partitions = parse_partitions(recorded("scontrol-partition.txt"), preempts=True)
     by_name = {partition.name: partition for partition in partitions}
+    assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
     assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800, priority=10)
     assert by_name["preempt"] == Partition("preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10)
 
@@ -120,12 +110,11 @@ def test_gres(gres: str, gpus: list[tuple[str | None, int]]) -> None:
 
 
 def test_a_command_is_named_without_its_options() -> None:
-    assert command_name(sinfo_command()) == "sinfo"
+    assert command_name(["scontrol", "--oneliner", "show", "node"]) == "scontrol show node"
     assert command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
 
 
 def read_all(text: str) -> None:
-    parse_sinfo(text)
     parse_nodes(text)
     parse_partitions(text, preempts=True)
     parse_config(text)
@@ -141,7 +130,7 @@ def test_no_text_raises(text: str) -> None:
 
 @given(st.data())
 def test_no_mutilated_answer_raises(data: st.DataObject) -> None:
-    names = ["sinfo.txt", "scontrol-node.txt", "scontrol-partition.txt", "scontrol-config.txt"]
+    names = ["scontrol-node.txt", "scontrol-partition.txt", "scontrol-config.txt"]
     text = recorded(data.draw(st.sampled_from(names)))[:3000]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))

@@ -36,7 +36,6 @@ def facts(*partitions: Partition, kinds: list[NodeKind] | None = None, **said: A
         "partitions": list(partitions),
         "associations": [LAB],
         "accounting": True,
-        "sources": {"nodes": "scontrol show node", "partitions": "scontrol show partition"},
         **said,
     }
     return ClusterFacts(**values)

@@ -35,7 +35,6 @@ def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> Cl
         "config": {},
         "associations": [Association("lab", None, ("normal",), None)],
         "accounting": True,
-        "sources": {"nodes": "scontrol show node", "partitions": "scontrol show partition"},
         **said,
     }
     return ClusterFacts(kinds=kinds, partitions=partitions, **values)
@@ -151,10 +150,10 @@ def test_a_type_without_a_limit_is_not_limited_by_the_others() -> None:
 
 
 def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:
-    problems = {"sacctmgr show assoc": "timed out after 10 s", "sinfo": "exit status 1"}
+    problems = {"sacctmgr show assoc": "timed out after 10 s", "scontrol show config": "exit status 1"}
     found = facts([A100], [GPU], associations=None, accounting=False, problems=problems)
     text = text_of(found, [Trial("gres", False, "Invalid account")])
-    assert "# No response: sinfo: exit status 1" in text
+    assert "# No response: scontrol show config: exit status 1" in text
     assert "# account:                          # sacctmgr show assoc: timed out after 10 s" in text
     assert "# directive: gres                 # sbatch --test-only accepted no form: Invalid account" in text
     assert loaded(text).account is None
