@@ -1,29 +1,23 @@
 """The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the user's cache.
 
-Thanks to the copy, a submission without a profile asks Slurm nothing more. It is valid while slurm.conf, the files that
-it includes, and gres.conf are the same. Accounts, and changes by ``scontrol update``, are in none of these files, so
-it is valid for a day at most; and a configuration that has changed just now may not yet be the controller's, so it is
-valid only for as long as the configuration has not changed. If it cannot be read or written, Slurm is asked.
+Thanks to the copy, a submission without a profile asks Slurm nothing more for an hour. If it cannot be read or written,
+Slurm is asked.
 """
 
 from __future__ import annotations
 
 import grp
-import hashlib
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.schedulers import cluster_text as text
 from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
-from hpcrun.schedulers.slurm import SharedCopy, slurm_conf_paths
+from hpcrun.schedulers.slurm import SharedCopy
 from hpcrun.version import __version__
 
 _OF_ASSOC = frozenset({"account", "qos"})  # answers of the same database as the associations: one message for all
@@ -125,56 +119,8 @@ def check_answered(facts: ClusterFacts, otherwise: str = "") -> None:
     )
 
 
-LONGEST_S = 24 * 3600.0
-SHORTEST_S = 60.0
-WITHOUT_FILE_S = 3600.0  # if there is no slurm.conf to watch: a client may get it from the controller (configless)
-_INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.MULTILINE | re.IGNORECASE)
-_MOST_FILES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigStamp:
-    """The present state of Slurm's configuration files."""
-
-    digest: str  # changes with the contents of the files
-    changed_s: float | None  # when the newest one changed, in seconds since the epoch; None if no file can be read
-
-    def valid_for_s(self, now_s: float) -> float:
-        """Return how long facts of this moment are valid."""
-        if self.changed_s is None:
-            return WITHOUT_FILE_S
-        return min(LONGEST_S, max(SHORTEST_S, now_s - self.changed_s))
-
-
-def read_stamp(env: Mapping[str, str]) -> ConfigStamp:
-    """Return the state of the configuration files; no command runs."""
-    digest, newest = hashlib.sha256(__version__.encode()), None
-    for path in slurm_conf_paths(env):
-        for content, changed_s in _files(path):
-            digest.update(content)
-            newest = max(newest or 0.0, changed_s)
-        if newest is not None:
-            break
-    return ConfigStamp(digest.hexdigest(), newest)
-
-
-def _files(conf: Path) -> Iterator[tuple[bytes, float]]:
-    """Yield the contents and the time of slurm.conf, of the files that it includes, and of gres.conf beside it."""
-    left, done = [conf, conf.with_name("gres.conf")], set[Path]()
-    while left and len(done) < _MOST_FILES:
-        path = left.pop(0)
-        if path in done:
-            continue
-        done.add(path)
-        try:
-            content, changed_s = path.read_bytes(), path.stat().st_mtime
-        except OSError:
-            if path == conf:
-                return
-            continue
-        yield content, changed_s
-        # slurm.conf(5): a name without a folder is beside slurm.conf
-        left += [conf.parent / name.strip("\"'") for name in _INCLUDE.findall(content.decode("utf-8", "replace"))]
+VALID_S = 3600.0
+PARTIAL_VALID_S = 60.0  # if something that should have answered did not
 
 
 class FactsCache(SharedCopy):
@@ -182,19 +128,19 @@ class FactsCache(SharedCopy):
 
     kind = "facts"
 
-    def load(self, stamp: ConfigStamp, now_s: float) -> ClusterFacts | None:
-        """Return the facts, None if they are too old, or of another configuration or user, or cannot be read."""
+    def load(self, now_s: float) -> ClusterFacts | None:
+        """Return the facts, None if they are too old, of another version, or cannot be read."""
         try:
             record = json.loads(self.read())
-            valid = record["digest"] == stamp.digest and 0 <= now_s - record["asked_s"] < record["valid_s"]
+            valid = record["version"] == __version__ and 0 <= now_s - record["asked_s"] < record["valid_s"]
             return _facts_of_record(record["facts"]) if valid else None
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
-    def save(self, facts: ClusterFacts, stamp: ConfigStamp, now_s: float) -> None:
-        """Keep facts; if something that should have answered did not, only for a minute."""
-        valid_s = SHORTEST_S if _is_partial(facts) else stamp.valid_for_s(now_s)
-        record = {"digest": stamp.digest, "asked_s": now_s, "valid_s": valid_s, "facts": asdict(facts)}
+    def save(self, facts: ClusterFacts, now_s: float) -> None:
+        """Keep facts for an hour; for a minute if something that should have answered did not."""
+        valid_s = PARTIAL_VALID_S if _is_partial(facts) else VALID_S
+        record = {"version": __version__, "asked_s": now_s, "valid_s": valid_s, "facts": asdict(facts)}
         self.write(json.dumps(record).encode())
 
     def drop(self) -> None:

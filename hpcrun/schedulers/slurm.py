@@ -52,13 +52,10 @@ class SlurmScheduler(Scheduler):
 
     def cluster(self) -> str | None:
         """Return ClusterName: from slurm.conf if it can be read, which needs no request to the controller."""
-        for path in slurm_conf_paths(self.env):
-            try:
-                name = text.parse_cluster_name(path.read_text("utf-8", errors="replace"))
-            except OSError:
-                continue
-            if name:
-                return name
+        for path in filter(None, (self.env.get("SLURM_CONF"), *_CONF_FILES)):
+            with suppress(OSError):
+                if name := text.parse_cluster_name(Path(path).read_text("utf-8", errors="replace")):
+                    return name
         if "cluster" not in self._known:  # without slurm.conf: ask only once, also for many polls
             answer = self._run(["scontrol", "show", "config"])
             if not answer.ok:
@@ -149,11 +146,6 @@ class SlurmScheduler(Scheduler):
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
         return SlurmSite(self.env, within_s).run(argv)
-
-
-def slurm_conf_paths(env: Mapping[str, str]) -> list[Path]:
-    """Return the places of slurm.conf, the one to prefer first."""
-    return [Path(path) for path in (env.get("SLURM_CONF"), *_CONF_FILES) if path]
 
 
 EVERY_S = 10.0  # the shortest time between two polls of the controller, for all processes of a user together

@@ -90,14 +90,13 @@ class DetectedProfile(Mapping[str, bytes]):
 
 def known_facts(env: Mapping[str, str], cache: FactsCache, now_s: float) -> ClusterFacts:
     """Return the cached facts while they are valid, else query the cluster."""
-    from hpcrun.schedulers.cluster_facts import ask_facts, check_answered, read_stamp
+    from hpcrun.schedulers.cluster_facts import ask_facts, check_answered
     from hpcrun.schedulers.process import SlurmSite
 
-    stamp = read_stamp(env)
-    known = cache.load(stamp, now_s)
+    known = cache.load(now_s)
     if known is not None:
         return known
     facts = ask_facts(SlurmSite(env, QUICKLY_S))
     check_answered(facts, ", or choose a profile with -P")
-    cache.save(facts, stamp, now_s)
+    cache.save(facts, now_s)
     return facts
