@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hpcrun.errors import SchedulerError
-from hpcrun.schedulers.cluster_text import Partition, assoc_command, parse_assoc, parse_partitions
+from hpcrun.schedulers.cluster_facts import Partition, assoc_command, parse_assoc, parse_partitions
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 
 GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first

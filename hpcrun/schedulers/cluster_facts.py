@@ -1,7 +1,8 @@
 """The facts of a cluster: a few of Slurm's commands at once, and a copy of their answers in the user's cache.
 
 Thanks to the copy, a submission without a profile asks Slurm nothing more for an hour. If it cannot be read or written,
-Slurm is asked.
+Slurm is asked. Of the answers, a field that is missing, or in the unknown form of another version, is None, or its line
+is ignored.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ from __future__ import annotations
 import grp
 import json
 import os
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hpcrun.errors import SchedulerError
-from hpcrun.schedulers import cluster_text as text
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 from hpcrun.schedulers.slurm import SharedCopy
+from hpcrun.schedulers.slurm_text import parse_clock, resources, rows_of, whole_number
 from hpcrun.version import __version__
 
+_ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
+_QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
+_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
+_SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _OF_ASSOC = frozenset({"account", "qos"})  # answers of the same database as the associations: one message for all
 _CONFIG = ["scontrol", "show", "config"]
 _CONFIG_KEYS = frozenset(
@@ -28,6 +34,193 @@ _CONFIG_KEYS = frozenset(
 _PARTITIONS = ["scontrol", "--oneliner", "show", "partition"]
 _NODES = ["scontrol", "--oneliner", "show", "node"]
 _SACCT = ["sacct", "--allocations", "--noheader", "--parsable2", "--starttime=now", "--format=JobID"]
+
+Gpus = tuple[tuple[str | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes that are alike, in one partition."""
+
+    partition: str
+    nodes: int
+    cpus: int | None
+    memory_mb: int | None
+    gpus: Gpus  # (type, count) of each kind of GPU in one node; type None if Slurm has no name for it
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition, its users and its qualities of service; a list is empty if all are allowed."""
+
+    name: str
+    default: bool = False
+    up: bool = True
+    max_s: int | None = None  # time limit in seconds, None if there is none
+    max_nodes: int | None = None  # the most nodes of one job, None if there is no limit
+    default_s: int | None = None
+    priority: int = 0
+    # what Slurm does with a preempted job (REQUEUE, CANCEL ...), None if jobs are not preempted
+    preempted: str | None = None
+    grace_s: int = 0  # the grace time of such a job in seconds
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
+    root_only: bool = False
+    own_qos: str | None = None  # the QOS whose limits hold for all jobs in it
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account that a user may charge, and its qualities of service."""
+
+    account: str
+    partition: str | None
+    qos: tuple[str, ...]
+    default_qos: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QosLimits:
+    """The limits of a QOS that can make a job impossible; None for no limit."""
+
+    name: str
+    # gpus_per_job, gpus_per_user, gpus_in_all: at the same time
+    gpus_per_job: int | None = None
+    gpus_per_user: int | None = None
+    gpus_in_all: int | None = None
+    max_s: int | None = None  # the longest time limit of a job, in seconds
+    over_partition: bool = False  # whether these limits have priority over those of a partition's own QOS
+
+
+def assoc_command(user: str) -> list[str]:
+    """Ask the accounting database for a user's associations."""
+    return sacctmgr("assoc", f"user={user}", fields=_ASSOC_FIELDS)
+
+
+def sacctmgr(*what: str, fields: Sequence[str]) -> list[str]:
+    """Ask the accounting database for fields, in the form that :func:`rows_of` reads."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={','.join(fields)}"]
+
+
+def parse_nodes(text: str) -> list[NodeKind]:
+    """Read ``scontrol --oneliner show node``: kinds of nodes, one for each of their partitions."""
+    counted: dict[tuple[str, int | None, int | None, Gpus], int] = {}
+    for fields in parse_records(text, "NodeName"):
+        # CPUEfctv (22.05 and later) leaves out the CPUs that CoreSpecCount and CpuSpecList reserve for the system
+        cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot"))
+        memory = whole_number(fields.get("RealMemory"))
+        if memory is not None:
+            memory -= min(memory, whole_number(fields.get("MemSpecLimit")) or 0)
+        for partition in _words(fields.get("Partitions")):
+            key = (partition, cpus, memory, parse_gres(fields.get("Gres", "")))
+            counted[key] = counted.get(key, 0) + 1
+    return [
+        NodeKind(partition, nodes, cpus, memory, gpus) for (partition, cpus, memory, gpus), nodes in counted.items()
+    ]
+
+
+def parse_partitions(text: str, *, preempts: bool) -> list[Partition]:
+    """Read ``scontrol --oneliner show partition``.
+
+    With ``preempts``, partitions preempt each other's jobs (PreemptType=preempt/partition_prio).
+    """
+    partitions = []
+    for fields in parse_records(text, "PartitionName"):
+        mode = fields.get("PreemptMode", "OFF")
+        partitions.append(
+            Partition(
+                fields["PartitionName"],
+                default=fields.get("Default") == "YES",
+                up=fields.get("State", "UP") == "UP",
+                max_s=_seconds(fields.get("MaxTime", "")),
+                max_nodes=whole_number(fields.get("MaxNodes")),
+                default_s=_seconds(fields.get("DefaultTime", "")),
+                priority=whole_number(fields.get("PriorityTier")) or 0,
+                preempted=mode if preempts and mode not in ("OFF", "") else None,
+                grace_s=whole_number(fields.get("GraceTime")) or 0,
+                accounts=_allowed(fields.get("AllowAccounts")),
+                denied_accounts=_words(fields.get("DenyAccounts")),
+                groups=_allowed(fields.get("AllowGroups")),
+                qos=_allowed(fields.get("AllowQos")),
+                denied_qos=_words(fields.get("DenyQos")),
+                root_only=fields.get("RootOnly") == "YES",
+                own_qos=qos if (qos := fields.get("QoS", "N/A")) not in ("N/A", "") else None,
+            )
+        )
+    return partitions
+
+
+def parse_records(text: str, first: str) -> list[dict[str, str]]:
+    """Read lines of ``KEY=VALUE`` pairs whose values may contain blanks (OS, Reason); the first of a key counts."""
+    records = []
+    for line in text.splitlines():
+        keys = list(_FIELD.finditer(line))
+        if not keys or keys[0][1] != first:
+            continue
+        fields: dict[str, str] = {}
+        for key, after in zip(keys, [*keys[1:], None], strict=True):
+            fields.setdefault(key[1], line[key.end() : after.start() if after else None].strip())
+        if fields[first]:
+            records.append(fields)
+    return records
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Read ``scontrol show config``; settings without a value are left out."""
+    return {key: value for key, value in _SETTING.findall(text) if value not in ("", "(null)")}
+
+
+def parse_assoc(text: str) -> list[Association]:
+    """Read the answer to :func:`assoc_command`."""
+    return [
+        Association(account, partition or None, _words(qos), default_qos or None)
+        for account, partition, qos, default_qos in rows_of(text, len(_ASSOC_FIELDS), "|")
+        if account
+    ]
+
+
+def parse_qos(text: str) -> list[QosLimits]:
+    """Read sacctmgr's ``_QOS_FIELDS``; a limit of GPUs is that of any type: ``cpu=64,gres/gpu=4`` → 4."""
+    qos = []
+    for name, *tres, wall, flags in filter(lambda row: row[0], rows_of(text, len(_QOS_FIELDS), "|")):
+        per_job, per_user, in_all = (whole_number(resources(limits).get("gres/gpu")) for limits in tres)
+        qos.append(QosLimits(name, per_job, per_user, in_all, _seconds(wall), over_partition="OverPartQOS" in flags))
+    return qos
+
+
+def parse_gres(text: str) -> Gpus:
+    """Read the GPUs of a node's generic resources: ``gpu:a100:4(S:0-1),nvme:1`` → a100 × 4."""
+    counts: dict[str | None, int] = {}
+    for item in re.sub(r"\([^()]*\)", "", text).split(","):
+        name, *rest = item.strip().split(":")
+        rest = [part for part in rest if part != "no_consume"]
+        count = whole_number(rest[-1]) if rest else 1
+        if name == "gpu" and count and len(rest) <= 2:
+            type_ = rest[0] if len(rest) == 2 else None
+            counts[type_ or None] = counts.get(type_ or None, 0) + count
+    return tuple(counts.items())
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(name for name in re.split(r"[,\s]+", text or "") if name and name not in ("(null)", "NONE"))
+
+
+def _allowed(text: str | None) -> tuple[str, ...]:
+    words = _words(text)
+    return () if "ALL" in words else words
+
+
+def _seconds(text: str) -> int | None:
+    # longer than the text of any limit: Slurm cannot have written it
+    return (parse_clock(text) or None) if len(text) <= 16 else None
+
+
+def command_name(command: Sequence[str]) -> str:
+    """Return a command as a comment names it: ``scontrol show node``, without its options."""
+    return " ".join(part for part in command if not part.startswith("-") and "=" not in part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +246,16 @@ def ask_facts(site: SlurmSite) -> ClusterFacts:
         "config": _CONFIG,
         "partitions": _PARTITIONS,
         "nodes": _NODES,
-        "assoc": text.assoc_command(user),
-        "account": text.sacctmgr("user", user, fields=["defaultaccount"]),  # of a job that names none
-        "qos": text.sacctmgr("qos", fields=text.QOS_FIELDS),
+        "assoc": assoc_command(user),
+        "account": sacctmgr("user", user, fields=["defaultaccount"]),  # of a job that names none
+        "qos": sacctmgr("qos", fields=_QOS_FIELDS),
         "sacct": _SACCT,
     }
     from concurrent.futures import ThreadPoolExecutor  # not for those who only read what an earlier command asked
 
     with ThreadPoolExecutor(len(commands)) as pool:
         answers = dict(zip(commands, pool.map(site.run, commands.values()), strict=True))
-    return _facts(user, answers, {name: text.command_name(command) for name, command in commands.items()})
+    return _facts(user, answers, {name: command_name(command) for name, command in commands.items()})
 
 
 def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> ClusterFacts:
@@ -71,14 +264,14 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         for key, answer in answers.items()
         if not answer.ok and key not in _OF_ASSOC
     }
-    config = text.parse_config(answers["config"].stdout) if answers["config"].ok else {}
-    kinds = text.parse_nodes(answers["nodes"].stdout)
+    config = parse_config(answers["config"].stdout) if answers["config"].ok else {}
+    kinds = parse_nodes(answers["nodes"].stdout)
     preempts = "partition_prio" in config.get("PreemptType", "")
-    partitions = text.parse_partitions(answers["partitions"].stdout, preempts=preempts)
+    partitions = parse_partitions(answers["partitions"].stdout, preempts=preempts)
     for key, facts in (("nodes", kinds), ("partitions", partitions), ("config", config)):
         if answers[key].ok and not facts:
             problems[names[key]] = "its output was not understood"
-    associations = text.parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
+    associations = parse_assoc(answers["assoc"].stdout) if answers["assoc"].ok else None
     account = answers["account"].stdout.strip().splitlines() if answers["account"].ok else []
     return ClusterFacts(
         user=user,
@@ -88,7 +281,7 @@ def _facts(user: str, answers: dict[str, Completed], names: dict[str, str]) -> C
         partitions=partitions,
         associations=associations,
         accounting=answers["sacct"].ok,
-        qos=text.parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
+        qos=parse_qos(answers["qos"].stdout) if answers["qos"].ok else [],
         default_account=account[0].strip() or None if account else None,
         problems=problems,
     )

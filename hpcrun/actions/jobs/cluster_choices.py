@@ -25,8 +25,7 @@ from hpcrun.job.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.yaml_file import Key
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, Partition, QosLimits
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, QosLimits
 
 _LIMITS = ("gpus_per_job", "gpus_per_user", "gpus_in_all", "max_s")
 _QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"

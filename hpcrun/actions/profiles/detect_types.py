@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Partition
+from hpcrun.schedulers.cluster_facts import ClusterFacts, Partition
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _VENDORS = re.compile(r"nvidia|tesla|amd|instinct")

@@ -25,8 +25,7 @@ from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.schedulers.client import Trial
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, Partition
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition
 from hpcrun.schedulers.host import HostFacts
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)

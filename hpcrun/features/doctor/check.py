@@ -15,8 +15,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.shape import for_gpu_type
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import NodeKind
+from hpcrun.schedulers.cluster_facts import ClusterFacts, NodeKind
 
 Level = Literal["green", "yellow", "red"]
 SLURM, PROFILE, RUNS, PYTHON = "Slurm", "Profile", "Runs folder", "Python"

@@ -18,8 +18,7 @@ from hpcrun.job.rank_start import is_image_file
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.client import Trial
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.host import ModuleFacts
 from hpcrun.schedulers.slurm_text import refusal_hint
 

@@ -21,7 +21,7 @@ from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, StartEstimate
-from hpcrun.schedulers.cluster_text import Partition
+from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.views.text import GAP, count, fitting, one_line, text_table
 
 if TYPE_CHECKING:

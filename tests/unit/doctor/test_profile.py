@@ -21,8 +21,7 @@ from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile
 from hpcrun.schedulers.client import Trial
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition
 from hpcrun.schedulers.host import ModuleFacts
 from tests.unit.actions.profiles.test_detect import facts
 from tests.unit.given import cluster, laptop, surroundings, write

@@ -11,7 +11,7 @@ from hpcrun.errors import ProfileError, SchedulerError, UsageError
 from hpcrun.features.where.where import Misfit, Offer, Placement, over_partition, ranked, where
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.client import JobStart, SlurmForecast
-from hpcrun.schedulers.cluster_text import Partition
+from hpcrun.schedulers.cluster_facts import Partition
 from tests.unit import given
 from tests.unit.given import cluster, plan, request, surroundings, write
 

@@ -16,8 +16,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.request import GpuCount
 from hpcrun.profiles.folders import Folder, shipped
 from hpcrun.profiles.load import load_profile
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, QosLimits
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, NodeKind, Partition, QosLimits
 from tests.unit.given import cluster, request, surroundings, write
 
 A100, H100 = (("a100", 4),), (("h100", 8),)

@@ -16,8 +16,14 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_text
 from hpcrun.schedulers.client import Trial
-from hpcrun.schedulers.cluster_facts import ClusterFacts
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition, parse_nodes, parse_partitions
+from hpcrun.schedulers.cluster_facts import (
+    Association,
+    ClusterFacts,
+    NodeKind,
+    Partition,
+    parse_nodes,
+    parse_partitions,
+)
 from hpcrun.schedulers.host import HostFacts
 from tests.harness import REPO
 

@@ -15,7 +15,7 @@ from hpcrun.actions.profiles.detect_types import gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, Place
 from hpcrun.actions.profiles.init import Setup, TrialJob, trial_size
 from hpcrun.errors import ProfileError
-from hpcrun.schedulers.cluster_text import Association, NodeKind, Partition
+from hpcrun.schedulers.cluster_facts import Association, NodeKind, Partition
 from tests.unit.actions.profiles.test_detect import A100, GPU, facts
 from tests.unit.given import cluster
 
