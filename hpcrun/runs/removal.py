@@ -2,17 +2,17 @@
 
 It deletes only the folder of a run that is being made or deleted, ``.RUNID`` or ``.RUNID.gone``: a real folder of this
 user that contains a marker or the run's record. It opens each folder relative to the descriptor of its parent and never
-through a link, so a rename meanwhile cannot lead it elsewhere. It keeps two descriptors open, however deep the tree is.
+through a link, so a rename meanwhile cannot lead it elsewhere.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hpcrun.errors import PlanError
@@ -22,6 +22,8 @@ from hpcrun.runs.folder_checks import mounts_in
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO would wait for its writer
 _LONGEST_RECORD = 64 * 2**20
+_SIGNS = (WITHIN.record.name, WITHIN.marker.name)
+_DEEPEST = 200  # levels of folders, each of which keeps a descriptor open
 
 
 class NotRemovedError(PlanError):
@@ -34,6 +36,7 @@ def remove_tree(folder: Path) -> None:
     The marker and the record are deleted last: if the process is killed meanwhile, the rest can still be deleted. It
     raises NotRemovedError if hpcrun did not make the folder, and so does not change it, or if a part of it remains.
     """
+    problems: list[str] = []
     with ExitStack() as opened:
         try:
             parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -46,7 +49,11 @@ def remove_tree(folder: Path) -> None:
             raise NotRemovedError(f"{folder} was not removed: {_open_problem(error)}") from None
         if problem := _stranger(folder.name, top):
             raise NotRemovedError(f"{folder} was not removed: {problem}")
-        problems = _empty(top) or _remove_signs(folder.name, top, parent)
+        with _noted(folder.name, problems):
+            _empty(top, problems, keep=_SIGNS)
+            if not problems:
+                _empty(top, problems)
+                os.rmdir(folder.name, dir_fd=parent)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise NotRemovedError(
@@ -58,23 +65,26 @@ def remove_tree(folder: Path) -> None:
 def why_not_ours(folder: Path) -> str | None:
     """Return why :func:`remove_tree` would not delete a folder, None if it would."""
     try:
-        top = os.open(folder, _FOLDER)
+        with _opened(folder) as top:
+            return _stranger(folder.name, top)
     except OSError as error:
         return _open_problem(error)
-    try:
-        return _stranger(folder.name, top)
-    finally:
-        os.close(top)
 
 
 def holds_record(folder: Path, run_id: str) -> bool:
     """Whether a folder belongs to this user and contains the record of this run."""
     try:
-        top = os.open(folder, _FOLDER)
+        with _opened(folder) as top:
+            return os.fstat(top).st_uid == os.geteuid() and _has_record(top, run_id)
     except OSError:
         return False
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    top = os.open(folder, _FOLDER)
     try:
-        return os.fstat(top).st_uid == os.geteuid() and _has_record(top, run_id)
+        yield top
     finally:
         os.close(top)
 
@@ -120,79 +130,42 @@ def _has_record(top: int, run_id: str) -> bool:
         return f'"run_id": {json.dumps(run_id)},'.encode() in file.read(_LONGEST_RECORD)
 
 
-@dataclass(slots=True)
-class _Level:
-    """A folder on the path: its name in the parent, its identity, and its folders that are still to be deleted."""
-
-    name: str
-    identity: tuple[int, int]
-    folders: list[str]
-
-
-def _empty(top: int) -> list[str]:
-    """Delete everything in an open folder except marker and record; return what could not be deleted, and why."""
-    problems: list[str] = []
-    here = os.dup(top)
+@contextmanager
+def _noted(name: str, problems: list[str]) -> Iterator[None]:
+    """Note why an entry could not be deleted; a missing entry is no problem."""
     try:
-        levels = [_Level("", _identity(here), _unlink_files(here, {WITHIN.marker.name, WITHIN.record.name}, problems))]
-        while True:
-            level = levels[-1]
-            if level.folders:
-                name = level.folders.pop()
-                below = _enter(name, here, problems)
-                if below is not None:
-                    os.close(here)
-                    here = below
-                    levels.append(_Level(name, _identity(here), _unlink_files(here, set(), problems)))
-                continue
-            levels.pop()
-            if not levels:
-                return problems
-            above = os.open("..", _FOLDER, dir_fd=here)
-            os.close(here)
-            here = above
-            if _identity(here) != levels[-1].identity:  # never continue in a folder that is not on the path
-                return [*problems, f"{level.name}: it was moved during the removal"]
-            _try(os.rmdir, level.name, here, problems)
-    except OSError as error:
-        return [*problems, error.strerror or str(error)]
-    finally:
-        os.close(here)
-
-
-def _unlink_files(folder: int, keep: set[str], problems: list[str]) -> list[str]:
-    """Delete the files, links and FIFOs in an open folder; return the names of its folders."""
-    with os.scandir(folder) as entries:
-        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries if entry.name not in keep}
-    for name in is_folder:
-        if not is_folder[name]:
-            _try(os.unlink, name, folder, problems)
-    return [name for name in is_folder if is_folder[name]]
-
-
-def _try(remove: Callable[..., None], name: str, folder: int, problems: list[str]) -> None:
-    try:
-        remove(name, dir_fd=folder)
+        yield
     except FileNotFoundError:
         return
     except OSError as error:
-        problems.append(f"{name}: {error.strerror}")
-
-
-def _enter(name: str, here: int, problems: list[str]) -> int | None:
-    """Open a folder in an open folder; None if this fails, or if it is on another file system."""
-    try:
-        below = _open_folder(name, here)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
         problems.append(f"{name}: {_open_problem(error)}")
-        return None
-    if os.fstat(below).st_dev == os.fstat(here).st_dev:
-        return below
-    os.close(below)
-    problems.append(f"{name}: another file system is mounted there")
-    return None
+
+
+def _empty(folder: int, problems: list[str], *, keep: Collection[str] = (), depth: int = 0) -> None:
+    """Delete everything in an open folder except some entries."""
+    with os.scandir(folder) as entries:
+        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries if entry.name not in keep}
+    for name in is_folder:
+        with _noted(name, problems):
+            if is_folder[name]:
+                _remove_folder(name, folder, problems, depth + 1)
+            else:
+                os.unlink(name, dir_fd=folder)
+
+
+def _remove_folder(name: str, parent: int, problems: list[str], depth: int) -> None:
+    before = len(problems)
+    folder = _open_folder(name, parent)
+    try:
+        if os.fstat(folder).st_dev != os.fstat(parent).st_dev:
+            raise OSError(errno.EXDEV, "another file system is mounted there")
+        if depth > _DEEPEST:
+            raise OSError(errno.EMFILE, f"more than {_DEEPEST} folders deep")
+        _empty(folder, problems, depth=depth)
+    finally:
+        os.close(folder)
+    if len(problems) == before:
+        os.rmdir(name, dir_fd=parent)
 
 
 def _open_folder(name: str, parent: int) -> int:
@@ -219,18 +192,3 @@ def _open_closed(name: str, parent: int) -> int:
         return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
         os.close(path)
-
-
-def _identity(folder: int) -> tuple[int, int]:
-    status = os.fstat(folder)
-    return status.st_dev, status.st_ino
-
-
-def _remove_signs(name: str, top: int, parent: int) -> list[str]:
-    """Delete the marker and the record, then the empty folder."""
-    problems: list[str] = []
-    for sign in (WITHIN.record, WITHIN.marker):
-        _try(os.unlink, sign.name, top, problems)
-    if not problems:
-        _try(os.rmdir, name, parent, problems)
-    return problems
