@@ -19,7 +19,7 @@ from hpcrun.cli.lean_imports import import_lean
 from hpcrun.cli.output import Outcome, finish, give_up_stdout, printed, show, want_json
 from hpcrun.cli.typer_command import CliCommand, CliGroup
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError, UsageError
-from hpcrun.journal import tell_on_stderr
+from hpcrun.schedulers.process import log_to_stderr
 from hpcrun.version import __version__
 
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -105,7 +105,7 @@ def _hpcrun(
     ] = False,
 ) -> None:
     if verbose or "HPCRUN_DEBUG" in os.environ:
-        tell_on_stderr()
+        log_to_stderr()
 
 
 def main() -> NoReturn:

@@ -16,9 +16,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpcrun.errors import SchedulerError, SubmissionUncertainError
 from hpcrun.job.layout import SUBMISSION_FILE, RunFolder
-from hpcrun.journal import timed
 from hpcrun.reading import read_text
-from hpcrun.schedulers.process import command_text
+from hpcrun.schedulers.process import command_text, timed
 from hpcrun.schedulers.protocol import Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import parse_submitted, refusal_hint, submission_is_uncertain
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun import journal
 from hpcrun.actions.jobs.new_run import Lineage, new_run, new_run_id
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.ports import Ports, Surroundings
@@ -32,6 +31,7 @@ from hpcrun.job.script import render_script
 from hpcrun.job.sweep import parts_of
 from hpcrun.profiles.folders import load_templates
 from hpcrun.runs.record import Run
+from hpcrun.schedulers.process import log_message, logged_to
 from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.submit_claim import close_submission
 from hpcrun.version import __version__
@@ -110,8 +110,8 @@ def submit(
     )
     submitted: SubmittedJob | None = None
     try:
-        with journal.kept_in(RunFolder(folder).journal, "submit"):
-            journal.note(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
+        with logged_to(RunFolder(folder).journal, "submit"):
+            log_message(f"hpcrun {__version__} on {os.uname().nodename} in {surroundings.cwd}")
             submitted = scheduler.submit(submission)
         run = replace(run, job_id=submitted.job_id)
         ports.store.save(run)

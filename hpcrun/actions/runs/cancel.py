@@ -14,9 +14,9 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import JobFolder, RunFolder
-from hpcrun.journal import kept_in
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
+from hpcrun.schedulers.process import logged_to
 from hpcrun.schedulers.protocol import JobRef, Scheduler
 
 # Only jobs that the scheduler has just listed for these runs are changed: another job may have the id by now.
@@ -77,7 +77,7 @@ def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
     try:
         with ExitStack() as stack:
             for run_folder in {folder.run for folder in folders}:
-                stack.enter_context(kept_in(RunFolder(run_folder).journal, "cancel"))
+                stack.enter_context(logged_to(RunFolder(run_folder).journal, "cancel"))
             scheduler.cancel(refs)
     except SchedulerError:
         for mark in marks:

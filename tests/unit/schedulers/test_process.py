@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from hpcrun.job.script import LAUNCH
 from hpcrun.profiles.folders import shipped_folder
-from hpcrun.schedulers.process import clean_env, command_text, env_for_slurm, run_command
+from hpcrun.schedulers.process import clean_env, command_text, env_for_slurm, log_message, logged_to, run_command, timed
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 
 
@@ -32,6 +33,37 @@ def test_a_command_that_hangs_is_named_without_its_separator() -> None:
     argv = ["sh", "-c", "exec sleep 60", "--format=%i\x1f%T"]
     words = run_command(argv, timeout_s=0.05).words()
     assert words == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"
+
+
+def test_what_is_told_meanwhile_is_in_the_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "hpcrun.log"
+    log_message("before")
+    with logged_to(file, "cancel"):
+        run_command(["sh", "-c", "exit 3"], timeout_s=10)
+        run_command([str(tmp_path / "none")], timeout_s=10)
+        run_command(["sleep", "9"], timeout_s=0.1)
+    log_message("after")
+    lines = [line.partition(" cancel: ") for line in file.read_text().splitlines()]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", when) for when, _, _ in lines)
+    told = [re.sub(r"\d\.\d{3} s$", "N s", what) for _, _, what in lines]
+    assert told[0] == "sh -c 'exit 3': exit status 3, N s"
+    assert told[1].endswith("none: No such file or directory, N s")
+    assert told[2:] == ["sleep 9: timed out after 0.1 s, N s"]
+
+
+def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with logged_to(tmp_path / "no folder" / "hpcrun.log", "submit"):
+        assert run_command(["true"], timeout_s=10).ok
+    with logged_to(Path("/dev/full"), "submit"):
+        assert run_command(["true"], timeout_s=10).ok
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_that_raises_is_told_on_one_line_without_control_characters(tmp_path: Path) -> None:
+    file = tmp_path / "hpcrun.log"
+    with logged_to(file, "submit"), pytest.raises(RuntimeError), timed("sbatch"):
+        raise RuntimeError("refused:\n\x1b[2Jno such partition")
+    assert " submit: sbatch: RuntimeError refused: ?[2Jno such partition, 0.0" in file.read_text()
 
 
 _OF_ENCLOSING_JOB = """
