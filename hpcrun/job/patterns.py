@@ -22,24 +22,13 @@ _MOST_MEMORY = 4 << 20
 """Bytes that one expression may use: with RE2's default, 8 MiB, the shipped rules would use 500 MB."""
 _LINES_AT_ONCE = 512
 _PART = re.compile(
-    r"(?P<escape>\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.))"
+    r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|(?P<end>Z)|.)"
     r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
-    r"|(?P<group>\(\?(?:P[=><]|<[=!]|[=!>(#]|[a-zA-Z]*(?:-[a-zA-Z]+)?[:)])?)"
-    r"|(?P<repeat>\{,\d+\})"
-    r"|(?P<possessive>[*+?]\+)",
+    r"|\(\?(?P<flags>[a-zA-Z]+)(?P<behind>[-:)])"
+    r"|(?P<repeat>\{,(?=\d+\}))",
     re.DOTALL,
 )
-_UNICODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
-_REFUSED = {
-    "(?=": "looks ahead: match what follows as part of the expression, in a group that is not used",
-    "(?!": "looks ahead: say what may follow, or name the words in a rule of its own",
-    "(?<=": "looks back: match what stands before as part of the expression, and put a group around the rest",
-    "(?<!": "looks back: say what may stand before, such as (?:^|[^a-z])",
-    "(?P=": "refers back to a group: write its expression again",
-    "(?>": "is an atomic group: write (?:",
-    "(?(": "is a condition: write both cases with | between them",
-    "(?#": "is a comment: leave it out",
-}
+_UNICODE = re.compile(r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))")
 
 
 class PatternError(ValueError):
@@ -109,8 +98,9 @@ def compile_pattern(text: str) -> Pattern:
         of_line = re2.compile(_encode(translated), options)
         of_lines = None if whole_text else re2.compile(_encode(f"(?m:{translated})"), options)
     except re2.error as error:
-        message = error.args[0] if error.args else b""
-        raise PatternError(message.decode("utf-8", "replace") if isinstance(message, bytes) else message) from None
+        reason = error.args[0] if error.args else b""
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise PatternError(f"RE2 refuses it: {reason} (docs/explain.md, Regular expressions)") from None
     names = {name.decode("utf-8", "replace"): number for name, number in of_line.groupindex.items()}
     return Pattern(text, names, of_line.groups, of_line, of_lines)
 
@@ -126,30 +116,20 @@ def any_of(words: Iterable[bytes]) -> Any:
 
 
 def _translated(part: re.Match[str]) -> str:
-    """Return a part of an expression in RE2's syntax, or raise PatternError: RE2 lacks it."""
-    text = part[0]
-    if part["escape"] and text[1] in "123456789":
-        raise PatternError(f"{text} refers back to a group: write its expression again")
-    if part["escape"] or part["set"]:
-        plain = _UNICODE.sub(lambda match: rf"\x{{{match[1] or match[2]}}}", text)
-        return r"\z" if text == r"\Z" else plain
-    if part["repeat"]:
-        return text.replace("{,", "{0,")
-    if part["possessive"]:
-        raise PatternError(f"{text} is a possessive repetition: write {text[0]}")
-    return _group(text)
+    """Return a part of an expression in RE2's syntax; RE2 itself refuses what it lacks."""
+    if part["set"]:
+        return _UNICODE.sub(_code_point, part["set"])
+    if part["end"]:
+        return r"\z"
+    if part["flags"]:
+        kept = "".join(flag for flag in part["flags"] if flag not in "auL")  # of Python only: here \w is always ASCII
+        return f"(?{kept}{part['behind']}" if kept or part["behind"] != ")" else ""
+    return "{0," if part["repeat"] else _code_point(part)
 
 
-def _group(text: str) -> str:
-    if text in _REFUSED:
-        raise PatternError(f"{text} {_REFUSED[text]}")
-    if text[-1] not in ":)":
-        return text
-    flags = text[2:-1]
-    if "x" in flags:
-        raise PatternError(f"{text} is a verbose expression: write it on one line, without spaces and comments")
-    kept = "".join(flag for flag in flags if flag not in "auL")  # flags of Python only: RE2 always uses ASCII here
-    return f"(?{kept}{text[-1]}" if kept or text[-1] == ":" else ""
+def _code_point(match: re.Match[str]) -> str:
+    number = match["short"] or match["long"]
+    return rf"\x{{{number}}}" if number else match[0]
 
 
 VALUE = "value"  # the named group with the number; without it, the first group has the number
