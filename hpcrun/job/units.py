@@ -232,29 +232,10 @@ def cut_at_word(text: str, most: int) -> str:
     return f"{(whole if len(whole) > most // 2 else head).rstrip()}…"
 
 
-# pydantic's error types (https://docs.pydantic.dev/latest/errors/validation_errors), and the requirement in words.
-_MUST_BE = advice_table(
-    """
-bool_parsing bool_type | true or false
-dict_type mapping_type model_type | a section of keys and values
-finite_number | a finite number
-float_parsing float_type | a number
-greater_than | more than {gt}
-greater_than_equal | {ge} or more
-int_from_float int_parsing int_type | a whole number
-int_parsing_size | a whole number of fewer digits
-less_than | less than {lt}
-less_than_equal | {le} or less
-list_type tuple_type | a list, such as [one, two]
-literal_error | {expected}
-string_type | text
-"""
-)
+_DETAIL = re.compile(r", (?:unable|got) .*| or instance of .*")
 
 
 def error_words(detail: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors in words, ``must be a whole number``, without the value itself."""
-    words = _MUST_BE.get(detail["type"])
-    if words is None:
-        return str(detail["msg"]).removeprefix("Value error, ")
-    return f"must be {words.format_map(detail.get('ctx', {}))}"
+    """Return one of pydantic's errors in words, ``must be a valid integer``, without the value itself."""
+    message = _DETAIL.sub("", str(detail["msg"]).removeprefix("Value error, "))
+    return message.replace("Input should be", "must be").replace("tuple", "list").replace("dictionary", "section")

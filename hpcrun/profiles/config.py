@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,48 @@ from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
-from hpcrun.profiles.yaml_file import Mistake, MistakesError, YamlFile, parse_yaml
+from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
 
 DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"
-KEYS = ("profile", "runs", "time", "account", "metrics", "notify", "notify_on", "notify_waiting", "wandb_sync")
-_KINDS: dict[str, tuple[type, str]] = {
+
+
+def _text(value: Any) -> str:
+    if not (isinstance(value, str) and value and value.isprintable()):
+        raise ValueError("takes text")
+    return value
+
+
+def _events(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("takes a list")
+    return check_events(map(_text, value))
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("takes true or false")
+    return value
+
+
+# key → what reads its value, or each value of its list or section
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "profile": _text,
+    "runs": _text,
+    "time": lambda value: parse_slurm_time(_text(value)),
+    "account": _text,
+    "metrics": lambda value: check_metric_pattern(_text(value)),
+    "notify": lambda value: check_destination(_text(value)),
+    "notify_on": _events,
+    "notify_waiting": lambda value: parse_slurm_time(_text(value)),
+    "wandb_sync": _switch,
+}
+KEYS = tuple(_READERS)
+_SEVERAL: dict[str, tuple[type, str]] = {
     "metrics": (dict, "names with regular expressions"),
     "notify": (list, "a list"),
-    "notify_on": (list, "a list"),
-    "wandb_sync": (bool, "true or false"),
 }
-_CONVERTED: dict[str, Callable[[Any], object]] = {
-    "runs": Path, "time": parse_slurm_time, "notify": tuple, "notify_on": tuple, "notify_waiting": parse_slurm_time,
-}  # fmt: skip
 _FIELDS = {"time": "walltime_s", "notify_waiting": "notify_waiting_s"}
-_ITEMS: dict[str, Callable[[str], object]] = {
-    "metrics": check_metric_pattern,
-    "notify": check_destination,
-    "notify_on": lambda event: check_events([event]),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,62 +79,43 @@ def load_config(folders: Sequence[Source]) -> Config:
     values: dict[str, Any] = {}
     metrics: dict[str, str] = {}
     for folder in folders_of(folders):
-        if not folder.has(FILE_NAME):
-            continue
-        for key, value in _checked(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME)).items():
-            if key == "metrics":
-                metrics = {**value, **metrics}
-                continue
-            if key == "runs":
-                value = str(folder.path / os.path.expanduser(value))
-            values.setdefault(key, value)
-    for key, convert in _CONVERTED.items():
-        if key in values:
-            values[key] = convert(values[key])
+        if folder.has(FILE_NAME):
+            here = _read(parse_yaml(folder.text(FILE_NAME), folder.path / FILE_NAME))
+            if "runs" in here:
+                here["runs"] = folder.path / os.path.expanduser(here["runs"])
+            metrics = {**here.pop("metrics", {}), **metrics}
+            values = {**here, **values}
     return Config(metrics=metrics, **{_FIELDS.get(key, key): value for key, value in values.items()})
 
 
 def check_config(text: str, path: Path) -> None:
     """Check a possible new text of the file ``path``; raise ProfileError for invalid keys or values."""
-    _checked(parse_yaml(text, path))
+    _read(parse_yaml(text, path))
 
 
-def _checked(file: YamlFile) -> dict[str, Any]:
-    mistakes, hints = [], []
+def _read(file: YamlFile) -> dict[str, Any]:
+    """Return the values of a file by their keys, or raise MistakesError: at most one mistake for each key."""
+    values: dict[str, Any] = {}
+    mistakes, hint = [], None
     for key, value in file.data.items():
-        text, hint = _problem(key, value)
-        if text:
-            mistakes.append(file.origins[(key,)].mistake(text, (key,)))
-        elif key in _ITEMS:
-            mistakes += _item_mistakes(key, value.items() if key == "metrics" else enumerate(value), file)
-        if hint:
-            hints.append(hint)
+        place: Key = (key,)
+        kind, words = _SEVERAL.get(key, (None, ""))
+        try:
+            if key not in _READERS:
+                hint = hint or did_you_mean(key, KEYS, f"there are: {', '.join(KEYS)}")
+                raise ValueError("unknown key")
+            if kind is None:
+                values[key] = _READERS[key](value)
+                continue
+            if not isinstance(value, kind):
+                raise ValueError(f"takes {words}")
+            items: dict[str, Any] = {}
+            for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+                place = (key, str(name))
+                items[place[1]] = _READERS[key](item)
+            values[key] = items if kind is dict else tuple(items.values())
+        except ValueError as error:
+            mistakes.append(file.origins[place].mistake(f"{dotted(place)}: {error}", (key,)))
     if mistakes:
-        raise MistakesError(mistakes, hint=hints[0] if hints else None)
-    return file.data
-
-
-def _problem(key: str, value: object) -> tuple[str | None, str | None]:
-    if key not in KEYS:
-        return f"unknown key {key!r}", did_you_mean(key, KEYS, f"there are: {', '.join(KEYS)}")
-    kind, words = _KINDS.get(key, (str, "text"))
-    if not isinstance(value, kind) or (isinstance(value, str) and not (value and value.isprintable())):
-        return f"{key} takes {words}" + (f", not {value!r}" if kind in (str, bool) else ""), None
-    if key in ("time", "notify_waiting"):
-        try:
-            parse_slurm_time(str(value))
-        except ValueError as error:
-            return f"{key}: {error}", None
-    return None, None
-
-
-def _item_mistakes(key: str, items: Iterable[tuple[object, object]], file: YamlFile) -> Iterator[Mistake]:
-    """Yield the mistakes in the values of a section or a list, each with its name or place."""
-    for name, value in items:
-        try:
-            if not isinstance(value, str):
-                raise ValueError(f"takes a regular expression, not {value!r}" if key == "metrics" else "takes text")
-            _ITEMS[key](value)
-        except ValueError as error:
-            origin = file.origins.get((key, str(name))) or file.origins[(key,)]
-            yield origin.mistake(f"{f'metrics.{name}' if key == 'metrics' else key}: {error}", (key,))
+        raise MistakesError(mistakes, hint=hint)
+    return values

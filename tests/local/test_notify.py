@@ -189,7 +189,7 @@ def test_the_configuration_names_destinations_and_a_project_s_only_if_it_is_trus
     write(config, "notify:\n  - mailto:ada@example.org\n  - https://hooks.slack.com/services/T1/B2/hushhushhush\n")
     refused = hpcrun(*job)
     assert refused.returncode == 3
-    assert "config.yaml:3: notify: " in refused.stdout
+    assert "config.yaml:3: notify.1: " in refused.stdout
     assert "hush" not in refused.stdout + refused.stderr
 
 

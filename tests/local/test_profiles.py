@@ -180,7 +180,7 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
         (["set", "a100", "gpu.per_node=many"], 3, "gpu.per_node: "),
         (["set", "a100", "gpu.directive=tres"], 3, "'gres', 'gpus-per-node' or 'gpus'"),
         (["set", "a100", "time.max=soon"], 3, "'soon' is not a time"),
-        (["set", "a100", "modules=x"], 3, "modules: must be a list, such as [one, two], not 'x'"),
+        (["set", "a100", "modules=x"], 3, "modules: must be a valid list, not 'x'"),
         (["set", "a100", "modules=[x"], 2, "not a list"),
         (["set", "a100", "sbatch.output=/x"], 3, "hpcrun sets --output itself"),
         (["set", "a100", "partition"], 2, "'partition' is not KEY=VALUE"),

@@ -95,10 +95,10 @@ def test_an_option_that_took_the_script_as_its_number_says_what_to_write() -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-N", "abc", "train.py"], "--nodes: 'abc' is not a whole number"),
-        (["--nodes", "1.5", "train.py"], "--nodes: '1.5' is not a whole number"),
-        (["--share", "half", "train.py"], "--share: 'half' is not a number"),
-        (["--lines", "0", "train.py"], "--lines: '0' must be 1 or more"),
+        (["-N", "abc", "train.py"], "--nodes: 'abc' is not a valid integer"),
+        (["--nodes", "1.5", "train.py"], "--nodes: '1.5' is not a valid integer"),
+        (["--share", "half", "train.py"], "--share: 'half' is not a valid number"),
+        (["--lines", "0", "train.py"], "--lines: '0' must be greater than or equal to 1"),
     ],
 )
 def test_a_value_that_is_no_number_is_named_with_its_option(words: list[str], message: str) -> None:

@@ -50,17 +50,17 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"nodes": 0}, "--nodes: must be 1 or more, not 0"),
-        ({"cpus_per_task": -1}, "--cpus-per-task: must be 1 or more, not -1"),
-        ({"nproc_per_node": 0}, "--nproc-per-node: must be 1 or more, not 0"),
+        ({"nodes": 0}, "--nodes: must be greater than or equal to 1, not 0"),
+        ({"cpus_per_task": -1}, "--cpus-per-task: must be greater than or equal to 1, not -1"),
+        ({"nproc_per_node": 0}, "--nproc-per-node: must be greater than or equal to 1, not 0"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
         ({"walltime_s": "5"}, "--time: '5' has no unit; write 5m for minutes, or 5s, 5h or 5d"),
         ({"warn_s": "20"}, "--warn: '20' has no unit; write 20m for minutes, or 20s, 20h or 20d"),
         ({"walltime_s": "0"}, "--time: 0 means no limit in Slurm; hpcrun needs a limit"),
         ({"walltime_s": "0:00:00"}, "--time: 0:00:00 means no limit in Slurm"),
         ({"warn_s": "0"}, "--warn: must be longer than zero"),
-        ({"requeue": "two"}, "--requeue: must be a whole number, not 'two'"),
-        ({"requeue": -1}, "--requeue: must be 0 or more, not -1"),
+        ({"requeue": "two"}, "--requeue: must be a valid integer, not 'two'"),
+        ({"requeue": -1}, "--requeue: must be greater than or equal to 0, not -1"),
         ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
         ({"launcher": "mpirun"}, "--launcher: must be 'torchrun', 'srun', 'python' or 'command', not 'mpirun'"),
         ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
@@ -74,7 +74,7 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
         ({"mail_user": ""}, "--mail-user: is empty"),
         ({"gpu": "4"}, "--gpu: "),
         *(
-            ({name: 10**399}, f"{option_of(name)}: must be 1000000 or less, not 1000")
+            ({name: 10**399}, f"{option_of(name)}: must be less than or equal to 1000000, not 1000")
             for name in "nodes nproc_per_node cpus cpus_per_task cpus_per_gpu max_parallel".split()
         ),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
+from hpcrun.job.notify import EVENTS
 from hpcrun.profiles.config import KEYS, Config, load_config
 from tests.unit.given import write
 
@@ -30,14 +31,19 @@ def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch
     assert load_config([tmp_path]).runs == Path("/home/me/runs")
 
 
+def test_all_events_are_named_by_one_word(tmp_path: Path) -> None:
+    write(tmp_path / "config.yaml", "notify_on: [all]\n")
+    assert load_config([tmp_path]).notify_on == EVENTS
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message", "hint"),
     [
-        ("profil: a100\n", 1, "unknown key 'profil'", "did you mean 'profile'?"),
-        ("profile: a100\nzzz: x\n", 2, "unknown key 'zzz'", f"there are: {', '.join(KEYS)}"),
-        ("profile: true\n", 1, "profile takes text, not True", None),
-        ("wandb_sync: yes please\n", 1, "wandb_sync takes true or false, not 'yes please'", None),
-        ("profile: a\nruns: [a]\n", 2, "runs takes text, not ['a']", None),
+        ("profil: a100\n", 1, "profil: unknown key", "did you mean 'profile'?"),
+        ("profile: a100\nzzz: x\n", 2, "zzz: unknown key", f"there are: {', '.join(KEYS)}"),
+        ("profile: true\n", 1, "profile: takes text", None),
+        ("wandb_sync: yes please\n", 1, "wandb_sync: takes true or false", None),
+        ("profile: a\nruns: [a]\n", 2, "runs: takes text", None),
         ("profile: a\nprofile: b\n", 2, "the key 'profile' appears twice here", None),
     ],
 )

@@ -354,7 +354,7 @@ def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
         ("card: gpu/h10\n", "1: 'card' names 'gpu/h10', which does not exist"),
         ("gpu: {types: {h: {per_node: 1, card: gpu/none}}}\n", "'gpu.types.h.card' names 'gpu/none'"),
         ("card: mine\n", "'card' names 'mine', which does not exist"),
-        ("card: [gpu/h100]\n", "card: must be a section"),
+        ("card: [gpu/h100]\n", "card: must be a valid section"),
     ],
 )
 def test_a_card_that_cannot_be_is_a_mistake_with_its_line(text: str, says: str, tmp_path: Path) -> None:
