@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launcher_replacement import Instead, line_instead, node_line, taken_over
+from hpcrun.job.launcher_replacement import line_of, node_line, replacement
 from hpcrun.job.launchers import SHELLS, Call, named_launcher, program_of
 from hpcrun.job.plan import Plan
 from hpcrun.job.profile import Profile
@@ -61,7 +61,6 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
 ReadText = Callable[[str], str]
 MpiTypes = Callable[[], tuple[str, ...]]
 """Returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a default."""
-READ_LOCAL_RANK = 'read int(os.environ["LOCAL_RANK"])'
 _IMPORTS = r"^[ \t]*(?:import[ \t]+(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*|from[ \t]+)({})\b"
 _MPI_LIBRARIES = {"pmix": "Open MPI", "pmi2": "MPICH, Intel MPI"}
 
@@ -77,15 +76,14 @@ class ProgramNote:
     ranks: int = 2  # the fewest ranks of a job it is about
 
 
-# A script from the time of torch.distributed.launch, which gave each process its local rank as an option.
-LOCAL_RANK = ProgramNote(
-    r"""["'](--local[_-]rank)["']""",
-    r"LOCAL_RANK|^--local[_-]rank",
-    ("torchrun", "srun"),
-    f"{{script}} has an option {{0}}, which {{launcher}} does not give it: {READ_LOCAL_RANK} instead",
-)
 NOTES = (
-    LOCAL_RANK,
+    # a script from the time of torch.distributed.launch, which gave each process its local rank as an option
+    ProgramNote(
+        r"""["'](--local[_-]rank)["']""",
+        r"LOCAL_RANK|^--local[_-]rank",
+        ("torchrun", "srun"),
+        '{script} has an option {0}, which {launcher} does not give it: read int(os.environ["LOCAL_RANK"]) instead',
+    ),
     # jax.distributed reads Slurm's variables, and has a task for each rank only under srun
     ProgramNote(
         _IMPORTS.format("jax|flax"),
@@ -102,13 +100,6 @@ NOTES = (
         "{script} imports {0}, and each of the {ranks} ranks would be an MPI job of its own: {mpi}",
     ),
 )
-
-
-def source_match(row: ProgramNote, text: str, args: tuple[str, ...] = ()) -> re.Match[str] | None:
-    """Return the place in a script's text that a note is about."""
-    if re.search(row.unless, "\n".join((text, *args)), re.MULTILINE):
-        return None
-    return re.search(row.source, text, re.MULTILINE)
 
 
 def program_notes(
@@ -137,7 +128,9 @@ def program_notes(
     for row in NOTES:
         if shape.launcher not in row.launchers or shape.world_size < row.ranks:
             continue
-        if match := source_match(row, text, program[1:]):
+        if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
+            continue
+        if match := re.search(row.source, text, re.MULTILINE):
             mpi = _mpi(program[0], request, profile, shape, mpi_types) if "{mpi}" in row.note else ""
             if mpi is None:
                 continue
@@ -218,25 +211,41 @@ def choose_launcher(
             hint=f"remove {call.title}: hpcrun starts the ranks; or submit it with sbatch; "
             "or srun --overlap there, and --launcher command here",
         )
-    instead = line_instead(call, request, profile, typed) if call.place is None else None
     if _is_ours(call):
-        old_option = _old_option(call, instead, read_text)
-        # a study has its own sizes
-        started = None if old_option or typed[:2] == ("scale", "run") else taken_over(call, request, profile)
-        if started is None:
-            raise _refusal(call, instead, old_option)
-        note = f"`{call.title}` starts ranks, and hpcrun starts them: {instead.line if instead else ''}"
-        return started, (note, *program_notes(started, profile, typed, read_text, mpi_types))
+        return _taken_over(call, request, profile, typed, read_text, mpi_types)
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
     if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
         raise _apart(call, request, profile, nodes, typed, mpi_types)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
     note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
-    if instead is None or not call.launcher.torchrun_runs_it:
+    instead = replacement(call, request, profile) if call.place is None and call.launcher.torchrun_runs_it else None
+    if instead is None:
         return changed, (note,)
     without = f", without {instead.left_out}" if instead.left_out else ""
-    return changed, (note, f"hpcrun can start these ranks{without}: {instead.line}")
+    return changed, (note, f"hpcrun can start these ranks{without}: {line_of(instead.request, request, typed)}")
+
+
+def _taken_over(
+    call: Call,
+    request: JobRequest,
+    profile: Profile,
+    typed: tuple[str, ...],
+    read_text: ReadText,
+    mpi_types: MpiTypes,
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """Return the request for the ranks that a typed launcher was to start, and notes on it."""
+    if call.launcher.role == "submits":
+        raise UsageError(f"`{call.title}` would run once per rank, and submit a job each time",
+                         hint=bash_line((*call.before, *call.title.split(), *call.argv)))  # fmt: skip
+    is_study = typed[:1] == ("scale",)  # it has its own sizes
+    instead = replacement(call, request, profile, sized=not is_study)
+    line = line_of(instead.request, request, typed) if instead else None
+    if instead is None or is_study:
+        raise UsageError(f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of them",
+                         hint=line or "give the program that it starts")  # fmt: skip
+    note = f"`{call.title}` starts ranks, and hpcrun starts them: {line}"
+    return instead.request, (note, *program_notes(instead.request, profile, typed, read_text, mpi_types))
 
 
 def _is_ours(call: Call) -> bool:
@@ -263,32 +272,6 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     )
 
 
-def _old_option(call: Call, instead: Instead | None, read_text: ReadText) -> str | None:
-    """Return the option with which a script expects its local rank from torch.distributed.launch."""
-    if instead is None or call.launcher.name != "torch.distributed.launch":
-        return None
-    match = source_match(LOCAL_RANK, read_text(instead.script))
-    return match[1] if match else None
-
-
-def _dropped(instead: Instead) -> str:
-    return f"; the line below leaves out {instead.left_out}" if instead.left_out else ""
-
-
-def _refusal(call: Call, instead: Instead | None, old_option: str | None) -> UsageError:
-    """Return the error for a launcher that hpcrun replaces."""
-    if call.launcher.role == "submits":
-        why = "would run once per rank, and submit a job each time"
-    else:
-        why = "starts ranks, as hpcrun does: each rank of the job would start all ranks again"
-    if instead is None:
-        return UsageError(f"`{call.title}` {why}", hint="give the program that it starts")
-    why += _dropped(instead)
-    if old_option:
-        why += f"; hpcrun gives {instead.script} no {old_option}: {READ_LOCAL_RANK} there"
-    return UsageError(f"`{call.title}` {why}", hint=instead.line)
-
-
 def _apart(
     call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...], mpi_types: MpiTypes
 ) -> UsageError:
@@ -307,9 +290,11 @@ def _apart(
         return UsageError(message, hint=f"{add}; {way_out}")
     if joining := node_line(call, typed):
         return UsageError(message, hint=joining)
-    types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
-    instead = line_instead(call, request, profile, (*typed, "--srun", f"mpi={types[0]}") if types else typed)
+    instead = replacement(call, request, profile)
     if instead is None:
         return UsageError(message, hint=way_out)
-    message += _dropped(instead) + (f"; the ranks need one of: {mpi_options(types)}" if types[1:] else "")
-    return UsageError(message, hint=instead.line)
+    types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
+    with_type = {"srun": (*request.srun, f"mpi={types[0]}")} if types else {}
+    message += f"; the line below leaves out {instead.left_out}" if instead.left_out else ""
+    message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
+    return UsageError(message, hint=line_of(instead.request.model_copy(update=with_type), request, typed))

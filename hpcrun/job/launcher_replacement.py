@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import dropwhile
+from typing import Any
 
 from hpcrun.errors import UsageError
+from hpcrun.job.directives import OPTIONS
 from hpcrun.job.launch_line import UnclearError, number_of, read_options
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls, is_python
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import bash_line
-from hpcrun.job.request import JobRequest, option_of, read_request
+from hpcrun.job.request import JobRequest, option_groups, option_of, program_words, read_request
 from hpcrun.job.shell_text import Word
 from hpcrun.job.units import with_minutes
 
-_SIZES = ("--gpus", "-G", "--nodes", "-N", "--gpus-per-node", "--nproc-per-node")
-# srun's options that hpcrun has under the same name, or under the name given here
-_SRUN_KEPT = {"job-name": "--name", **{name: f"--{name}" for name in (
-    "partition account qos time mem constraint nodelist exclude reservation cpus-per-task cpus-per-gpu gpus "
-    "gpus-per-node").split()}}  # fmt: skip
-_FIELDS = {option_of(field): field for field in JobRequest.model_fields}
-_SIZE_FIELDS = ("gpus", "gpus_per_node", "nodes", "nproc_per_node")
-_REPEATABLE = ("srun", "torchrun")
+# srun's options for which hpcrun has an option with the same meaning
+_SRUN_KEPT = frozenset(
+    "account constraint cpus-per-gpu cpus-per-task exclude gpus gpus-per-node job-name mem nodelist partition qos "
+    "reservation time".split()
+)
+_SIZES = {"gpus": "-G", "gpus_per_node": "", "nodes": "-N", "nproc_per_node": ""}
+"""The fields of a job's size, and the letters of their options."""
+_PROGRAM = frozenset({"script", "args", "module"})
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
-    """A line to type, and the options of the launcher that it leaves out."""
+class Replacement:
+    """The job that starts the ranks of a launcher."""
 
-    line: str
-    left_out: str = ""
-    script: str = ""  # the program's first word; empty if hpcrun does not start it
+    request: JobRequest
+    left_out: str  # the options of the launcher that hpcrun does without
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +45,48 @@ class _Started:
     nodes: int | None = None
     per_node: int | None = None
     total: int | None = None  # ranks of all nodes together, if given
-    options: tuple[str, ...] = ()  # options of hpcrun with the same meaning as the launcher's, each with its value
+    fields: dict[str, Any] = field(default_factory=dict)  # of a request, with the same meaning as its options
     left_out: tuple[str, ...] = ()
     by_srun: bool = False
 
 
-def line_instead(call: Call, request: JobRequest, profile: Profile, typed: tuple[str, ...]) -> Instead | None:
-    """Return the line that does what the launcher was meant to do, or None if this is unclear.
+def replacement(call: Call, request: JobRequest, profile: Profile, *, sized: bool = True) -> Replacement | None:
+    """Return the job that starts the ranks of a launcher, or None if they are unclear.
 
-    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command line.
+    UsageError for an option of torchrun or srun that hpcrun does not know or cannot pass on. Without ``sized`` the
+    sizes of the request stay.
     """
-    if call.launcher.role == "submits":
-        return Instead(bash_line((*call.before, *call.title.split(), *call.argv)))
     started = _started(call)
     if started is None or not started.program:
         return None
+    typed = request.model_dump(exclude_defaults=True)
+    sizes = _sizes(started, request, profile) if sized else {}
+    sizes |= {name: value for name, value in started.fields.items() if name in _SIZES}
+    for name in _SIZES if "gpus" in sizes else ():
+        typed.pop(name, None)
+    both = {name: (*typed.get(name, ()), *started.fields.get(name, ())) for name in ("srun", "torchrun")}
+    by_srun = {"launcher": "srun"} if started.by_srun else {}
+    words = _with_python(call.before, started.program)
+    module = words[0] == "-m"
+    program = {"script": words[module], "args": words[1 + module :], "module": module}
+    return Replacement(
+        read_request({**started.fields, **by_srun, **typed, **sizes, **both, **program}), " ".join(started.left_out)
+    )
+
+
+def line_of(request: JobRequest, before: JobRequest, typed: tuple[str, ...]) -> str:
+    """Return the line of a request that was made of a typed one: its options, and in their place those that changed.
+
+    ``typed`` has hpcrun's subcommand and its options as typed; it is empty if there is no command line.
+    """
+    fields, old = request.model_dump(), before.model_dump()
+    changed = {name: value for name, value in fields.items() if name not in _PROGRAM and value != old[name]}
     options = _without(typed[1:], ("-m", "--module"), values=0)
-    verb = typed[0] if typed else "submit"
-    if verb != "scale":  # a study has its own sizes
-        sizes = _sizes(started, request, profile)
-        options = (*_without(options, _SIZES if "--gpus" in sizes else sizes[::2], values=1), *sizes)
-    pairs = zip(started.options[::2], started.options[1::2], strict=True)
-    options += sum((pair for pair in pairs if pair[0] not in options or pair[0][2:] in _REPEATABLE), ())
-    if started.by_srun and request.launcher is None:
-        options += ("--launcher", "srun")
-    line = bash_line(("hpcrun", verb, *options, *_program(call.before, started.program)))
-    return Instead(line, " ".join(started.left_out), started.program[0])
-
-
-def taken_over(call: Call, request: JobRequest, profile: Profile) -> JobRequest | None:
-    """Return the request for the ranks that torchrun or srun was to start; None if hpcrun would leave something out."""
-    started = _started(call) if call.launcher.role == "ours" and call.place is None else None
-    if started is None or not started.program or started.left_out:
-        return None
-    options = (*_sizes(started, request, profile), *started.options, *(("--launcher", "srun") * started.by_srun))
-    fields = request.model_dump(exclude_defaults=True)
-    for name in _SIZE_FIELDS if "--gpus" in options else ():
-        fields.pop(name, None)
-    for option, value in zip(options[::2], options[1::2], strict=True):
-        field = _FIELDS[option]
-        if field in _REPEATABLE:
-            fields[field] = [*fields.get(field, ()), value]
-        elif field in _SIZE_FIELDS or field not in fields:
-            fields[field] = value
-    program = _program(call.before, started.program)
-    module = program[0] == "-m"
-    return read_request({**fields, "script": program[module], "args": program[1 + module :], "module": module})
+    names = {*map(option_of, changed), *(letter for name, letter in _SIZES.items() if letter and name in changed)}
+    new = (item for words in option_groups(changed, "")[1:] for item in words)
+    return bash_line(
+        ("hpcrun", typed[0] if typed else "submit", *_without(options, names, values=1), *new, *program_words(fields))
+    )
 
 
 def node_line(call: Call, typed: tuple[str, ...]) -> str | None:
@@ -130,67 +127,59 @@ def _read(of: Program, argv: tuple[str, ...]) -> tuple[dict[str, str | None], tu
     return options, argv[end:]
 
 
-def _handed_on(program: Program, name: str, value: str | None) -> tuple[str, ...]:
-    """Return an option of srun or torchrun as hpcrun passes it on, empty if it does not."""
-    try:
-        key = check_option(program, name, value, name)
-    except UsageError:
-        return ()
-    return (f"--{program}", key if value is None else f"{key}={value}")
+def _passed_on(program: Program, options: dict[str, str | None]) -> dict[str, tuple[str, ...]]:
+    """Return options of srun or torchrun as a request has them; UsageError for those that hpcrun does not pass on."""
+    keys = {check_option(program, name, value, f"{program} --{name}"): value for name, value in options.items()}
+    return {program: tuple(key if value is None else f"{key}={value}" for key, value in keys.items())}
 
 
 def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("torchrun", argv)
-    nodes, per_node = number_of(options.pop("nnodes", None)), number_of(options.pop("nproc-per-node", None))
+    nodes, per_node = number_of(options.get("nnodes")), number_of(options.get("nproc-per-node"))
     if "module" in options:
         program = ("-m", *program)
     more = {name: value for name, value in options.items() if not TORCHRUN_BY_HPCRUN.fullmatch(f"--{name}")}
-    kept = {name: _handed_on("torchrun", name, value) for name, value in more.items()}
-    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in more.items() if not kept[name])
-    return _Started(program, nodes, per_node, None, sum(kept.values(), ()), left_out)
+    return _Started(program, nodes, per_node, fields=_passed_on("torchrun", more))
 
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:
     options, program = _read("srun", argv)
     sizes = ("nodes", "ntasks", "ntasks-per-node")
     nodes, tasks, per_node = (number_of(options.pop(name, None)) for name in sizes)
-    kept: list[str] = []
-    left_out: list[str] = []
-    for name, value in options.items():
-        if name in _SRUN_KEPT:
-            kept += [_SRUN_KEPT[name], with_minutes(value or "") if name == "time" else value or ""]
-        elif more := _handed_on("srun", name, value):
-            kept += more
-        else:
-            left_out.append(f"--{name}" if value is None else f"--{name}={value}")
+    fields: dict[str, Any] = {}
+    for name in [name for name in options if name in _SRUN_KEPT]:
+        value = options.pop(name) or ""
+        kept = "name" if name == "job-name" else OPTIONS.get(name, name.replace("-", "_"))
+        fields[kept] = with_minutes(value) if name == "time" else value
+    fields |= _passed_on("srun", options)
     within = next((call for call in find_calls(program, lambda _: None) if not call.place), None)
     inner = _started(within) if within else None
     if within is None or inner is None:
-        return _Started(_bare(program), nodes, per_node, tasks, tuple(kept), tuple(left_out), by_srun=True)
-    return _Started((*within.before, *inner.program) if within.before else inner.program,
-                    inner.nodes or nodes, inner.per_node, inner.total, tuple(kept),
-                    (*left_out, *inner.left_out), inner.by_srun)  # fmt: skip
+        return _Started(_bare(program), nodes, per_node, tasks, fields, by_srun=True)
+    words = (*within.before, *inner.program) if within.before else inner.program
+    return _Started(words, inner.nodes or nodes, inner.per_node, inner.total, {**inner.fields, **fields},
+                    inner.left_out, inner.by_srun)  # fmt: skip
 
 
-def _sizes(started: _Started, request: JobRequest, profile: Profile) -> tuple[str, ...]:
-    """Return hpcrun's options for the nodes and ranks of a launcher; ``--gpus`` replaces all sizes of the request."""
+def _sizes(started: _Started, request: JobRequest, profile: Profile) -> dict[str, Any]:
+    """Return the fields for the nodes and ranks of a launcher; ``gpus`` replaces all sizes of the request."""
     nodes = started.nodes or request.nodes or 1
     total = started.total or (nodes * started.per_node if started.per_node else None)
     if total is None:
-        return ("--nodes", str(nodes)) if nodes > 1 and request.nodes is None else ()
+        return {"nodes": nodes} if nodes > 1 and request.nodes is None else {}
     count = request.gpus or request.gpus_per_node
     gpus = count.count * (1 if request.gpus else request.nodes or 1) if count else None
     if gpus == total and nodes in (1, request.nodes):
-        return ()
-    several = ("--nodes", str(nodes)) if nodes > 1 else ()
+        return {}
+    several = {"nodes": nodes} if nodes > 1 else {}
     has_gpus = profile.scheduler == "local" or profile.gpu.per_node > 0
     if gpus == 0 or (gpus is None and not has_gpus):
-        launcher = () if started.by_srun or request.launcher else ("--launcher", "torchrun")
-        return ("--gpus", "0", *several, "--nproc-per-node", str(-(-total // nodes)), *launcher)
+        launcher = {} if started.by_srun or request.launcher else {"launcher": "torchrun"}
+        return {"gpus": "0", **several, "nproc_per_node": -(-total // nodes), **launcher}
     if gpus and gpus > total and total % nodes == 0:  # fewer ranks than GPUs
-        return (*several, "--nproc-per-node", str(total // nodes))
+        return {**several, "nproc_per_node": total // nodes}
     type_ = f"{count.type}:" if count and count.type else ""
-    return ("--gpus", f"{type_}{total}", *several)
+    return {"gpus": f"{type_}{total}", **several}
 
 
 def _parsed(argv: tuple[str, ...], launcher: Launcher) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -218,7 +207,7 @@ def _bare(program: tuple[str, ...]) -> tuple[str, ...]:
     return rest if rest and is_python(program[0]) and (rest[0].endswith(".py") or rest[0] == "-m") else program
 
 
-def _program(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
+def _with_python(before: tuple[str, ...], program: tuple[str, ...]) -> tuple[str, ...]:
     is_for_python = program[0].endswith(".py") or program[0] == "-m"
     return (*before, *(("python",) if before and is_for_python else ()), *program)
 

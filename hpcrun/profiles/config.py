@@ -110,7 +110,8 @@ def _read(file: YamlFile) -> dict[str, Any]:
             if not isinstance(value, kind):
                 raise ValueError(f"takes {words}")
             items: dict[str, Any] = {}
-            for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            entries: Any = value.items() if isinstance(value, dict) else enumerate(file.data[key])
+            for name, item in entries:
                 place = (key, str(name))
                 items[place[1]] = _READERS[key](item)
             values[key] = items if kind is dict else tuple(items.values())

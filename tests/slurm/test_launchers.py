@@ -72,7 +72,7 @@ def test_mpi_over_two_nodes_needs_a_type_that_the_note_and_the_hint_name(person:
     refused = person(*job, "mpirun", "-np", "4", "python", "mpi.py")
     assert (refused.returncode, types in refused.stderr) == (2, True)
     (line,) = (text for text in refused.stderr.splitlines() if text.startswith("hint: "))
-    assert line == f"hint: hpcrun {' '.join(job)} --srun mpi=pmix --launcher srun mpi.py"
+    assert line == f"hint: hpcrun {' '.join(job)} --launcher srun --srun mpi=pmix mpi.py"
     (person.folder / "ranks").unlink()
     # without Debian's libpmix2, pmix is in the list and fails
     _, *words = line.removeprefix("hint: ").replace("mpi=pmix", "mpi=pmi2 --wait").split()

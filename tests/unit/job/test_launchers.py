@@ -66,7 +66,7 @@ def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
         ("srun python train.py", "--gpus 2", "--gpus 2 --launcher srun train.py"),
         ("srun -n4 -N2 ./a.out", "--gpus 4", "--gpus 4 --nodes 2 --launcher srun ./a.out"),
         ("srun -p gpu -t 5 python -u train.py", "--gpus 2",
-         "--gpus 2 --partition gpu --time 5m --launcher srun train.py"),
+         "--gpus 2 --time 00:05:00 --partition gpu --launcher srun train.py"),
         ("srun --gpus 2 torchrun --nproc-per-node 2 train.py", "--name x", "--name x --gpus 2 train.py"),
         ("torchrun --nproc-per-node 4 train.py", "--gpus 0",
          "--gpus 0 --nproc-per-node 4 --launcher torchrun train.py"),
@@ -83,11 +83,18 @@ def asked_for(line: str) -> JobRequest:
     return read_request(parse(*shlex.split(line)))
 
 
-def test_options_that_hpcrun_does_without_are_named() -> None:
-    assert refusal("torchrun --signals-to-handle=SIGTERM --tee 3 train.py").message.endswith(
-        "leaves out --signals-to-handle SIGTERM"
-    )
-    assert refusal("srun --output=log --mpi=pmix ./a.out").message.endswith("leaves out --output=log")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("torchrun --signals-to-handle=SIGTERM --tee 3 train.py", "hpcrun sets torchrun's --signals-to-handle itself"),
+        ("srun --output=log --mpi=pmix ./a.out", "hpcrun sets srun's --output itself"),
+        ("torchrun --no-such 3 train.py", "that hpcrun knows"),
+        ("srun --no-such ./a.out", "that hpcrun knows"),
+        ("srun torchrun --new t.py", "that hpcrun knows"),
+    ],
+)
+def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused(line: str, message: str) -> None:
+    assert message in refusal(line).message
 
 
 @pytest.mark.parametrize(
@@ -103,37 +110,12 @@ def test_options_that_hpcrun_hands_on_are_kept(line: str, instead: str) -> None:
     assert chosen(line, "--gpus 2")[0] == asked_for(instead)
 
 
-@pytest.mark.parametrize(
-    "line", ["torchrun --no-such 3 train.py", "srun --no-such ./a.out", "srun torchrun --new t.py"]
-)
-def test_an_unknown_option_is_said_and_not_guessed(line: str) -> None:
-    assert "that hpcrun knows" in refusal(line).message
-
-
 def test_an_option_newer_than_torch_s_and_slurm_s_of_today_is_known() -> None:
     assert chosen("torchrun --log-line-prefix-template '[${rank}]' train.py")[0].script == "train.py"
     assert chosen("srun --async ./a.out")[0].srun == ("async",)
 
 
 OLD = 'parser.add_argument("--local_rank", type=int, default=-1)'
-
-
-@pytest.mark.parametrize(
-    ("line", "text", "said"),
-    [
-        ("python -m torch.distributed.launch old.py --lr 1", OLD, "--local_rank"),
-        ("python -m torch.distributed.launch old.py", "a('--local-rank')", "--local-rank"),
-        ("python -m torch.distributed.launch old.py", f'{OLD}; os.environ["LOCAL_RANK"]', None),
-        ("python -m torch.distributed.launch old.py", "import torch", None),
-        ("torchrun old.py", OLD, None),
-    ],
-)
-def test_a_script_of_launch_is_told_that_it_gets_no_local_rank(line: str, text: str, said: str | None) -> None:
-    if said is None:
-        assert chosen(line, "--gpus 2", texts={"old.py": text})[0].script == "old.py"
-        return
-    more = f'; hpcrun gives old.py no {said}: read int(os.environ["LOCAL_RANK"]) there'
-    assert refusal(line, texts={"old.py": text}).message.endswith(f"would start all ranks again{more}")
 
 
 @pytest.mark.parametrize(
@@ -144,6 +126,7 @@ def test_a_script_of_launch_is_told_that_it_gets_no_local_rank(line: str, text: 
         ("old.py", "--gpus 1", None),
         ("old.py", "--gpus 2 --launcher python", None),
         ("old.py --local_rank=0", "--gpus 2", None),
+        ("python -m torch.distributed.launch old.py", "--gpus 2", "torchrun"),
         ("new.py", "--gpus 2", None),
     ],
 )
@@ -152,7 +135,7 @@ def test_a_script_that_waits_for_its_local_rank_in_an_option_is_noted(
 ) -> None:
     _, notes = chosen(line, typed, texts={"old.py": OLD, "new.py": ""})
     note = f'old.py has an option --local_rank, which {launcher} does not give it: read int(os.environ["LOCAL_RANK"])'
-    assert notes == ((f"{note} instead",) if launcher else ())
+    assert notes[-1:] == ((f"{note} instead",) if launcher else ())
 
 
 @pytest.mark.parametrize("line", ["sbatch job.sbatch 'a b'", "salloc -N1", "hpcrun submit --gpus 1 x.py"])
@@ -243,8 +226,8 @@ def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
     ("line", "instead"),
     [
         ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py --deepspeed ds.json"),
-        ("mpirun -np 4 --mca btl tcp python train.py", "--srun mpi=pmix --launcher srun train.py"),
-        ("horovodrun -np 4 python train.py", "--srun mpi=pmix --launcher srun train.py"),
+        ("mpirun -np 4 --mca btl tcp python train.py", "--launcher srun --srun mpi=pmix train.py"),
+        ("horovodrun -np 4 python train.py", "--launcher srun --srun mpi=pmix train.py"),
     ],
 )
 def test_what_cannot_be_one_of_several_nodes_is_refused_there(line: str, instead: str) -> None:
@@ -259,7 +242,7 @@ def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:
     )
     one = refusal(line, TWO, mpi_types=lambda: ("pmi2",))
     assert ("the ranks need" in one.message, one.hint) == (
-        False, f"hpcrun submit {TWO} --srun mpi=pmi2 --launcher srun mpi.py"
+        False, f"hpcrun submit {TWO} --launcher srun --srun mpi=pmi2 mpi.py"
     )  # fmt: skip
     assert refusal(line, TWO).hint == f"hpcrun submit {TWO} --launcher srun mpi.py"  # the cluster has a default
     own = refusal(line, TWO, profile=cluster(srun={"mpi": "pmi2"}), mpi_types=lambda: ("pmix",))
