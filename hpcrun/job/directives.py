@@ -7,42 +7,94 @@ from __future__ import annotations
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.quoting import quote_directive
-from hpcrun.job.units import advice_table
+from hpcrun.job.units import table_rows
 
-# Directives that hpcrun sets itself | what a user writes instead.
-OWNED: dict[str, str] = advice_table(
-    """
-array | use --sweep NAME=VALUE,VALUE or --sweep-file
-batch | the batch script runs on the first node
-chdir | use --workdir
-cpus-per-gpu | use --cpus-per-gpu
-cpus-per-task | use --cpus-per-task
-error | use --output-dir; every rank has its own log there
-exclude | use --exclude
-export export-file | use --env NAME=VALUE; other variables are exported
-gpus gres | use --gpus
-gpus-per-node gpus-per-socket | use --gpus-per-node
-gpus-per-task | use --gpus with --launcher srun; per-task binding hides the GPUs of other ranks
-het-group | submit one job for each group
-input | give the file to the script as an argument
-job-name | use --name
-nodelist | use --nodelist
-nodes | use --nodes
-no-kill | use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
-no-requeue | leave it out: it is set for jobs without --requeue
-ntasks ntasks-per-gpu ntasks-per-node | use --gpus or --nproc-per-node
-open-mode | leave it out: hpcrun appends
-output | use --output-dir
-overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
-parsable quiet | use --json
-requeue | use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
-signal | use --warn
-tres-per-task | use --gpus and --cpus; per-task binding hides the GPUs of other ranks
-test-only | use --dry-run
-wait | use --wait
-wrap | write the program and its arguments
+# Whose options | names | what a user writes instead. hpcrun sets the options of sbatch (s), srun (r) and torchrun (t)
+# itself; it has the others (-), of accelerate launch (1.14), deepspeed, lightning, mpirun and more, in another form.
+_ADVICE = """
+s | array | use --sweep NAME=VALUE,VALUE or --sweep-file
+s | batch | the batch script runs on the first node
+sr | chdir | use --workdir DIR
+sr | cpus-per-gpu cpus-per-task | use --cpus-per-task or --cpus-per-gpu; OMP_NUM_THREADS follows
+sr | error output | use --output-dir; every rank has its own log there, and `hpcrun logs RUN` shows it
+sr | exclude nodelist | use --exclude or --nodelist: the ranks need every node
+sr | export export-file | use --env NAME=VALUE; other variables are exported
+sr | gpus gpus-per-node gpus-per-socket gres | use --gpus N or TYPE:N; a step without options has all GPUs of the job
+sr | gpus-per-task tres-per-task | use --gpus, one rank per GPU; per-task binding hides the GPUs of other ranks
+sr | het-group | submit one job for each group
+sr | input | give the file to the script as an argument
+s | job-name | use --name
+sr | nodes | use --nodes N
+s | no-kill | use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
+s | no-requeue | leave it out: it is set for jobs without --requeue
+sr | ntasks ntasks-per-gpu ntasks-per-node | use --gpus, one rank per GPU, or --nproc-per-node
+r | ntasks-per-core ntasks-per-socket ntasks-per-tres relative | use --gpus, --nodes and --nproc-per-node
+s | open-mode | leave it out: hpcrun appends
+sr | overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
+s | parsable quiet | use --json
+s | requeue | use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
+sr | signal | use --warn
+sr | test-only | use --dry-run
+s | wait | use --wait
+s | wrap | write the program and its arguments
+r | account begin clusters constraint deadline dependency hold jobid no-allocate nodefile partition qos reservation \
+  time | the step uses the job's allocation: use hpcrun's option, or --sbatch
+r | preserve-env | use --env NAME=VALUE; other variables are exported
+r | bcast help multi-prog usage version | srun would not start the ranks
+r | pty | submit the job, then `hpcrun shell RUN` opens a shell in it
+t | nnodes | use --nodes N
+t | nproc-per-node | use --gpus or --nproc-per-node
+t | standalone | leave it out: hpcrun sets it for jobs on one node
+t | no-python | leave it out: a program that is no .py file is run as it is
+t | run-path | hpcrun starts the program of each rank itself
+t | module | use --module
+t | local-addr node-rank | leave it out: hpcrun sets it on each node
+t | master-addr master-port | leave it out: hpcrun sets them, or use --torchrun rdzv-endpoint=HOST:PORT
+t | duplicate-stderr-filters duplicate-stdout-filters local-ranks-filter redirects tee | \
+  leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
+t | signals-to-handle | hpcrun forwards signals to the ranks
+t | virtual-local-rank | hpcrun identifies the ranks of a node by LOCAL_RANK
+t | help | torchrun would not start the ranks
+- | after dependency | use --after RUN, RUN:any or RUN:fail
+- | clusters | leave it out: hpcrun submits to the cluster of this machine
+- | container-workdir | use --workdir DIR
+- | container-image container-name image singularity | use --container IMAGE
+- | bind container-mounts volume | use --mount SRC:DST
+- | np num-proc num-processes | use --gpus, one rank per GPU, or --nproc-per-node
+- | gpu-model gpu-type gpus-type | write the type in --gpus: --gpus a100:4
+- | nproc | use --nproc-per-node N
+- | mem-per-node memory | use --mem SIZE
+- | timelimit walltime | use --time TIME
+- | queue | use --partition NAME
+- | project | use --account NAME
+- | jobname | use --name NAME
+- | interactive | submit the job, then `hpcrun shell RUN` opens a shell in it
+- | module-load modules | use --load MODULE
+- | conda venv | activate the environment, or use --python PATH
+- | num-machines num-nodes | use --nodes N
+- | local-rank machine-rank | leave it out: hpcrun numbers the nodes
+- | main-address main-port main-process-ip main-process-port | leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
+- | log-dir | leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
+- | use-env | leave it out: LOCAL_RANK is always set
+- | devices num-gpus | use --gpus N
+- | gpu-ids visible-devices | use --gpus N: Slurm chooses the GPUs
+- | multi-gpu same-network use-mps-device | leave it out: --gpus and --nodes decide it
+- | config-file deepspeed-config-file dynamo-backend gradient-accumulation-steps main-training-function \
+  mixed-precision use-deepspeed use-fsdp | \
+  write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node
+- | num-cpu-threads-per-process | use --cpus-per-task N, or --env OMP_NUM_THREADS=N
+- | accelerator deepspeed precision strategy trainer | if the script takes it, write it after SCRIPT
+- | hostfile | leave it out: Slurm chooses the nodes; --nodelist names them
 """
-)
+
+
+def advice_for(whose: str) -> dict[str, str]:
+    """Return what a user writes instead of each option of sbatch (``s``), srun (``r``), torchrun (``t``) or others."""
+    rows = ((names, advice) for letters, names, advice in table_rows(_ADVICE) if whose in letters)
+    return {name: advice for names, advice in rows for name in names.split()}
+
+
+OWNED: dict[str, str] = advice_for("s")
 
 # Directives that have an option of hpcrun, and that --sbatch may set, too.
 OPTIONS: dict[str, str] = {

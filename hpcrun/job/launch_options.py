@@ -7,52 +7,15 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from hpcrun.errors import UsageError, nearest
-from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, normalise_key
+from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, advice_for, normalise_key
 from hpcrun.job.launchers import TORCHRUN_VALUES
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.units import advice_table
 
 Program = Literal["srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]  # name → value, None for a flag; names without leading dashes
 
-# Options that hpcrun sets itself | what a user writes instead. --wait and --kill-on-bad-exit may be set, for a training
-# that continues with fewer ranks.
-_OWNED: dict[Program, dict[str, str]] = {
-    "srun": advice_table(
-        """
-nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres relative overcommit \
-  het-group | --gpus, --nodes and --nproc-per-node decide the number of ranks
-cpus-per-task cpus-per-gpu | use --cpus-per-task; OMP_NUM_THREADS follows it
-gpus gpus-per-node gpus-per-socket gpus-per-task gres tres-per-task | \
-  use --gpus; a step without options has all GPUs of the job
-account begin clusters constraint deadline dependency hold jobid no-allocate partition qos reservation test-only \
-  time | the step uses the job's allocation: use hpcrun's option, or --sbatch
-exclude nodelist nodefile | use --exclude or --nodelist: the ranks need every node
-export export-file preserve-env | use --env NAME=VALUE; other variables are exported
-output error | every rank has its own log: hpcrun logs shows it
-help usage version multi-prog pty bcast | srun would not start the ranks
-chdir | use --workdir
-input | give the file to the script as an argument
-signal | use --warn
-"""
-    ),
-    "torchrun": advice_table(
-        """
-nnodes | use --nodes
-nproc-per-node | use --gpus or --nproc-per-node
-standalone | hpcrun sets it for jobs on one node
-no-python run-path | hpcrun starts the program of each rank itself
-module | use --module
-node-rank local-addr | hpcrun sets it on each node
-master-addr master-port | use rdzv-endpoint=HOST:PORT; MASTER_ADDR is the first node
-redirects tee local-ranks-filter duplicate-stdout-filters duplicate-stderr-filters | \
-  every rank has its own log: hpcrun logs shows it
-signals-to-handle | hpcrun forwards signals to the ranks
-virtual-local-rank | hpcrun identifies the ranks of a node by LOCAL_RANK
-help | torchrun would not start the ranks
-"""
-    ),
-}
+# --wait and --kill-on-bad-exit of srun may be set, for a training that continues with fewer ranks.
+_OWNED: dict[Program, dict[str, str]] = {"srun": advice_for("r"), "torchrun": advice_for("t")}
 _KNOWN: dict[Program, tuple[str, ...]] = {
     "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
              "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads unbuffered wait".split()),
@@ -132,47 +95,6 @@ def similar_option(program: Program, name: str) -> str | None:
     return nearest(name, list(_KNOWN[program]))
 
 
-# Options of sbatch, srun, torchrun, accelerate launch (1.14), deepspeed, lightning, mpirun | what hpcrun has instead.
-# The tables above do not have them, or have other words, for --sbatch KEY and --torchrun KEY.
-_INSTEAD = advice_table(
-    """
-dependency | use --after RUN, RUN:any or RUN:fail
-after | use --after RUN
-chdir container-workdir | use --workdir DIR
-clusters | leave it out: hpcrun submits to the cluster of this machine
-container-image container-name image singularity | use --container IMAGE
-container-mounts bind volume | use --mount SRC:DST
-gres | use --gpus N or TYPE:N
-gpus-per-task num-processes ntasks np num-proc | use --gpus, one rank per GPU, or --nproc-per-node
-gpu-type gpus-type gpu-model | write the type in --gpus: --gpus a100:4
-nproc | use --nproc-per-node N
-mem-per-node memory | use --mem SIZE
-walltime timelimit | use --time TIME
-queue | use --partition NAME
-project | use --account NAME
-jobname | use --name NAME
-pty interactive | submit the job, then `hpcrun shell RUN` opens a shell in it
-module-load modules | use --load MODULE
-conda venv | activate the environment, or use --python PATH
-nnodes num-nodes num-machines | use --nodes N
-node-rank machine-rank local-rank local-addr | leave it out: hpcrun numbers the nodes
-master-addr master-port main-process-ip main-process-port main-address main-port | \
-  leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
-log-dir redirects tee | leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
-standalone | leave it out: hpcrun sets it for jobs on one node
-no-python | leave it out: a program that is no .py file is run as it is
-use-env | leave it out: LOCAL_RANK is always set
-num-gpus devices | use --gpus N
-gpu-ids visible-devices | use --gpus N: Slurm chooses the GPUs
-multi-gpu same-network use-mps-device | leave it out: --gpus and --nodes decide it
-mixed-precision config-file use-deepspeed use-fsdp dynamo-backend deepspeed-config-file gradient-accumulation-steps \
-  main-training-function | \
-  write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node
-num-cpu-threads-per-process | use --cpus-per-task N, or --env OMP_NUM_THREADS=N
-deepspeed accelerator strategy precision trainer | if the script takes it, write it after SCRIPT
-hostfile | leave it out: Slurm chooses the nodes; --nodelist names them
-"""
-)
 _NO_VALUE = FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
 # (command, option) → what that command has instead
 _OF_COMMAND = {
@@ -224,10 +146,8 @@ def _name(option: str) -> str:
 
 def _of_launchers(name: str, value: str | None) -> str | None:
     """Return what hpcrun has instead of an option of sbatch, srun, torchrun or another launcher."""
-    if name in _INSTEAD:
-        return _INSTEAD[name]
-    if name in OWNED:
-        return OWNED[name]
+    if advice := {**OWNED, **advice_for("-")}.get(name):
+        return advice
     if name in (*KNOWN, *PYXIS):
         return f"use --sbatch {_assignment(name, value)}"
     programs: tuple[Program, ...] = ("torchrun", "srun")

@@ -246,19 +246,13 @@ DIRECTIVES: dict[str, str] = {
 }
 """The directive of each variable; SBATCH_REQ_SWITCH and SBATCH_WAIT4SWITCH together are ``switches``."""
 
-# Variables that are ignored although hpcrun does not set the directive itself, with the reason.
-_DROPPED = {
+_IGNORED = {
+    **OWNED,
     "clusters": "hpcrun submits to this cluster alone",
-    "gpus-per-socket": "use --gpus",
     "ignore-pbs": "the script has no #PBS lines",
-    "tres-per-task": "use --gpus and --cpus-per-task",
     "verbose": "hpcrun prints the messages of sbatch",
 }
-_FLAGS = frozenset(
-    "consolidate-segments exclusive get-user-env no-kill no-requeue overcommit requeue spread-job spread-segments "
-    "use-min-nodes wait".split()
-)
-_NO_VALUE = _FLAGS - {"exclusive", "get-user-env", "no-kill"}
+"""The directives whose variables are ignored, and why."""
 # srun(1): these would change the step inside the job.
 _OF_SRUN = {
     **{f"SLURM_{name.upper().replace('-', '_')}": name
@@ -287,17 +281,17 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
     typed = {normalise_key(item.partition("=")[0]) for item in request.sbatch}
     for name, directive in DIRECTIVES.items():
         value = env.get(name)
-        if value is None or (not value and directive not in _FLAGS):
+        if value is None or (not value and directive not in FLAGS):
             continue
         field = OPTIONS.get(directive, "name" if directive == "job-name" else None)
         if field is not None:
             if getattr(request, field) is None and not (directive == "mem" and typed & EXCLUSIVE):
                 fields[field] = _read(name, field, value)
                 used.append(f"{name}={value}")
-        elif directive in OWNED or directive in _DROPPED:
-            notes.append(_note(name, value, _DROPPED.get(directive) or OWNED[directive]))
+        elif directive in _IGNORED:
+            notes.append(_note(name, value, _IGNORED[directive]))
         elif not (directive in typed or (directive.startswith("mem-per") and (request.memory_mb or typed & EXCLUSIVE))):
-            bare = directive in _NO_VALUE or not value
+            bare = not value or (directive in FLAGS and directive not in ("exclusive", "get-user-env", "no-kill"))
             directives.append(directive if bare else f"{directive}={value}")
             used.append(f"{name}={value}" if value else name)
     if (switches := env.get("SBATCH_REQ_SWITCH")) and "switches" not in typed:

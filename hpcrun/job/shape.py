@@ -185,17 +185,24 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     total = request.gpus.count if request.gpus else None
     each = request.gpus_per_node.count if request.gpus_per_node else None
     most = profile.gpu.per_node if profile.scheduler == "slurm" else None
-    if each is not None:
-        nodes, each = _from_each(total, each, request.nodes)
+    nodes = request.nodes or 1
+    if total is None and each is None:
+        if nodes > 1 and most != 0:
+            raise UsageError(
+                f"--nodes {nodes} does not say how many GPUs",
+                hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
+            )
+        each = 0 if most == 0 else 1
+    elif each is None:
+        nodes, each = _from_total(total or 0, request.nodes, most)
     elif total is not None:
-        nodes, each = _from_total(total, request.nodes, most)
-    elif request.nodes and request.nodes > 1 and most != 0:
-        raise UsageError(
-            f"--nodes {request.nodes} does not say how many GPUs",
-            hint=f"add --gpus-per-node {most or 1}, or --gpus 0 for a CPU job",
-        )
-    else:
-        nodes, each = request.nodes or 1, 0 if most == 0 else 1
+        nodes = request.nodes or max(1, total // (each or 1))
+        if nodes * each != total:
+            fitting = f"ask for {multiples_around(total, each)} GPUs" if each and not request.nodes else ""
+            raise UsageError(
+                f"--gpus {total} contradicts --gpus-per-node {each}: {count(nodes, 'node')} × {each} = {nodes * each}",
+                hint=fitting or "remove one of these options",
+            )
     if most is not None and each > most:
         type_, total = asked_gpu_type(request), nodes * each
         hint = "choose a profile with GPUs (hpcrun profile list), or --gpus 0"
@@ -208,42 +215,16 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     return nodes, each
 
 
-def _from_each(total: int | None, each: int, nodes: int | None) -> tuple[int, int]:
-    if total is None:
-        return nodes or 1, each
-    if nodes is not None and nodes * each != total:
-        raise UsageError(
-            f"--gpus {total} contradicts --nodes {nodes} --gpus-per-node {each}: {nodes} × {each} = {nodes * each}",
-            hint="remove one of the three",
-        )
-    if (each == 0) != (total == 0):
-        raise UsageError(f"--gpus {total} contradicts --gpus-per-node {each}", hint="remove one of the two")
-    if each == 0:
-        return nodes or 1, 0
-    if total % each:
-        raise UsageError(
-            f"--gpus {total} does not divide by --gpus-per-node {each}: {total} / {each} = {total / each:.2f}",
-            hint=f"ask for {multiples_around(total, each)} GPUs",
-        )
-    return total // each, each
-
-
 def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, int]:
-    if total == 0:
-        return nodes or 1, 0
-    is_given = nodes is not None
-    if nodes is None:
-        nodes = max(1, -(-total // most)) if most else 1
-    other = nodes_for(total, most or total, None) if is_given else None
-    if total < nodes:
-        raise UsageError(f"{count(total, 'GPU')} cannot be split over {nodes} nodes", hint=f"use --nodes {other}")
-    if total % nodes:
+    few = nodes or (max(1, -(-total // most)) if most else 1)
+    if total % few:
+        other = nodes_for(total, most or total, None) if nodes else None
         raise UsageError(
-            f"{total} GPUs do not divide by {nodes} nodes: {total} / {nodes} = {total / nodes:.2f}"
-            + ("" if is_given else f" (a node has {most})"),
-            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {multiples_around(total, nodes)} GPUs",
+            f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: {total} / {few} = "
+            f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",
+            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {multiples_around(total, few)} GPUs",
         )
-    return nodes, total // nodes
+    return few, total // few
 
 
 def multiples_around(number: int, divisor: int) -> str:
@@ -256,16 +237,10 @@ def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int)
     requested = request.nproc_per_node
     if launcher == "command" or (launcher == "python" and requested in (None, 1)):
         return 1
-    if launcher == "python" and request.launcher is None:
-        chosen = "the profile's launcher" if gpus_per_node else "the launcher without GPUs"
-        raise UsageError(
-            f"--nproc-per-node {requested}: {chosen} is python, with one process per node",
-            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
-        )
     if launcher == "python":
         raise UsageError(
-            f"--nproc-per-node {requested} contradicts --launcher python: one process per node",
-            hint="use --launcher torchrun, or start the processes in the script",
+            f"--nproc-per-node {requested}: the launcher python starts one process per node",
+            hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
         )
     if gpus_per_node == 0 and requested is None and launcher == "torchrun":
         raise UsageError(

@@ -94,7 +94,7 @@ def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
         ({"torchrun": ["nnodes=1:2"]}, "hpcrun sets torchrun's --nnodes itself", "--nodes"),
         ({"torchrun": ["nproc_per_node=2"]}, "--nproc-per-node itself", "--gpus"),
         ({"torchrun": ["nproc=2"]}, "torchrun takes --nproc for --nproc-per-node", "--gpus"),
-        ({"torchrun": ["no-python"]}, "--no-python itself", "starts the program of each rank"),
+        ({"torchrun": ["no-python"]}, "--no-python itself", "is run as it is"),
         ({"torchrun": ["node-rank=0"]}, "--node-rank itself", "on each node"),
         ({"torchrun": ["tee=3"]}, "--tee itself", "hpcrun logs"),
         ({"torchrun": ["rdzv-backend=static"]}, "chooses it itself", "leave it out"),
