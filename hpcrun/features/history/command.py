@@ -15,7 +15,7 @@ from hpcrun.cli.options import flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
-from hpcrun.features.history.past_jobs import NOT_EXAMINED, AccountedJob, accounted_jobs
+from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
 from hpcrun.views.text import count, csv_text, one_line, text_table
@@ -95,11 +95,11 @@ def _check_figure(path: Path, *, force: bool) -> None:
         raise PlanError(f"{path} exists", hint="choose another name with --plot FILE, or replace it with --force")
 
 
-def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[list[AccountedJob], str]:
+def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[list[PastJob], str]:
     """Return the jobs from Slurm's accounting, and what to tell about it."""
     if no_slurm:
         return [], f"no more jobs from Slurm's accounting: {no_slurm}"
-    jobs, answer = accounted_jobs(since_s, context.env)
+    jobs, answer = accounted_jobs(since_s, context.now_s(), context.env)
     if answer.ok:
         return jobs, "no more jobs in Slurm's accounting"
     return [], one_line(f"no more jobs from Slurm's accounting: {' '.join(answer.words().split())}")

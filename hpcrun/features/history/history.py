@@ -23,12 +23,9 @@ from hpcrun.explain.first_line import explained_status, keep_lines
 from hpcrun.features.history.past_jobs import (
     DEFAULT_ACCOUNT,
     NOT_EXAMINED,
-    AccountedJob,
     JobTime,
     PastJob,
-    accounted_job,
     cause_of,
-    first_waits,
     jobs_of_run,
 )
 from hpcrun.job.layout import RunFolder
@@ -147,9 +144,7 @@ def budgets_of(limits: Mapping[str, Sequence[Limit]], qos: Collection[str]) -> l
     return sorted(budgets, key=lambda budget: not budget.resource.startswith("gres/gpu"))
 
 
-def get_history(
-    ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[AccountedJob] = ()
-) -> History:
+def get_history(ports: Ports, *, by: str, since_s: float, rules: Rules, accounted: Sequence[PastJob] = ()) -> History:
     """Return the numbers of all runs that were active since a time, and of the accounting's jobs without a run."""
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
@@ -157,8 +152,7 @@ def get_history(
     jobs = [job for item in on_cluster for job in jobs_of_run(item) if is_within(job, since_s)]
     jobs = with_accounts(examined(jobs, store, rules), accounted)
     known = {item.run.run_id for item in result.runs} | set(store.run_ids())
-    unknown = first_waits([each for each in accounted if each.run_id not in known])
-    others = [job for each in unknown if (job := accounted_job(each, now_s))]
+    others = [job for job in accounted if job.run_id not in known and job.times]
     everything = [*jobs, *(job for job in others if is_within(job, since_s))]
     rows, total = grouped(everything, by, since_s, now_s)
     return History(
@@ -168,7 +162,7 @@ def get_history(
         rows=tuple(rows),
         total=total,
         causes=tuple(counted_causes(everything, since_s)),
-        runs=len({job.item.run.run_id for job in jobs if job.item}),
+        runs=len({job.run_id for job in jobs}),
         jobs=len(everything),
         others=len(everything) - len(jobs),
         running=sum(job.is_running for job in everything),
@@ -226,15 +220,14 @@ def examined(jobs: Sequence[PastJob], store: RunStore, rules: Rules) -> list[Pas
     return named
 
 
-def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[AccountedJob]) -> list[PastJob]:
+def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[PastJob]) -> list[PastJob]:
     """Return the jobs, those that named no account with the account that Slurm has charged, as far as it is known."""
     charged = {each.run_id: each.account for each in accounted if each.run_id}
 
-    def account(job: PastJob) -> str:
-        run_id = job.item.run.run_id if job.item else ""
-        return charged.get(run_id, job.account) if job.account == DEFAULT_ACCOUNT else job.account
-
-    return [replace(job, account=account(job)) for job in jobs]
+    return [
+        replace(job, account=charged.get(job.run_id or "", job.account)) if job.account == DEFAULT_ACCOUNT else job
+        for job in jobs
+    ]
 
 
 def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> tuple[list[HistoryRow], HistoryRow]:
@@ -242,9 +235,9 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
     groups: dict[str | date, HistoryRow] = {}
     total = HistoryRow("total")
 
-    def rows_at(job: PastJob, when_s: float | None) -> tuple[HistoryRow, ...]:
+    def rows_at(job: PastJob, when_s: float) -> tuple[HistoryRow, ...]:
         """Return the rows in which something counts that happened to a job at a time."""
-        if when_s is None or not since_s <= when_s <= now_s:
+        if not since_s <= when_s <= now_s:
             return ()
         key: str | date = monday(when_s) if by == "week" else getattr(job, by)
         if key not in groups:
@@ -260,7 +253,7 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
 
 
 def _count(
-    job: PastJob, rows_at: Callable[[PastJob, float | None], tuple[HistoryRow, ...]], since_s: float, now_s: float
+    job: PastJob, rows_at: Callable[[PastJob, float], tuple[HistoryRow, ...]], since_s: float, now_s: float
 ) -> None:
     """Add a job to the rows in which it counts at a time."""
     for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
@@ -270,7 +263,7 @@ def _count(
         for row in rows_at(job, job.ended_s):
             row.ends[job.end] += 1
     if job.wait_s is not None:
-        for row in rows_at(job, job.started_s):
+        for row in rows_at(job, job.times[0].start_s):
             row.waits_s.append(job.wait_s)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -83,6 +84,7 @@ class PastJob:
     wait_s: float | None = None
     cause: str = ""  # of a failed job
     qos: str = ""  # empty if it named none
+    run_id: str | None = None  # None of a job that belongs to no run
     # the run, or the element as a run of its own; None of a job that only the accounting knows
     item: RunStatus | None = None
 
@@ -90,11 +92,6 @@ class PastJob:
     def is_unknown(self) -> bool:
         """Whether it is not known how it ended."""
         return self.item is not None and (self.item.lost or self.item.status.state == state.UNKNOWN)
-
-    @property
-    def started_s(self) -> float | None:
-        """When it first started, None if it never did."""
-        return self.times[0].start_s if self.times else None
 
 
 def jobs_of_run(item: RunStatus) -> list[PastJob]:
@@ -106,12 +103,13 @@ def jobs_of_run(item: RunStatus) -> list[PastJob]:
         for row in rows
         if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)
     ]
-    starts = [job.started_s for job in jobs if job.started_s is not None]
-    if not starts or item.run.after:
-        return jobs
-    first = next(place for place, job in enumerate(jobs) if job.started_s == min(starts))
-    jobs[first] = replace(jobs[first], wait_s=max(0.0, min(starts) - item.run.created_s))
-    return jobs
+    return _first_waits(jobs)
+
+
+def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:
+    """Return the elements of an array; only the first that started has a wait."""
+    first = min((job for job in elements if job.times), key=lambda job: job.times[0].start_s, default=None)
+    return [job if job is first else replace(job, wait_s=None) for job in elements]
 
 
 def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
@@ -132,8 +130,10 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         end=end,
         ended_s=times[-1].end_s if times else status.asked_s,
         is_running=status.state == state.RUNNING and not status.final,
+        wait_s=None if run.after or not times else max(0.0, times[0].start_s - run.created_s),
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
+        run_id=run.run_id,
         item=row,
     )
 
@@ -187,39 +187,11 @@ def _spares(plan: Mapping[str, Any]) -> int:
     return spares if isinstance(spares, int) and 0 < spares < 10_000 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class AccountedTime:
-    """One start of a job: in seconds since the epoch; ``end_s`` is None while it runs."""
-
-    state: str
-    start_s: float
-    end_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AccountedJob:
-    """A job as the accounting database has it."""
-
-    job_id: str
-    name: str
-    account: str
-    cluster: str
-    state: str  # of its last start
-    exit_status: int | None  # of its batch script
-    eligible_s: float | None  # when it could have started: after its submission, its ``--begin`` and its dependencies
-    # gpus, cpus: of its allocation
-    gpus: int
-    cpus: int
-    workdir: str  # where it was submitted from; empty if unknown
-    run_id: str | None  # of the run whose script it ran; None if it belongs to no run
-    times: tuple[AccountedTime, ...]  # its starts, the oldest first: more than one if it was requeued
-
-
-def accounted_jobs(since_s: float, env: Mapping[str, str]) -> tuple[list[AccountedJob], Completed]:
+def accounted_jobs(since_s: float, now_s: float, env: Mapping[str, str]) -> tuple[list[PastJob], Completed]:
     """Ask for this user's jobs since a time, with one command; none where there is no accounting."""
     command = accounted_command(since_s, os.getuid())
     answer = SlurmSite(env, ANSWER_WITHIN_S).run(command, SLURM_TIME_FORMAT="%s")  # sacct(1), a format of strftime(3)
-    return (parse_accounted(answer.stdout) if answer.ok else []), answer
+    return (parse_accounted(answer.stdout, now_s) if answer.ok else []), answer
 
 
 def accounted_command(since_s: float, uid: int) -> list[str]:
@@ -229,91 +201,56 @@ def accounted_command(since_s: float, uid: int) -> list[str]:
     return sacct("--allocations", "--duplicates", *time, fields=_FIELDS)
 
 
-def parse_accounted(text: str) -> list[AccountedJob]:
+def parse_accounted(text: str, now_s: float) -> list[PastJob]:
     """Read the answer to :func:`accounted_command`; a requeued job, which has a line for each start, is one job."""
-    jobs: dict[tuple[str, str], AccountedJob] = {}
     rows = [dict(zip(_FIELDS, row, strict=True)) for row in rows_of(text, len(_FIELDS))]
+    starts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for fields in sorted(rows, key=lambda fields: _time_s(fields["Submit"]) or 0.0):
-        job = _accounted_start(fields)
-        before = jobs.get((job.cluster, job.job_id))
-        if before is not None:
-            job = replace(
-                job,
-                times=(*before.times, *job.times),
-                gpus=job.gpus or before.gpus,
-                cpus=job.cpus or before.cpus,
-                eligible_s=before.eligible_s if before.times else job.eligible_s,
-            )
-        jobs[job.cluster, job.job_id] = job
-    return list(jobs.values())
+        starts[fields["Cluster"], fields["JobID"]].append(fields)
+    arrays: dict[tuple[str, str], list[PastJob]] = defaultdict(list)
+    for (cluster, job_id), each in starts.items():
+        arrays[cluster, array_id(job_id)].append(_accounted_job(each, now_s))
+    return [job for elements in arrays.values() for job in _first_waits(elements)]
 
 
-def _accounted_start(fields: Mapping[str, str]) -> AccountedJob:
-    base, start_s = state.base_state(fields["State"]), _time_s(fields["Start"])
-    status, cpus = fields["ExitCode"].partition(":")[0], fields["AllocCPUS"]
-    return AccountedJob(
-        job_id=fields["JobID"],
-        name=fields["JobName"],
-        account=fields["Account"],
-        cluster=fields["Cluster"],
-        state=base,
-        exit_status=whole_number(status),
-        eligible_s=_time_s(fields["Eligible"]) or _time_s(fields["Submit"]),
-        gpus=allocated_gpus(fields["AllocTRES"]),
-        cpus=whole_number(cpus) or 0,
-        workdir=fields["WorkDir"],
-        run_id=run_id_of_line(fields["SubmitLine"]),
-        times=() if start_s is None else (AccountedTime(base, start_s, _time_s(fields["End"])),),
+def _accounted_job(starts: Sequence[Mapping[str, str]], now_s: float) -> PastJob:
+    """Return a job of the accounting by the lines of its starts, the oldest first."""
+    last = starts[-1]
+    final = state.base_state(last["State"])
+    end = end_of(final) if state.is_terminal(final) else None
+    begun = [each for each in starts if _time_s(each["Start"])]
+    times = tuple(_accounted_time(each, now_s, is_last=each is last) for each in begun)
+    first = begun[0] if begun else last
+    eligible_s = _time_s(first["Eligible"]) or _time_s(first["Submit"])
+    ended_s = times[-1].end_s if times else 0.0
+    status = LastStatus(final, ended_s, exit_status=whole_number(last["ExitCode"].partition(":")[0]), rule="")
+    run_id = run_id_of_line(last["SubmitLine"])
+    return PastJob(
+        name=last["JobName"],
+        project=project_of(last["WorkDir"] or None),
+        account=last["Account"],
+        profile=OTHER if run_id is None else REMOVED,
+        cluster=last["Cluster"],
+        gpus=next(filter(None, (allocated_gpus(each["AllocTRES"]) for each in reversed(starts))), 0),
+        cpus=next(filter(None, (whole_number(each["AllocCPUS"]) for each in reversed(starts))), 0),
+        times=times,
+        end=end,
+        ended_s=ended_s,
+        is_running=final == state.RUNNING,
+        wait_s=max(0.0, times[0].start_s - eligible_s) if times and eligible_s else None,
+        cause=cause_of(status) if end == "failed" else "",
+        run_id=run_id,
     )
+
+
+def _accounted_time(fields: Mapping[str, str], now_s: float, *, is_last: bool) -> JobTime:
+    """Return one start of a job; one without an end has perhaps been lost, and counts until now only if it runs."""
+    at, start_s = state.base_state(fields["State"]), float(fields["Start"])
+    end_s = _time_s(fields["End"]) or (now_s if at == state.RUNNING else start_s)
+    failed = state.is_terminal(at) and end_of(at) == "failed" and (is_last or at in _FAILED)
+    return JobTime(start_s, max(start_s, end_s), failed)
 
 
 def _time_s(text: str) -> float | None:
     """Return a time of sacct; None of ``Unknown``, ``None`` and 0, for what has not happened."""
     return float(text) if text.isascii() and text.isdigit() and text != "0" else None
-
-
-def first_waits(jobs: Sequence[AccountedJob]) -> list[AccountedJob]:
-    """Return the jobs; of an array, only the element that started first has a wait."""
-    first: dict[tuple[str, str], AccountedJob] = {}
-    for job in jobs:
-        key = (job.cluster, array_id(job.job_id))
-        if job.times and (key not in first or job.times[0].start_s < first[key].times[0].start_s):
-            first[key] = job
-    return [
-        job if first.get((job.cluster, array_id(job.job_id))) is job else replace(job, eligible_s=None) for job in jobs
-    ]
-
-
-def accounted_job(job: AccountedJob, now_s: float) -> PastJob | None:
-    """Return a job from the accounting as history counts it; None if it never got an allocation.
-
-    One that has not ended there has perhaps been lost by the controller: it counts until now only if it is said to run.
-    """
-    if not job.times:
-        return None
-    end = end_of(job.state) if state.is_terminal(job.state) else None
-    times = tuple(
-        JobTime(
-            each.start_s,
-            max(each.start_s, each.end_s or (now_s if each.state == state.RUNNING else each.start_s)),
-            state.is_terminal(each.state) and end_of(each.state) == "failed" and (last or each.state in _FAILED),
-        )
-        for each, last in zip(job.times, [*[False] * (len(job.times) - 1), True], strict=True)
-    )
-    status = LastStatus(job.state, times[-1].end_s, final=end is not None, exit_status=job.exit_status, rule="")
-    wait_s = None if job.eligible_s is None else max(0.0, times[0].start_s - job.eligible_s)
-    return PastJob(
-        name=job.name,
-        project=project_of(job.workdir or None),
-        account=job.account,
-        profile=OTHER if job.run_id is None else REMOVED,
-        cluster=job.cluster,
-        gpus=job.gpus,
-        cpus=job.cpus,
-        times=times,
-        end=end,
-        ended_s=times[-1].end_s,
-        is_running=job.state == state.RUNNING,
-        wait_s=wait_s,
-        cause=cause_of(status) if end == "failed" else "",
-    )

@@ -6,48 +6,47 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.features.history.past_jobs import AccountedJob, accounted_command, parse_accounted
+from hpcrun.features.history.past_jobs import PastJob, accounted_command, parse_accounted
 from hpcrun.job.layout import SUBMISSION_FILE
 from hpcrun.schedulers.slurm_text import SEPARATOR, allocated_gpus
 from tests.harness import REPO
 
 DATA = REPO / "tests/data"
 ANSWERS = sorted(DATA.glob("*/sacct-history.txt"))
+NOW = 1_800_000_000.0
 
 
-def jobs(path: Path) -> dict[str, AccountedJob]:
-    return {job.job_id: job for job in parse_accounted(path.read_text("utf-8"))}
-
-
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name)
-def test_a_requeued_job_is_one_job_with_a_time_for_each_start(path: Path) -> None:
-    found = jobs(path)["1"]
-    assert [each.state for each in found.times] == ["REQUEUED", "COMPLETED"]
-    assert (found.name, found.account, found.cluster, found.workdir) == ("wrap", "lab", "dev", "/tmp/w")
-    assert (found.state, found.gpus, found.cpus > 0, found.run_id) == ("COMPLETED", 4, True, None)
-    first, second = found.times
-    assert found.eligible_s is not None
-    assert first.end_s is not None
-    assert found.eligible_s <= first.start_s < first.end_s < second.start_s
+def job(path: Path, job_id: str) -> PastJob:
+    """The job of one id among the lines of an answer."""
+    lines = [line for line in path.read_text("utf-8").splitlines() if line.startswith(job_id + SEPARATOR)]
+    (only,) = parse_accounted("\n".join(lines), NOW)
+    return only
 
 
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name)
-def test_jobs_that_failed_or_have_no_gpu_and_elements_of_arrays(path: Path) -> None:
-    found = jobs(path)
-    assert (found["2"].state, found["2"].exit_status, found["2"].gpus) == ("FAILED", 3, 1)
-    assert [(found[f"3_{index}"].state, found[f"3_{index}"].gpus) for index in range(3)] == [("COMPLETED", 0)] * 3
+def test_requeued_and_failed_jobs_and_elements_of_arrays(path: Path) -> None:
+    requeued, failed = job(path, "1"), job(path, "2")
+    assert (requeued.name, requeued.account, requeued.cluster, requeued.project) == ("wrap", "lab", "dev", "/tmp/w")
+    assert (requeued.end, requeued.gpus, requeued.cpus > 0, requeued.run_id) == ("completed", 4, True, None)
+    first, second = requeued.times
+    assert first.start_s < first.end_s < second.start_s and not (first.lost or second.lost)
+    assert requeued.wait_s is not None and requeued.wait_s < 60
+    assert (failed.end, failed.cause, failed.gpus, failed.times[0].lost) == ("failed", "exit status 3", 1, True)
+    elements = parse_accounted(path.read_text("utf-8"), NOW)[2:5]
+    assert [(each.end, each.gpus) for each in elements] == [("completed", 0)] * 3
+    assert sum(each.wait_s is not None for each in elements) == 1
 
 
-def test_a_job_that_runs_has_no_end() -> None:
-    found = jobs(DATA / "22.05/sacct-history.txt")["8"]
-    assert [(each.state, each.end_s) for each in found.times] == [("RUNNING", None)]
+def test_a_job_that_runs_counts_until_now() -> None:
+    running = job(DATA / "22.05/sacct-history.txt", "8")
+    assert (running.end, running.is_running, running.times[-1].end_s) == (None, True, NOW)
 
 
 def test_a_job_of_a_run_and_one_that_has_not_started() -> None:
     script = f"/home/me/runs/20261121-093012-train-3f2a/{SUBMISSION_FILE}"
     began = ["7", "train", "lab", "dev", "PENDING", "0:0", "100", "Unknown", "Unknown", "Unknown", "0", "", "/w"]
-    (found,) = parse_accounted(SEPARATOR.join([*began, f"sbatch {script}"]) + "\nnot a line of it\n")
-    assert (found.run_id, found.times, found.eligible_s) == ("20261121-093012-train-3f2a", (), 100)
+    (only,) = parse_accounted(SEPARATOR.join([*began, f"sbatch {script}"]) + "\nnot a line of it\n", NOW)
+    assert (only.run_id, only.times, only.wait_s) == ("20261121-093012-train-3f2a", (), None)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from hpcrun.features.history.history import History, budgets_of, get_history
 from hpcrun.features.history.past_jobs import (
     OTHER,
     REMOVED,
-    AccountedJob,
-    AccountedTime,
     cause_of,
-    first_waits,
+    parse_accounted,
     project_of,
 )
+from hpcrun.job.layout import SUBMISSION_FILE
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.queue import ACCOUNTS, Limit
+from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.unit.given import ports, run, write
 
 NOW = 1_800_000_000.0
@@ -67,9 +67,9 @@ def made(runs: RunStore, created: float, status: Mapping[str, Any] | None, numbe
     return folder
 
 
-def look(runs: RunStore, by: str = "name", accounted: tuple[AccountedJob, ...] = ()) -> History:
-    found = ports(runs, Idle(), NOW)
-    return get_history(found, by=by, since_s=NOW - 1000 * HOUR, rules=lambda: load_rules([]), accounted=accounted)
+def look(runs: RunStore, by: str = "name", accounted: tuple[str, ...] = ()) -> History:
+    found, jobs = ports(runs, Idle(), NOW), parse_accounted("\n".join(accounted), NOW)
+    return get_history(found, by=by, since_s=NOW - 1000 * HOUR, rules=lambda: load_rules([]), accounted=jobs)
 
 
 def test_each_attempt_of_a_requeued_run_counts_and_failed_ones_are_lost(runs: RunStore) -> None:
@@ -173,20 +173,26 @@ def test_rows_by_project_and_account(runs: RunStore, tmp_path: Path) -> None:
     assert project_of(None) == "-"
 
 
-def accounted(job_id: str = "9", run_id: str | None = None, **said: Any) -> AccountedJob:
-    values: dict[str, Any] = {
-        "name": "wrap", "account": "lab", "cluster": "alpha", "state": "FAILED", "exit_status": 3,
-        "eligible_s": NOW - 5 * HOUR, "gpus": 2, "cpus": 4, "workdir": "/w",
-        "times": (AccountedTime("FAILED", NOW - 4 * HOUR, NOW - 3 * HOUR),),
-    }  # fmt: skip
-    return AccountedJob(job_id=job_id, run_id=run_id, **{**values, **said})
+def accounted(
+    job_id: str = "9", run_id: str = "", *, state: str = "FAILED", start: float | None = -4, end: float | None = -3
+) -> str:
+    """A line of sacct, with the start and the end in hours before now."""
+    eligible, start_s, end_s = (
+        str(int(NOW + hours * HOUR)) if hours is not None else "Unknown" for hours in (-5, start, end)
+    )
+    times = (eligible, eligible, start_s, end_s)
+    script = f"/runs/{run_id}/{SUBMISSION_FILE}" if run_id else "train.sh"
+    tres = "cpu=4,gres/gpu=2"
+    return SEPARATOR.join((job_id, "wrap", "lab", "alpha", state, "3:0", *times, "4", tres, "/w", f"sbatch {script}"))
 
 
 def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     attempt(made(runs, -10, {"state": "COMPLETED"}), -2, -1)
     mine = accounted("4711", "20270115-000000-train-0000")
     gone = accounted("5", "20270114-000000-gone-0000")
-    found = look(runs, by="profile", accounted=(mine, gone, accounted(), accounted("10", times=())))
+    found = look(
+        runs, by="profile", accounted=(mine, gone, accounted(), accounted("10", state="PENDING", start=None, end=None))
+    )
     assert {group.key: group.gpu_hours for group in found.rows} == {"big": 4, OTHER: 2, REMOVED: 2}
     assert (found.runs, found.others, found.total.lost_gpu_hours) == (1, 2, 4)
     assert [(each.cause, each.jobs) for each in found.causes] == [("exit status 3", 2)]
@@ -196,18 +202,13 @@ def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
 
 
 def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:
-    times = (
-        AccountedTime("NODE_FAIL", NOW - 9 * HOUR, NOW - 8 * HOUR),
-        AccountedTime("PREEMPTED", NOW - 7 * HOUR, NOW - 5 * HOUR),
-        AccountedTime("RUNNING", NOW - 2 * HOUR, None),
+    starts = (
+        accounted(state="NODE_FAIL", start=-9, end=-8),
+        accounted(state="PREEMPTED", start=-7, end=-5),
+        accounted(state="RUNNING", start=-2, end=None),
     )
-    found = look(runs, accounted=(accounted(state="RUNNING", times=times),))
+    found = look(runs, accounted=starts)
     assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
-
-
-def test_of_an_array_in_the_accounting_the_first_element_has_waited() -> None:
-    late, early = (accounted(f"3_{index}", times=(AccountedTime("FAILED", NOW - index, NOW),)) for index in (0, 5))
-    assert [job.eligible_s is None for job in first_waits([late, early, accounted("4")])] == [True, False, False]
 
 
 @pytest.mark.parametrize(
