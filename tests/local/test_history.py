@@ -59,7 +59,7 @@ def test_a_figure_replaces_no_file_without_force_and_has_a_known_form(hpcrun: Hp
 
 def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
     for words, message in (
-        (("--by", "weak"), "--by weak: no such choice\nhint: did you mean week?"),
+        (("--by", "weak"), "--by weak: no such choice\nhint: did you mean 'week'?"),
         (("--since", "30"), "--since: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
         (("--since", "lately"), "--since: 'lately' is not a time"),
         (("--since", "2999-01-01"), "--since 2999-01-01: lies in the future"),

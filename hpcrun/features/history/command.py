@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
-from hpcrun.errors import PlanError, UsageError, nearest
+from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.units import format_span
@@ -57,8 +57,7 @@ def history(
     you cancelled do not count. An element of a sweep counts as a run.
     """
     if by not in _BY:
-        close = nearest(by, list(_BY))
-        raise UsageError(f"--by {by}: no such choice", hint=f"did you mean {close}?" if close else ", ".join(_BY))
+        raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
     if sum((plot is not None, as_csv, as_json)) > 1:
         raise UsageError("--plot, --csv and --json cannot be combined", hint="choose one")
     if plot is not None:

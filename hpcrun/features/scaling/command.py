@@ -17,7 +17,7 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdou
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import SET_BY_SIZE, StudyStore
-from hpcrun.features.scaling.study_flow import chosen_study, list_studies, measured_points, show_status, wait_for_study
+from hpcrun.features.scaling.study_flow import chosen_study, list_studies, show_status, wait_for_study
 from hpcrun.job import layout
 from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line
@@ -223,6 +223,7 @@ def report(
 
     Writes text, tables and figures to a folder, once all runs of the studies have ended.
     """
+    from hpcrun.features.scaling.points import read_points
     from hpcrun.features.scaling.report_files import report_files, report_json, report_text
     from hpcrun.features.scaling.study_report import (
         make_report,
@@ -248,7 +249,7 @@ def report(
     check_folder(folder, force=force)
     settings = study_options(named, name=name, weak=weak, warmup=warmup, min_efficiency=min_efficiency)
     table = read_tables(from_csv or [])
-    measured, remarks = measured_points(named, context)
+    measured, remarks = read_points(named, context)
     yield note(remarks)
     remarks = [*study_remarks(named), *table.remarks]
     result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)

@@ -31,11 +31,10 @@ from hpcrun.features.scaling.forecast import (
     remedy,
     steps_per_epoch,
 )
-from hpcrun.features.scaling.points import Point, measure, with_measurements
+from hpcrun.features.scaling.points import Point, measure, read_points, with_measurements
 from hpcrun.features.scaling.sizes import Size, parse_sizes
 from hpcrun.features.scaling.step_model import StepModel, StepSize
 from hpcrun.features.scaling.studies import StudyStore, find_study
-from hpcrun.features.scaling.study_flow import measured_points
 from hpcrun.features.scaling.verdict import SUPER_LINEAR
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import GpuCount, JobRequest
@@ -143,7 +142,7 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
         point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
         measured = with_measurements(point, item, context.metric_patterns(run.profile)[0])
         return workload_of([measured], 1, batch), run.profile_file or run.profile, [match.note] if match.note else []
-    points, remarks = measured_points([study], context)
+    points, remarks = read_points([study], context)
     return workload_of(points, study.warmup, batch), study.profile, remarks
 
 

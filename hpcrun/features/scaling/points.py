@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
-from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.errors import SchedulerError
-from hpcrun.features.scaling.studies import NOT_ENDED, Explained, Study, StudyRun, StudyStore, newest_runs, study_status
+from hpcrun.cli.context import Context
+from hpcrun.features.scaling.studies import NOT_ENDED, Study, StudyRun, StudyStore, newest_runs, study_status
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
@@ -206,28 +205,23 @@ def _numbers(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def read_points(
-    studies: Sequence[Study], ports: Ports, *, patterns: Callable[[str], Mapping[str, str]], explained: Explained
-) -> tuple[list[Point], SchedulerError | None]:
-    """Return what the runs of some studies measured, and the scheduler's own message where it did not answer.
-
-    ``patterns``: profile → metric → regular expression to find it in the logs.
-    """
+def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point], list[str]]:
+    """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
     points: list[Point] = []
-    away: SchedulerError | None = None
-    newest, place = newest_runs(studies, ports.store), StudyStore(ports.store.root)
+    remarks: list[str | None] = []
+    newest, place = newest_runs(studies, context.store) if studies else {}, StudyStore(context.store.root)
     for study in studies:
-        wanted = dict(patterns(study.profile))
+        wanted, remark = context.metric_patterns(study.profile)
         known = _known(place.load_measured(study.study_id), wanted)
-        status = study_status(study, newest, ports, known=known, explained=explained)
-        away = away or status.away
+        status = study_status(study, context, newest, known)
+        remarks += [remark, f"hpcrun: {status.away.message}" if status.away else None]
         measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
         points += [replace(point, dataset=study.dataset) for point in measured.values()]
         ended = {item.run_id for item in status.runs if item.status and item.status.status.final} | known.keys()
         kept = {run_id: asdict(point) for run_id, point in measured.items() if run_id in ended}
         if kept.keys() != known.keys():
             place.save_measured(study.study_id, {"schema": _CACHE_SCHEMA, "patterns": wanted, "points": kept})
-    return points, away
+    return points, list(filter(None, dict.fromkeys(remarks)))
 
 
 def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:

@@ -18,7 +18,7 @@ from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
 from hpcrun.actions.jobs.submit import SubmitResult, check_available
 from hpcrun.actions.jobs.submit import submit as submit_run
-from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.actions.ports import Surroundings
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
@@ -27,7 +27,7 @@ from hpcrun.cli.submit import submit
 from hpcrun.cli.submit_flow import prepare_request, read_job
 from hpcrun.errors import HpcrunError, InterruptedByUser, PlanError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.sizes import Design, Size, Unit, Workload, in_order, point_name
-from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore, last_open, with_run_ids
+from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore, last_open, study_status, with_run_ids
 from hpcrun.features.scaling.study_flow import (
     chosen_study,
     head_json,
@@ -35,7 +35,6 @@ from hpcrun.features.scaling.study_flow import (
     next_lines,
     show_status,
     size_text,
-    status_of,
     study_lines,
     wait_for_study,
 )
@@ -113,7 +112,7 @@ def resume_study(label: str, context: Context, *, dry_run: bool, wait: bool, as_
     studies = StudyStore(context.store.root)
     chosen = yield from chosen_study(label, context)
     with studies.submitting(chosen.study_id):
-        status = status_of(studies.load(chosen.study_id), context)
+        status = study_status(studies.load(chosen.study_id), context)
         if status.away:
             raise status.away
         study = with_run_ids(status, new_run_id)
@@ -149,11 +148,8 @@ def _submit_jobs(
         yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
     submitted = []
 
-    def wait(run_id: str) -> None:
-        context.waiter(run_id).wait()
-
     with interrupted_as(partial(interrupted, study, context)):
-        for item in submit_points(study, jobs, context.ports, context.surroundings, last=last, wait=wait):
+        for item in submit_points(study, jobs, context, last):
             submitted.append(item)
             yield printed(submitted_lines(study, item))
     return submitted
@@ -316,23 +312,17 @@ def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
 
 
 def submit_points(
-    study: Study,
-    jobs: Sequence[StudyJob],
-    ports: Ports,
-    surroundings: Surroundings,
-    *,
-    last: Dependency | None = None,
-    wait: Callable[[str], object],
+    study: Study, jobs: Sequence[StudyJob], context: Context, last: Dependency | None = None
 ) -> Iterator[Submitted]:
     """Submit runs of a study, note each in its record at once, and yield what became of it.
 
     A run that is refused is noted with the reason, and the next is submitted all the same. One that was made and not
     noted, by a process that was killed, is noted now.
 
-    On Ctrl-C the record says what was submitted. The first one waits for ``last``; ``wait`` waits for a run's end.
+    On Ctrl-C the record says what was submitted. The first one waits for ``last``.
     """
-    folder, waits = ports.store.folder, must_wait_between(study, jobs)
-    studies = StudyStore(ports.store.root)
+    folder, waits = context.store.folder, must_wait_between(study, jobs)
+    studies = StudyStore(context.store.root)
     in_line = study.one_by_one and not waits
     for job in jobs:
         if folder(job.point.run_id).exists():
@@ -348,7 +338,7 @@ def submit_points(
         point = job.point
         item: SubmitResult | HpcrunError
         try:
-            item = submit_run(job.prepared, ports, surroundings, point.run_id, lineage=lineage(done))
+            item = submit_run(job.prepared, context.ports, context.surroundings, point.run_id, lineage=lineage(done))
             done.append(item)
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several
@@ -360,7 +350,7 @@ def submit_points(
         study = _noted(study, point, studies, was=job.point.run_id)
         yield Submitted(point, item)
         if waits and isinstance(item, SubmitResult):
-            wait(item.run.run_id)
+            context.waiter(item.run.run_id).wait()
 
 
 def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.parameters import fill_places
 from hpcrun.job.quoting import with_ending
 from hpcrun.job.units import parse_positive
@@ -156,13 +156,9 @@ class Workload:
             )
         if option:
             return UsageError(f"the arguments have {{{name}}}, and {option} is not given", hint=f"add {option} VALUE")
-        close = nearest(name, [*values, *_OPTION_OF])
-        return UsageError(
-            f"the arguments have {{{name}}}, which a study does not know",
-            hint=f"did you mean {{{close}}}?"
-            if close
-            else f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself",
-        )
+        listed = f"it knows {', '.join(values)}; {{{{{name}}}}} stands for the text {{{name}}} itself"
+        hint = did_you_mean(name, (*values, *_OPTION_OF), listed)
+        return UsageError(f"the arguments have {{{name}}}, which a study does not know", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcrun import reading
-from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.find import LAST, choose_id
-from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import get_status
+from hpcrun.cli.context import Context
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError, SchedulerError
+from hpcrun.explain.first_line import with_first_lines
 from hpcrun.job import state
 from hpcrun.job.after import Dependency
 from hpcrun.job.layout import RunsFolder, StudyFolder, run_name
@@ -25,8 +26,6 @@ from hpcrun.runs.store import RunStore
 from hpcrun.writing import flocked, replace_file
 
 SCHEMA = 1
-Explained = Callable[[StatusResult], StatusResult]
-"""Adds to runs that failed what is known of the cause."""
 REMOVED = "run removed"
 MISSING = "not submitted yet"
 SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
@@ -229,10 +228,7 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
     ids = studies.study_ids()
     if not ids:
         raise NotFoundError(f"there are no studies in {studies.runs}", hint="hpcrun scale run creates one")
-    if label == LAST:
-        second = ids[-1][:15]  # ids tell time in seconds, records more exactly
-        newest = [studies.load(study_id) for study_id in ids if study_id.startswith(second)]
-        return max(newest, key=lambda study: study.created_s), None
+    label = ids[-1] if label == LAST else label
     if label in ids:
         return studies.load(label), None
     study_id, note = choose_id(label, ids, ("study", "studies"), "hpcrun scale run --list lists them")
@@ -268,11 +264,15 @@ def _last(run_id: str, later: Mapping[str, str]) -> str:
 
 
 def study_status(
-    study: Study, newest: Mapping[str, str], ports: Ports, *, explained: Explained, known: Collection[str] = ()
+    study: Study, context: Context, newest: Mapping[str, str] | None = None, known: Collection[str] = ()
 ) -> StudyStatus:
-    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` ones."""
+    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` ones.
+
+    ``newest``: the answer of ``newest_runs``, where it is there already.
+    """
+    newest = newest or newest_runs([study], context.store)
     made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
-    result = explained(get_status(made, ports))
+    result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
     runs = []
     for point in study.points:

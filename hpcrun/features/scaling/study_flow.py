@@ -11,10 +11,7 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import Outcome, Outcomes, note, stderr, stdout, table
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
-from hpcrun.explain.first_line import with_first_lines
-from hpcrun.features.scaling.points import Point, read_points
 from hpcrun.features.scaling.studies import (
-    Explained,
     Study,
     StudyPoint,
     StudyStatus,
@@ -58,34 +55,9 @@ def chosen_study(label: str, context: Context) -> Generator[Outcome, None, Study
     return study
 
 
-def explained(context: Context) -> Explained:
-    """Return what adds to runs that failed the first line of their explanation."""
-    return lambda result: with_first_lines(result, context.store, context.rules)
-
-
-def status_of(study: Study, context: Context) -> StudyStatus:
-    """Return what became of the runs of a study."""
-    return study_status(study, newest_runs([study], context.store), context.ports, explained=explained(context))
-
-
-def measured_points(studies: Sequence[Study], context: Context) -> tuple[Sequence[Point], list[str]]:
-    """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
-    if not studies:
-        return (), []
-    remarks: list[str | None] = []
-
-    def patterns(profile: str) -> dict[str, str]:
-        metrics, remark = context.metric_patterns(profile)
-        remarks.append(remark)
-        return metrics
-
-    points, away = read_points(studies, context.ports, patterns=patterns, explained=explained(context))
-    return points, [*filter(None, dict.fromkeys(remarks)), *([f"hpcrun: {away.message}"] if away else [])]
-
-
 def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
     """Show the runs of a study as they stand."""
-    status = status_of(study, context)
+    status = study_status(study, context)
     yield Outcome(
         lambda: [stdout(study_lines(study)), table(study_table(status)), stdout(next_lines(study, [])[1:])],
         lambda: study_json(status),

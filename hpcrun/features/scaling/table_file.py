@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.features.scaling.points import Epoch, Point
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.job.units import parse_duration
@@ -230,11 +230,9 @@ def _columns(header: Sequence[str], name: str) -> tuple[list[str], list[str]]:
             raise UsageError(f"{name}: column {column!r} appears twice in the header")
     unknown = [column for column in names if column not in COLUMNS]
     for column in {*unknown} - {"notes"}:
-        if close := nearest(column, list(COLUMNS)):
-            raise UsageError(
-                f"{name}: column {column!r} is not known",
-                hint=f"did you mean {close}? Known columns: {', '.join(COLUMNS)}",
-            )
+        if hint := did_you_mean(column, COLUMNS):
+            message = f"{name}: column {column!r} is not known"
+            raise UsageError(message, hint=f"{hint} Known columns: {', '.join(COLUMNS)}")
     if "gpus" not in names:
         raise UsageError(f"{name}: there is no column gpus", hint=f"columns: {', '.join(COLUMNS)}")
     fields = [COLUMNS[column].field for column in names if column in COLUMNS]

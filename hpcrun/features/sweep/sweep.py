@@ -12,7 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, choose_metrics, read_elements
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.context import Context
-from hpcrun.errors import NotFoundError, UsageError, nearest
+from hpcrun.errors import NotFoundError, UsageError, did_you_mean
 from hpcrun.job.parameters import Parameters
 from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.elements import elements_of
@@ -141,9 +141,8 @@ def parse_ranking(text: str, names: Sequence[str]) -> Ranking:
     elif direction not in _DIRECTIONS:
         raise UsageError(f"{text!r} is no order: {direction!r} is neither min nor max", hint=f"write {metric}:max")
     if metric not in names:
-        close = nearest(metric, list(names))
         listed = f"there are: {', '.join(names)}" if names else "no element has reported a metric yet"
-        raise NotFoundError(f"there is no metric {metric!r}", hint=f"did you mean {close!r}?" if close else listed)
+        raise NotFoundError(f"there is no metric {metric!r}", hint=did_you_mean(metric, names, listed))
     return Ranking(
         metric, direction == "max" if direction else bool(_MORE_IS_BETTER.search(metric)) and not _LOSS.search(metric)
     )

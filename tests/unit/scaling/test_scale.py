@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hpcrun.actions.jobs.prepare import prepare
+from hpcrun.cli.context import Context
 from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, UsageError
 from hpcrun.features.scaling.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
 from hpcrun.features.scaling.sizes import Design, Size, Workload
@@ -79,8 +81,11 @@ class Submits:
         )
 
     def submit_all(self) -> list[Submitted]:
-        all_ports = ports(self.store, self.scheduler, 1000.0)
-        return [*submit_points(self.study, self.jobs, all_ports, self.around, wait=self.waited.append)]
+        context = Context({}, self.store.root)
+        waiter: Any = lambda run_id: SimpleNamespace(wait=lambda: self.waited.append(run_id))  # noqa: E731
+        everything = ports(self.store, self.scheduler, 1000.0)
+        vars(context).update(store=self.store, ports=everything, surroundings=self.around, waiter=waiter)
+        return [*submit_points(self.study, self.jobs, context)]
 
     def noted(self) -> list[tuple[bool, str]]:
         return [(point.submitted, point.problem) for point in self.studies.load(self.study.study_id).points]

@@ -90,7 +90,7 @@ def test_other_braces_are_the_script_s_own() -> None:
 @pytest.mark.parametrize(
     ("word", "message", "hint"),
     [
-        ("{bath_size}", "which a study does not know", "did you mean {batch_size}?"),
+        ("{bath_size}", "which a study does not know", "did you mean 'batch_size'?"),
         ("{lr}", "--lr is not given", "add --lr VALUE"),
         ("{zzz}", "which a study does not know", "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for"),
         ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),

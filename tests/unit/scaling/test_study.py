@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.features.scaling.points import Epoch, Point, read_points
 from hpcrun.features.scaling.studies import (
@@ -78,9 +79,16 @@ def attempt(folder: Path, number: int, started_s: float, ended_s: float | None, 
         (place / f"rank-{rank}.metrics").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def there(store: RunStore, **patterns: str) -> Context:
+    """The context of a command where all runs are over, and a profile has these patterns."""
+    context = Context({}, store.root)
+    of_profile: dict[str, Any] = {"metric_patterns": lambda profile: (patterns, None), "rules": lambda: ()}
+    vars(context).update(store=store, ports=ports(store, Ended(), 3000.0), **of_profile)
+    return context
+
+
 def measure(store: RunStore, **patterns: str) -> list[Point]:
-    everything = ports(store, Ended(), 3000.0)
-    return read_points([STUDY], everything, patterns=lambda profile: patterns, explained=lambda result: result)[0]
+    return read_points([STUDY], there(store, **patterns))[0]
 
 
 # --- which one ------------------------------------------------------------------------------------------------
@@ -99,16 +107,6 @@ def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studi
     assert note == f"train: the newest of 2 studies of that name, {newer.study_id}"
     with pytest.raises(UsageError, match="matches 2 studies"):
         find_study("2026", studies)
-
-
-def test_the_last_study_is_the_newest_also_of_those_begun_in_one_second(studies: StudyStore) -> None:
-    same_second = [
-        replace(STUDY, study_id=f"20260102-000000-train-{end}", created_s=2000.0 + part)
-        for end, part in (("aaaa", 0.5), ("cccc", 0.9), ("dddd", 0.1))
-    ]
-    for study in (*same_second, replace(STUDY, study_id="20260101-235959-train-eeee", created_s=1999.0)):
-        studies.save(study)
-    assert find_study("last", studies)[0] == same_second[1]
 
 
 def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
@@ -151,8 +149,7 @@ def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
 
 
 def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
-    newest = {point.run_id: point.run_id for point in study.points}
-    return study_status(study, newest, ports(store, Ended(), 3000.0), explained=lambda result: result)
+    return study_status(study, there(store))
 
 
 # --- what it measured -----------------------------------------------------------------------------------------
