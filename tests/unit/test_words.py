@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 import hpcrun
 from hpcrun.features.doctor import command as doctor
 from hpcrun.features.preflight import command as preflight
-from hpcrun.features.where import where
+from hpcrun.features.where import command as where
 from hpcrun.preflight.checks import CHECKS, LABELS
 from hpcrun.views import gpu
 from hpcrun.views.status import TABLE

@@ -1,15 +1,36 @@
-"""hpcrun where."""
+"""hpcrun where: on which profile a job could start first; the table of offers, and the command for the best."""
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.jobs.choices import settle
+from hpcrun.actions.jobs.prepare import with_defaults
+from hpcrun.actions.ports import Surroundings, first_option
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import takes_job_options
 from hpcrun.cli.options import option
 from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
-from hpcrun.errors import PlanError
+from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
+from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
+from hpcrun.job.request import JobRequest, option_groups, read_request
+from hpcrun.job.resources import Machine
+from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
+from hpcrun.job.units import format_span, format_time
+from hpcrun.profiles.config import DETECTED
+from hpcrun.profiles.folders import folders_of, shipped_folder
+from hpcrun.profiles.load import load_profile, profile_names
+from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, StartEstimate
+from hpcrun.schedulers.cluster_facts import Partition
+from hpcrun.views.text import count, fitting, one_line, text_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # neither the job's place nor its start depends on these; --profile is an option of this command's own
 _NO_MATTER = (
@@ -17,6 +38,58 @@ _NO_MATTER = (
     "preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot snapshot_limit_mb "
     "snapshot_include"
 ).split()
+_FOLDED = {"PROFILE": 16, "NODES": 10}
+"""Columns that may be wrapped, and the least length for it."""
+_DROPPED = ("PARTITION", "NODES")
+_NOW_S = 60
+"""A start within this time is now: the controller checks its queue about every half minute."""
+MOST_ASKED = 12
+"""How many requests sbatch is asked about: each uses up a job id and a moment of the controller's time."""
+
+# Nothing runs: the directives do not depend on it.
+_PYTHON = PythonEnvironment("python3", "not looked for")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A profile, or one GPU type of it, on which the job fits."""
+
+    profile: str
+    gpu_type: str | None  # the type, where the request left it open and the profile has several
+    request: JobRequest  # what to submit there
+    plan: Plan
+    idles_gpus: bool = False  # whether it is a job without GPUs on nodes that have some
+
+    def sbatch_request(self) -> DirectivePairs:
+        """Return what makes sbatch's answer: the name of a job does not."""
+        return tuple((key, value) for key, value in self.plan.directives if key != "job-name")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A candidate that can start."""
+
+    candidate: Placement
+    start: JobStart
+    gpu_hours: float | None  # GPUs × time limit; None where nothing says the limit
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A profile, or one GPU type of it, on which the job does not fit, and why."""
+
+    profile: str
+    gpu_type: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhereResult:
+    """The offers, first start first, and what does not fit."""
+
+    offers: tuple[Offer, ...]
+    misfits: tuple[Misfit, ...]
+    asked_s: float
 
 
 @takes_job_options(without=_NO_MATTER)
@@ -34,10 +107,11 @@ def where(
     The start times are Slurm's estimates (sbatch --test-only).
     They change as other jobs come and go. Nothing is submitted.
     """
-    from hpcrun.features.where.where import compare_profiles, misfit_lines, offers_table, submit_line, where_json
-
     context = make_context()
-    result = compare_profiles(options, profiles or [], context.surroundings, context.now_s())
+    given = {name: value for name, value in options.items() if value is not None}
+    request = read_request({**given, "script": "true"})  # nothing runs; a request has a script
+    surroundings = context.surroundings
+    result = compare_profiles(request, profiles or (), SlurmForecast(context.env), surroundings, context.now_s())
     offers = result.offers
     hint = "request less, or correct the profile of this cluster: hpcrun init"
     return Outcome(
@@ -49,3 +123,244 @@ def where(
         lambda: where_json(result),
         failure=None if offers else PlanError("the job fits no profile", hint=hint),
     )
+
+
+def compare_profiles(
+    request: JobRequest, names: Sequence[str], forecast: SlurmForecast, surroundings: Surroundings, now_s: float
+) -> WhereResult:
+    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none is named."""
+    if request.gpus is None and request.gpus_per_node is None:
+        raise UsageError(
+            "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
+        )
+    candidates, misfits = _candidates(request, names, surroundings)
+    partitions = forecast.partitions() if candidates else []
+    fitting: list[Placement] = []
+    for candidate in candidates:
+        reason = over_partition(candidate.plan, partitions)
+        if reason:
+            misfits.append(Misfit(candidate.profile, candidate.gpu_type, reason))
+        elif candidate.profile != DETECTED or all(
+            candidate.sbatch_request() != other.sbatch_request() for other in fitting
+        ):
+            fitting.append(candidate)  # a person's own profile of this cluster says the same under a better name
+    requests = list(dict.fromkeys(candidate.sbatch_request() for candidate in fitting))[:MOST_ASKED]
+    answers = dict(zip(requests, forecast.estimate(requests), strict=True))
+    offers = []
+    for candidate in fitting:
+        answer = answers.get(candidate.sbatch_request())
+        if answer and answer.start:
+            offers.append(Offer(candidate, answer.start, _gpu_hours(candidate.plan, answer.start, partitions)))
+        else:
+            misfits.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
+    if not offers and (silent := next((answer for answer in answers.values() if answer.silent), None)):
+        raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
+    return WhereResult(ranked(offers, now_s), tuple(misfits), now_s)
+
+
+def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
+    """Return offers by start, to the minute, as the answers came one after the other.
+
+    Of those that start together, one that displaces nobody and keeps no GPU idle comes first; else they stay in their
+    order: the default profile, the project's, the user's, the site's, the detected one.
+    """
+
+    def place(offer: Offer) -> tuple[float, bool, bool]:
+        wait_min = max(0, offer.start.start_s - now_s) // 60
+        return wait_min, bool(offer.start.preempts), offer.candidate.idles_gpus
+
+    return tuple(sorted(offers, key=place))
+
+
+def _candidates(
+    request: JobRequest, names: Sequence[str], surroundings: Surroundings
+) -> tuple[list[Placement], list[Misfit]]:
+    candidates, misfits, errors = [], [], []
+    for name, type_, outcome in _tried(request, names, surroundings):
+        if isinstance(outcome, Placement):
+            candidates.append(outcome)
+        else:
+            misfits.append(Misfit(name, type_, outcome.message))
+            errors.append(outcome)
+    # one contradiction is the request's own, and no profile's
+    if not candidates and len({str(error) for error in errors}) == 1 and isinstance(errors[0], UsageError):
+        raise errors[0]
+    return candidates, misfits
+
+
+def _tried(
+    request: JobRequest, names: Sequence[str], surroundings: Surroundings
+) -> Iterator[tuple[str, str | None, Placement | HpcrunError]]:
+    """Plan the job with each profile, and with each type of a profile where the request leaves that open."""
+    for name in dict.fromkeys(names or _all_names(surroundings)):
+        try:
+            loaded = load_profile(name, surroundings.profile_folders)
+        except HpcrunError as error:
+            if names or isinstance(error, SchedulerError):
+                raise
+            yield name, None, error
+            continue
+        profile = loaded.profile
+        if profile.scheduler != "slurm":
+            if names:
+                yield name, None, HpcrunError("runs on this machine, without Slurm")
+            continue
+        for type_ in types_to_choose_from(profile, request) or (None,):
+            named = naming_gpu_type(request, type_) if type_ else request
+            try:
+                wanted = with_defaults(named, profile, surroundings)
+                settled = settle(wanted, loaded, replace(surroundings, choose=first_option))
+                plan = build_plan(settled.request, settled.loaded.profile, python=_PYTHON, machine=Machine(cpus=1))
+                idles_gpus = not plan.shape.gpus and bool(profile.gpu.per_node or profile.gpu.types)
+                yield name, type_, Placement(name, type_, named, plan, idles_gpus)
+            except HpcrunError as error:
+                yield name, type_, error
+
+
+def _all_names(surroundings: Surroundings) -> list[str]:
+    """Return the profiles to compare; on a cluster that hpcrun can detect, not the shipped ones of other clusters."""
+    paths = profile_names(surroundings.profile_folders)
+    if surroundings.detected is not None:
+        shipped = shipped_folder("cluster_profiles")
+        paths = {name: path for name, path in paths.items() if path.parent != shipped}
+    folders = [folder.path for folder in folders_of(surroundings.profile_folders)]  # the most important first
+    names = sorted(paths, key=lambda name: (folders.index(paths[name].parent), name))
+    default = surroundings.env.get("HPCRUN_PROFILE") or surroundings.config.profile
+    return [*([default] if default else []), *names]
+
+
+def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
+    """Return why the job cannot start in any partition that it names, None where it may."""
+    if plan.directive("clusters"):  # another cluster's partitions, which sbatch asks there
+        return None
+    named = plan.directive("partition")
+    known = {partition.name: partition for partition in partitions}
+    names = [name for name in (named or "").split(",") if name]  # sbatch(1): several, of which the first that can
+    for name in names:
+        if name not in known:
+            return f"there is no partition {name} on this cluster"
+    possible = [each for each in partitions if each.default] if named is None else [known[name] for name in names]
+    reasons = [_over(plan, partition) for partition in possible]
+    return reasons[0] if reasons and all(reasons) else None
+
+
+def _over(plan: Plan, partition: Partition) -> str | None:
+    nodes, time_s = plan.shape.nodes, plan.walltime_s
+    if not partition.up:
+        return f"partition {partition.name} is not up"
+    if partition.max_s is not None and time_s is not None and time_s > partition.max_s:
+        return (
+            f"--time {format_time(time_s)} is longer than the {format_time(partition.max_s)} of partition "
+            f"{partition.name}"
+        )
+    if partition.max_nodes is not None and nodes > partition.max_nodes:
+        return f"{nodes} nodes are more than the {partition.max_nodes} per job of partition {partition.name}"
+    return None
+
+
+def _no_start(answer: StartEstimate | None) -> str:
+    if answer is None:
+        return f"not checked: at most {MOST_ASKED} requests; choose profiles with -P"
+    return f"sbatch did not respond: {answer.message}" if answer.silent else answer.message
+
+
+def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> float | None:
+    limit_s = plan.walltime_s
+    if limit_s is None:  # then Slurm gives the partition's default, or its limit
+        there = next((partition for partition in partitions if partition.name == start.partition), None)
+        limit_s = (there.default_s or there.max_s) if there else None
+    return None if limit_s is None else plan.shape.gpus * limit_s / 3600
+
+
+def offers_table(result: WhereResult, width: int) -> Table:
+    """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
+    rows = [_cells(offer, result.asked_s) for offer in result.offers]
+    longest = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
+    least = {heading: min(length, _FOLDED.get(heading, length)) for heading, length in longest.items()}
+    shown = fitting(least, width, _DROPPED)
+    cells = ([row[heading] for heading in shown] for row in rows)
+    return text_table(shown, cells, right=("GPU-HOURS",), whole=set(shown) - _FOLDED.keys(), least=least)
+
+
+def _cells(offer: Offer, asked_s: float) -> dict[str, str]:
+    """Return an offer by heading."""
+    displaced = len(offer.start.preempts)
+    cells = {
+        "PROFILE": who(offer.candidate.profile, offer.candidate.gpu_type),
+        "SHAPE": shape_text(offer.candidate.plan),
+        "START": start_text(offer.start.start_s, asked_s),
+        "NODES": offer.start.nodes + (f" (displaces {count(displaced, 'job')})" if displaced else ""),
+        "PARTITION": offer.start.partition or "-",
+        "GPU-HOURS": f"{offer.gpu_hours:.1f}".removesuffix(".0") if offer.gpu_hours else "-",
+    }
+    return {heading: one_line(cell) for heading, cell in cells.items()}
+
+
+def who(profile: str, gpu_type: str | None) -> str:
+    """Return a profile's name, with the GPU type if it has several."""
+    return f"{profile} {gpu_type}" if gpu_type else profile
+
+
+def shape_text(plan: Plan) -> str:
+    """Return ``2 × 4 a100``, or ``1 × 64 CPUs``."""
+    shape = plan.shape
+    if not shape.gpus_per_node:
+        cpus = "default CPUs" if plan.cpus_per_node is None else count(plan.cpus_per_node, "CPU")
+        return f"{shape.nodes} × {cpus}"
+    return f"{shape.nodes} × {shape.gpus_per_node} {shape.gpu_type or 'GPU'}"
+
+
+def start_text(start_s: float, now_s: float) -> str:
+    """Return ``now``, or the time until the start and the time of day, with the date if it is another day."""
+    if start_s - now_s < _NOW_S:
+        return "now"
+    start, now = datetime.fromtimestamp(start_s), datetime.fromtimestamp(now_s)
+    clock = f"{start:%H:%M}" if start.date() == now.date() else f"{start:%b} {start.day} {start:%H:%M}"
+    return f"in {format_span(start_s - now_s)}, {clock}"
+
+
+def misfit_lines(result: WhereResult) -> list[str]:
+    """Return the profiles that do not fit, each with its reason on one line."""
+    rows = [(who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in result.misfits]
+    if not rows:
+        return []
+    width = max(len(name) for name, _ in rows)
+    texts = (f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}" for name, lines in rows)
+    return [*([""] if result.offers else []), "does not fit:", *map(one_line, texts)]
+
+
+def submit_line(offer: Offer) -> str:
+    """Return the command that submits the job there; the user replaces SCRIPT."""
+    candidate = offer.candidate
+    _, *groups = option_groups(candidate.request.model_dump(exclude_defaults=True), candidate.profile)
+    options = shlex.join(text for group in groups for text in group)
+    return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
+
+
+def where_json(result: WhereResult) -> dict[str, Any]:
+    """Return the offers, and the profiles that do not fit, as a JSON document."""
+    return {
+        "kind": "where",
+        "asked_s": result.asked_s,
+        "offers": [_offer_json(offer) for offer in result.offers],
+        "misfits": [asdict(misfit) for misfit in result.misfits],
+    }
+
+
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    candidate, start, shape = offer.candidate, offer.start, offer.candidate.plan.shape
+    return {
+        "profile": candidate.profile,
+        "gpu_type": shape.gpu_type,
+        "nodes": shape.nodes,
+        "gpus_per_node": shape.gpus_per_node,
+        "cpus_per_node": candidate.plan.cpus_per_node,
+        "walltime_s": candidate.plan.walltime_s,
+        "gpu_hours": offer.gpu_hours,
+        "start_s": start.start_s,
+        "start": datetime.fromtimestamp(start.start_s).astimezone().isoformat(),
+        "node_list": start.nodes,
+        "partition": start.partition,
+        "displaces": list(start.preempts),
+        "submit": submit_line(offer),
+    }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcrun.errors import ProfileError, SchedulerError, UsageError
-from hpcrun.features.where.where import Misfit, Offer, Placement, over_partition, ranked, where
+from hpcrun.features.where.command import Misfit, Offer, Placement, compare_profiles, over_partition, ranked
 from hpcrun.job.shape import naming_gpu_type, types_to_choose_from
 from hpcrun.schedulers.client import JobStart, SlurmForecast
 from hpcrun.schedulers.cluster_facts import Partition
@@ -104,7 +104,7 @@ def ask(folder: Path, profiles: dict[str, str], *names: str, **said: Any) -> Any
         write(folder / f"own/profiles/{name}.yaml", text)
     around = surroundings(folder, own=(folder / "own",))
     forecast = SlurmForecast({"PATH": f"{folder}/bin"})
-    return where(request("true", **said), names, forecast, around, NOW)
+    return compare_profiles(request("true", **said), names, forecast, around, NOW)
 
 
 def test_profiles_that_make_one_request_are_asked_for_once(slurm: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_the_default_profile_is_asked_first_then_one_s_own(slurm: Path, tmp_path
     forecast = SlurmForecast({"PATH": f"{tmp_path}/bin"})
     for default in ("h100", str(path)):
         around = surroundings(tmp_path, {"HPCRUN_PROFILE": default}, own=(tmp_path / "own",))
-        result = where(request("true", gpus="4"), (), forecast, around, NOW)
+        result = compare_profiles(request("true", gpus="4"), (), forecast, around, NOW)
         names = [offer.candidate.profile for offer in result.offers]
         assert names[:3] == [default, "mine", "a100"]
         assert names.count(default) == 1
