@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _LINEAR_UP_TO = 8.0
 """Up to this ratio of the largest to the smallest value an axis is linear, else logarithmic."""
-_TICKS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(n / 2 for n in range(2, 20)))
-_MOST_TICKS = 7
 _PAPER = 2.0
 """Pixels around a label that its paper covers."""
 _APART = 2.0
@@ -185,7 +183,7 @@ def size_axis(axes: Axes, gpus: Iterable[int], unit: Unit, *, logarithmic: bool)
 
 
 def log_axis(axis: Axis, values: Iterable[float]) -> None:
-    """Make an axis logarithmic, with room around the values and plain numbers at three ticks or more."""
+    """Make an axis logarithmic, with room around the values and plain numbers at its ticks."""
     listed = [value for value in values if value > 0]
     low, high = min(listed), max(listed)
     pad = (high / low) ** 0.08 * 1.12
@@ -194,28 +192,12 @@ def log_axis(axis: Axis, values: Iterable[float]) -> None:
 
 
 def _log_range(axis: Axis, low: float, high: float) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.axes.set(**{"xlim" if axis is axis.axes.xaxis else "ylim": (low, high)})
-    axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))  # of a range with fewer than two of them, any numbers
     axis.set_major_formatter(FuncFormatter(lambda value, _: brief(value)))
     axis.set_minor_locator(NullLocator())
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two limits: at least three where there are some, not more than fit."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks: list[float] = []
-    for steps in _TICKS:
-        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) >= 3:
-            break
-    if not ticks:  # one value alone: no round number is that near
-        from matplotlib.ticker import MaxNLocator
-
-        ticks = [float(tick) for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
-    return ticks[:: max(1, -(-len(ticks) // _MOST_TICKS))]
 
 
 def value_axis(axes: Axes, values: Sequence[float], *, logarithmic: bool) -> None:

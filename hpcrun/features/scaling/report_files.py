@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hpcrun.features.scaling.figures import ReportFiles, draw_figures
@@ -91,45 +92,6 @@ def summary_csv(report: Report) -> str:
     """Return a line for each size of each series; an unknown value is empty, true and false are 1 and 0."""
     rows = (summary.values() for part in report.parts for summary in summaries(part))
     return csv_text(SUMMARY, ([f"{each:.6g}" if isinstance(each, float) else each for each in row] for row in rows))
-
-
-# Inside another document \@nodocument is \relax, since \begin{document} sets it.
-_TEX_HEAD = r"""% A document of its own, and also tables for \input in another one that has \usepackage{booktabs}.
-\expandafter\ifx\csname @nodocument\endcsname\relax\else
-  \documentclass{article}
-  \usepackage{booktabs}
-  \usepackage[margin=2cm]{geometry}
-  \def\reportend{\end{document}}
-  \begin{document}
-\fi
-"""
-_TEX_TAIL = "\\csname reportend\\endcsname\n"
-
-
-def summary_tex(report: Report) -> str:
-    """Return a booktabs table for each series."""
-    tables = "\n".join(_tex_table(part, report) for part in report.parts if part.series.rows)
-    return _TEX_HEAD + (tables or "No usable run.\n") + _TEX_TAIL
-
-
-def _tex_table(part: Part, report: Report) -> str:
-    series, headings = part.series, [column.heading for column in table(part)]
-    head, *body = (" & ".join(map(tex_text, cells)) + r" \\" for cells in (headings, *rows_of(part)))
-    kind = "Weak" if series.weak else "Strong"
-    lines = [
-        r"\begin{table}[htbp]",
-        r"\centering\small",
-        rf"\caption{{{kind} scaling: {tex_text(heading(series, report))}.}}",
-        rf"\begin{{tabular}}{{{'r' * (len(headings) - 1)}l}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 _TEX = {
@@ -273,7 +235,7 @@ def report_files(report: Report) -> ReportFiles:
         "summary.csv": summary_csv(report),
         "summary.tex": summary_tex(report),
         "report.txt": "\n".join(report_text(report, missing=drawn.missing)) + "\n",
-        "report.md": report_markdown(report, missing=drawn.missing, figures=tuple(pictures)),
+        "report.md": report_markdown(report, missing=drawn.missing, figures=pictures),
         "report.html": report_html(report, figures=pictures, missing=drawn.missing),
     }
     encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
@@ -321,49 +283,44 @@ def _wrapped(line: Line) -> list[str]:
     return [*texts, *([f"{' ' * _LABEL}{line.command}"] if line.command else [])]
 
 
-def report_markdown(report: Report, *, missing: Sequence[str], figures: Sequence[str]) -> str:
+def report_markdown(report: Report, *, missing: Sequence[str], figures: Mapping[str, bytes]) -> str:
     """Return the report as Markdown, with the figures beside it."""
-    blocks = [f"# {_plain(report.options.name)}", *map(_item, answer_lines(report))]
-    for part in report.parts:
-        blocks += [f"## {_plain(heading(part.series, report))}", _plain(caption(part.series))]
-        if part.series.rows:
-            blocks.append(_markdown_table(part))
-        blocks.append("\n".join(_item(line) for line in part_lines(part)))
-    rest = _notes(report, missing)
-    if rest:
-        blocks += ["## Notes", "\n".join(map(_item, rest))]
-    blocks += [f"![{name}]({name})" for name in figures]
-    return "\n\n".join(blocks) + "\n"
+    return _rendered("report.md.j2", report, missing, figures, _plain)
 
 
-def _markdown_table(part: Part) -> str:
-    head = [_plain(column.heading) for column in table(part)]
-    body = [[_plain(cell) for cell in row] for row in rows_of(part)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["--:"] * len(head), *body))
+def summary_tex(report: Report) -> str:
+    """Return a booktabs table for each series."""
+    return _rendered("summary.tex.j2", report, escape=tex_text)
 
 
-def _item(line: Line) -> str:
-    command = f" ``{line.command}``" if line.command else ""
-    return f"* **{_plain(line.label)}**: {_plain(line.text)}{command}" if line.label else f"**{_plain(line.text)}**"
-
-
-def _plain(text: str) -> str:
-    """Return text that has no meaning for Markdown."""
-    escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>|#!" else char for char in text)
-    return " ".join(escaped.split())
-
-
-def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequence[str]) -> str:
+def report_html(report: Report, *, missing: Sequence[str], figures: Mapping[str, bytes]) -> str:
     """Return the page, which contains the figures, by name as PNG, and loads or runs nothing."""
-    from jinja2 import Environment, StrictUndefined
+    return _rendered("report.html.j2", report, missing, figures)
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text("utf-8"))
-    return template.render(
-        title=one_line(f"Scaling report: {report.options.name}"),
+
+def _rendered(
+    template: str,
+    report: Report,
+    missing: Sequence[str] = (),
+    figures: Mapping[str, bytes] = MappingProxyType({}),
+    escape: Callable[[str], str] | None = None,
+) -> str:
+    """Return the report by a template; all its values are escaped, for HTML unless ``escape`` is given."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def finalize(value: object) -> object:
+        return escape(str(value)) if escape and not isinstance(value, Markup) else value
+
+    environment = Environment(autoescape=escape is None, undefined=StrictUndefined, trim_blocks=True,
+                              keep_trailing_newline=True, finalize=finalize)  # fmt: skip
+    source = environment.from_string(Path(__file__).with_name(template).read_text("utf-8"))
+    return source.render(
+        title=one_line(report.options.name),
         answers=answer_lines(report),
         sections=[
             {
+                "kind": "Weak" if part.series.weak else "Strong",
                 "heading": heading(part.series, report),
                 "caption": caption(part.series),
                 "headings": [column.heading for column in table(part)],
@@ -379,3 +336,9 @@ def report_html(report: Report, *, figures: Mapping[str, bytes], missing: Sequen
             for name, content in figures.items()
         ],
     )
+
+
+def _plain(text: str) -> str:
+    """Return text that has no meaning for Markdown."""
+    escaped = "".join(f"\\{char}" if char in "\\`*_{}[]<>|#!" else char for char in text)
+    return " ".join(escaped.split())

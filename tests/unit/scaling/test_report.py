@@ -254,7 +254,7 @@ def test_repeats_are_shown_with_number_and_range() -> None:
 
 
 def test_markdown_is_text_and_nothing_else() -> None:
-    text = report_markdown(report(*full(HOSTILE)), missing=["none"], figures=["cost.png"])
+    text = report_markdown(report(*full(HOSTILE)), missing=["none"], figures={"cost.png": bytes(24)})
     assert r"\<script\>alert(1)\</script\>" in text
     assert r"\*\*x\*\*" in text
     assert "![cost.png](cost.png)" in text
