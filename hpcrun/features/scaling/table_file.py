@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.features.scaling.points import Epoch, Point
@@ -19,7 +21,7 @@ from hpcrun.job.units import parse_duration
 from hpcrun.reading import read_named_text
 
 _MAX_BYTES, _MAX_COUNT = 100_000_000, 10**15
-_MOST_COLUMNS, _LONGEST_NAME, _LONGEST_TEXT = 1000, 200, 1000
+_MOST_COLUMNS, _LONGEST_NAME = 1000, 200
 _MOST_AS_SHARE = 2.0
 _TOLERANCE = 0.01
 """Relative tolerance of a claim, in addition to its last digit, since the other numbers were rounded, too."""
@@ -56,95 +58,56 @@ class Table:
     remarks: tuple[str, ...] = ()  # notes on unused parts
 
 
-def _text(text: str) -> str:
-    if len(text) <= _LONGEST_TEXT:
-        return text
-    raise ValueError(f"is longer than {_LONGEST_TEXT} characters")
+_Text = Annotated[str, Field(max_length=1000)]
+_Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
+_Real = Annotated[float, Field(ge=-_MAX_COUNT, le=_MAX_COUNT, allow_inf_nan=False)]
+_NotNegative = Annotated[_Real, Field(ge=0)]
+_Positive = Annotated[_Real, Field(gt=0)]
+_Duration = Annotated[float, BeforeValidator(lambda text: parse_duration(text.replace(" ", "")))]
+# 87.3, or as a share, 0.873: nobody publishes an efficiency of 2 %
+_Percent = Annotated[_Positive, AfterValidator(lambda value: value if value > _MOST_AS_SHARE else 100 * value)]
+_Counts = Annotated[tuple[_Count, ...], BeforeValidator(lambda text: text.split(";"))]
 
 
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:20]) <= _MAX_COUNT:
-        raise ValueError("is not a whole number from 1 on")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("is not a number") from None
-    if not math.isfinite(value) or abs(value) > _MAX_COUNT:
-        raise ValueError("is not a usable number")
-    return value
-
-
-def _not_negative(text: str) -> float:
-    if (value := _number(text)) < 0:
-        raise ValueError("is less than 0")
-    return value
-
-
-def _positive(text: str) -> float:
-    if (value := _number(text)) <= 0:
-        raise ValueError("is not more than 0")
-    return value
-
-
-def _percent(text: str) -> float:
-    """Read an efficiency: ``87.3``, or as a share, ``0.873``; nobody publishes one of 2 %."""
-    value = _positive(text)
-    return value if value > _MOST_AS_SHARE else 100 * value
-
-
-def _duration(text: str) -> float:
-    """Read ``1h 30m`` or ``1:30:00``, in seconds."""
-    try:
-        return parse_duration(text.replace(" ", ""))
-    except ValueError:
-        raise ValueError("is not a time with its unit; write 36m or 1h30m, or name the unit: time_min") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    part: Literal["point", "epoch", "claim"]
-    field: str
-    read: Callable[[str], Any]
+class _Column(NamedTuple):
+    field: str  # of a point or an epoch, or a claim's name
+    type: Any
     factor: float = 1.0
 
 
+def _times(column: str, field: str) -> dict[str, _Column]:
+    units = {"_s": 1.0, "_min": 60.0, "_h": 3600.0}
+    return {
+        **{column + unit: _Column(field, _Positive, factor) for unit, factor in units.items()},
+        column: _Column(field, _Duration),
+    }
+
+
 COLUMNS: dict[str, _Column] = {
-    "dataset": _Column("point", "dataset", _text),
-    "gpus": _Column("point", "gpus", _whole),
-    "nodes": _Column("point", "nodes", _whole),
-    "repeat": _Column("point", "repeat", _whole),
-    "run": _Column("point", "run", _text),
-    "state": _Column("point", "state", _text),
-    "problem": _Column("point", "problem", _text),
-    "time_s": _Column("point", "total_s", _positive),
-    "time_min": _Column("point", "total_s", _positive, 60),
-    "time_h": _Column("point", "total_s", _positive, 3600),
-    "time": _Column("point", "total_s", _duration),
-    "startup_s": _Column("point", "startup_s", _not_negative),
-    "batch_size": _Column("point", "batch_size", _whole),
-    "samples": _Column("point", "samples", _whole),
-    "rank_samples": _Column(
-        "point", "rank_samples", lambda text: tuple(_whole(part.strip()) for part in text.split(";"))
-    ),
-    "parameters": _Column("point", "parameters", _whole),
-    "speedup": _Column("point", "speedup", _positive),
-    "epoch": _Column("epoch", "number", _whole),
-    "epoch_time_s": _Column("epoch", "time_s", _positive),
-    "epoch_time_min": _Column("epoch", "time_s", _positive, 60),
-    "epoch_time_h": _Column("epoch", "time_s", _positive, 3600),
-    "epoch_time": _Column("epoch", "time_s", _duration),
-    "samples_per_s": _Column("epoch", "samples_per_s", _positive),
-    "accuracy": _Column("epoch", "accuracy", _number),
-    "loss": _Column("epoch", "loss", _number),
-    "data_s": _Column("epoch", "data_s", _not_negative),
-    "sync_s": _Column("epoch", "sync_s", _not_negative),
-    "efficiency_percent": _Column("claim", "efficiency_percent", _percent),
-    "gpu_hours": _Column("claim", "gpu_hours", _positive),
-    "steps": _Column("claim", "steps", _whole),
+    "dataset": _Column("dataset", _Text),
+    "gpus": _Column("gpus", _Count),
+    "nodes": _Column("nodes", _Count),
+    "repeat": _Column("repeat", _Count),
+    "run": _Column("run", _Text),
+    "state": _Column("state", _Text),
+    "problem": _Column("problem", _Text),
+    **_times("time", "total_s"),
+    "startup_s": _Column("startup_s", _NotNegative),
+    "batch_size": _Column("batch_size", _Count),
+    "samples": _Column("samples", _Count),
+    "rank_samples": _Column("rank_samples", _Counts),
+    "parameters": _Column("parameters", _Count),
+    "speedup": _Column("speedup", _Positive),
+    "epoch": _Column("number", _Count),
+    **_times("epoch_time", "time_s"),
+    "samples_per_s": _Column("samples_per_s", _Positive),
+    "accuracy": _Column("accuracy", _Real),
+    "loss": _Column("loss", _Real),
+    "data_s": _Column("data_s", _NotNegative),
+    "sync_s": _Column("sync_s", _NotNegative),
+    "efficiency_percent": _Column("efficiency_percent", _Percent),
+    "gpu_hours": _Column("gpu_hours", _Positive),
+    "steps": _Column("steps", _Count),
 }
 """Every column that is read, the field for its value, and the factor to seconds."""
 _ALIASES = {
@@ -164,6 +127,8 @@ _CARDS = re.compile(r"(\d+)\s*[x×]\s*([^\W\d].*)")
 """GPUs of a type, as people name a configuration: ``4x V100``."""
 CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
 """Columns that can contradict the others."""
+_SIZE = ("dataset", "gpus", "nodes", "batch_size")
+_POINT = {field.name for field in fields(Point)}
 
 
 def load_table(path: Path, dataset: str = "") -> Table:
@@ -188,14 +153,14 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
     cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
     if len(cards) > 1:
         remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
-    smallest = min(row.point["gpus"] for row in rows)
+    smallest = min(row.values["gpus"] for row in rows)
     for row in rows:
         if dataset:
-            row.point.setdefault("dataset", dataset)
+            row.values.setdefault("dataset", dataset)
         # a row that has nothing but an efficiency gets the speed-up that it means
-        known = {"total_s", "speedup"} & row.point.keys() or {"time_s", "samples_per_s"} & row.epoch.keys()
-        if not known and (percent := row.claims.get("efficiency_percent")):
-            row.point["speedup"] = float(percent) / 100 * row.point["gpus"] / smallest
+        known = {"total_s", "speedup", "time_s", "samples_per_s"} & row.values.keys()
+        if not known and (percent := row.values.get("efficiency_percent")):
+            row.values["speedup"] = percent / 100 * row.values["gpus"] / smallest
     return Table(*_runs(rows, columns), tuple(remarks))
 
 
@@ -251,78 +216,80 @@ def _column_name(cell: str) -> str:
     return _ALIASES.get(plain, plain if plain in COLUMNS else cell.lower())
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     place: str
-    point: dict[str, Any]
-    epoch: dict[str, Any]
-    claims: dict[str, str]
+    values: dict[str, Any]  # by field
+    claims: dict[str, str]  # by column, as they were written
 
 
 def _row(columns: Sequence[str], cells: Sequence[str], place: str) -> _Row:
     if len(cells) != len(columns):
         raise UsageError(f"{place}: the line has {len(cells)} values, the header {len(columns)}")
-    parts: dict[str, dict[str, Any]] = {"point": {"source": "csv"}, "epoch": {}, "claim": {}}
+    values: dict[str, Any] = {}
     claims: dict[str, str] = {}
     for name, cell in zip(columns, cells, strict=True):
         column = COLUMNS.get(name)
         if column is None or not cell:
             continue
-        cell = cell if column.read is _text else _MARKS.sub("", _CARDS.sub(r"\1", cell))
+        cell = cell if column.type is _Text else _MARKS.sub("", _CARDS.sub(r"\1", cell))
         try:
-            value = column.read(cell)
-        except ValueError as error:
-            raise UsageError(f"{place}: column {name}: {cell[:40]!r} {error}") from None
-        parts[column.part][column.field] = value if column.factor == 1 else value * column.factor
+            value = _reader(name).validate_python(cell)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix(f"{cell!r} ")
+            raise UsageError(f"{place}: column {name}: {cell[:40]!r}: {problem}") from None
+        values[column.field] = value if column.factor == 1 else value * column.factor
         if name in CLAIMS:
-            claims[name] = f"{value:g}" if column.read is _percent else cell
-    if "gpus" not in parts["point"]:
+            claims[name] = f"{value:g}" if column.type is _Percent else cell
+    if "gpus" not in values:
         raise UsageError(f"{place}: column gpus is empty")
-    point, steps = parts["point"], parts["claim"].get("steps")
-    if steps and "batch_size" in point:
-        point.setdefault("samples", steps * point["batch_size"])
-    return _Row(place, point, parts["epoch"], claims)
+    if {"steps", "batch_size"} <= values.keys():
+        values.setdefault("samples", values["steps"] * values["batch_size"])
+    return _Row(place, values, claims)
+
+
+@cache
+def _reader(column: str) -> TypeAdapter[Any]:
+    return TypeAdapter(COLUMNS[column].type)
 
 
 def _runs(rows: Sequence[_Row], columns: Sequence[str]) -> tuple[tuple[Point, ...], tuple[Claim, ...]]:
     """Return a point for each run, of which a row is an epoch or all; claims of epochs are not checked."""
-    runs: dict[tuple[Any, ...], list[_Row]] = {}
-    numbers: Counter[tuple[Any, ...]] = Counter()
+    if "epoch" in columns:
+        runs: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
+        for row in rows:
+            runs[tuple(map(row.values.get, (*_SIZE, "repeat", "run")))].append(row)
+        return tuple(map(_joined, runs.values())), ()
+    repeats: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        size = tuple(row.point.get(name) for name in ("dataset", "gpus", "nodes", "batch_size"))
-        if "epoch" in columns:
-            key = (*size, row.point.get("repeat"), row.point.get("run"))
-        else:
-            key = (row.place,)
-            numbers[size] += 1
-            row.point.setdefault("repeat", numbers[size])
-        runs.setdefault(key, []).append(row)
-    points = {key: _joined(group) for key, group in runs.items()}
-    of_runs = rows if "epoch" not in columns else ()
-    claims = (Claim(row.place, points[row.place,], what, text) for row in of_runs for what, text in row.claims.items())
-    return tuple(points.values()), tuple(claims)
+        size = tuple(map(row.values.get, _SIZE))
+        repeats[size] += 1
+        row.values.setdefault("repeat", repeats[size])
+    points = tuple(_joined([row]) for row in rows)
+    of_rows = zip(rows, points, strict=True)
+    return points, tuple(Claim(row.place, point, *each) for row, point in of_rows for each in row.claims.items())
 
 
 def _joined(rows: Sequence[_Row]) -> Point:
     given: dict[str, Any] = {}
     epochs: dict[int, tuple[Epoch, str]] = {}
     for row in rows:
-        for field, value in row.point.items():
-            if given.setdefault(field, value) != value:
+        for field, value in row.values.items():
+            if field in _POINT and given.setdefault(field, value) != value:
                 column = next(name for name, each in COLUMNS.items() if each.field == field)
                 raise UsageError(
                     f"{row.place}: column {column}: it differs from an earlier line of the same run",
                     hint="a value of a whole run must be the same in all its lines, or be in only one of them",
                 )
-        epoch = Epoch(**{"number": len(epochs) + 1, **row.epoch})
-        if row.epoch and epoch.number in epochs:
+        if not (measured := {field: row.values[field] for field in Epoch._fields if field in row.values}):
+            continue
+        epoch = Epoch(**{"number": len(epochs) + 1, **measured})
+        if epoch.number in epochs:
             raise UsageError(
                 f"{row.place}: epoch {epoch.number} of this run stands in {epochs[epoch.number][1]} too",
                 hint="add a column repeat or run to distinguish runs of the same size",
             )
-        if row.epoch:
-            epochs[epoch.number] = epoch, row.place
-    return Point(epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given)
+        epochs[epoch.number] = epoch, row.place
+    return Point(source="csv", epochs=tuple(epochs[number][0] for number in sorted(epochs)), **given)
 
 
 def contradictions(claims: Iterable[Claim], series: Sequence[Series]) -> tuple[Contradiction, ...]:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,15 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.errors import NotFoundError, PlanError, UsageError
-from hpcrun.features.trackers.tensorboard import EventFiles, LinkedRuns, TensorBoard, chosen_runs, free_port
+from hpcrun.features.trackers.tensorboard import (
+    LinkedRuns,
+    chosen_runs,
+    event_files,
+    free_port,
+    run_tensorboard,
+    tensorboard_arguments,
+    tensorboard_url,
+)
 from hpcrun.features.trackers.tracker_files import TrackerRun, env_of, is_local, page_url, tracker_runs
 from hpcrun.features.trackers.upload import SyncResult, python_with, sync_wandb
 from hpcrun.runs.attempt import last_attempt
@@ -100,7 +108,7 @@ def tracked(named: FoundRun, context: Context) -> Tracked:
     has_page = any(each.url for each in runs if each.tracker == "MLflow")
     server = page_url(uri) if uri and not has_page else None
     page = next((each.url for each in runs if each.url), server)
-    return Tracked(runs, [file.path for file in EventFiles().of(run, folder, index)], server, page)
+    return Tracked(runs, [file.path for file in event_files(run, folder, index, {})], server, page)
 
 
 def _page(named: FoundRun, typed: str, context: Context, *, url_only: bool, as_json: bool) -> Outcomes:
@@ -160,14 +168,12 @@ def display_hints(result: Tracked, typed: str) -> list[str]:
 
 
 def _tracked_json(result: Tracked, named: FoundRun) -> dict[str, Any]:
-    names = ("tracker", "id", "url", "folder", "rank", "attempt", "offline", "synced")
-    runs = [{name: getattr(each, name) for name in names} for each in result.runs]
     return {
         "kind": "trackers",
         "run_id": named.run.run_id,
         "element": named.element,
         "page": result.page,
-        "runs": [{**each, "folder": each["folder"] and str(each["folder"])} for each in runs],
+        "runs": [{**asdict(each), "folder": each.folder and str(each.folder)} for each in result.runs],
         "event_files": [str(path) for path in result.event_files],
     }
 
@@ -235,7 +241,7 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
         links = LinkedRuns(Path(folder, "runs"), chosen, context.store, [context.cwd / each for each in logdir])
         links.update()
         if not links.counts:
-            places = ", ".join(sorted(visible(str(path)) for path in links.files.searched)[:6])
+            places = ", ".join(sorted(visible(str(path)) for path in links.searched)[:6])
             raise NotFoundError(
                 f"no event files of TensorBoard that were begun while these runs ran, in {places}",
                 hint="if the program writes them elsewhere, name the folder: --logdir DIR",
@@ -243,15 +249,17 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
         if (free := free_port(port)) is None:
             raise PlanError(f"port {port} is in use on {context.host}", hint="leave --port out to get a free one")
         python = python_with("tensorboard", chosen[0].run, context.env)
-        server = TensorBoard(python, free, secrets.token_urlsafe(12))
-        yield printed([*_linked_lines(links), server.url])
-        if not _show_page(server.url, context.env):
+        secret = secrets.token_urlsafe(12)
+        url = tensorboard_url(free, secret)
+        yield printed([*_linked_lines(links), url])
+        if not _show_page(url, context.env):
             yield _tunnel(free, context)
         yield note(["Ctrl-C ends TensorBoard; jobs are not affected"])
         ended = threading.Event()
         threading.Thread(target=links.keep_searching, args=(ended,), daemon=True).start()
         try:
-            status = server.run(links.links, context.env)
+            arguments = tensorboard_arguments(links.links, free, secret)
+            status = run_tensorboard(python, arguments, Path(folder), context.env)
         except OSError as error:
             raise PlanError(f"cannot start {python}: {os.strerror(error.errno or 0)}") from None
         finally:
@@ -264,5 +272,5 @@ def _linked_lines(links: LinkedRuns) -> list[str]:
     names = sorted(links.counts)
     lines = [f"{name}  {count(links.counts[name], 'event file')}" for name in names[:_SHOWN]]
     lines += [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    too_large = "is too large to search all of it: --logdir DIR names a folder"
-    return [*lines, *(f"{visible(str(path))} {too_large}" for path in links.files.cut_short)]
+    too_large = [visible(str(path)) for path, (_, is_whole) in links.searched.items() if not is_whole]
+    return [*lines, *(f"{path} is too large to search all of it: --logdir DIR names a folder" for path in too_large)]

@@ -57,31 +57,25 @@ class EventFile:
     host: str
 
 
-@dataclass(slots=True)
-class EventFiles:
-    """The event files of some elements, by path, and the folders that were searched for them."""
+Searched = dict[Path, tuple[list[EventFile], bool]]
+"""Folder → the event files below it, and whether all of it was searched."""
 
-    others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
-    searched: set[Path] = field(default_factory=set)
-    cut_short: set[Path] = field(default_factory=set)  # the folders that are too large to search all of them
-    _known: dict[Path, list[EventFile]] = field(default_factory=dict)
 
-    def of(self, run: Run, folder: Path, element: int) -> list[EventFile]:
-        """Return those of an element, in its own folder and in its working folder, which is searched only once."""
-        begun = list(attempts(folder, element))
-        inside = RunFolder(folder).element(element).path
-        places = (inside, *(self.others or (working_folder(run, folder),)))
-        self.searched.update(places)
+def event_files(
+    run: Run, folder: Path, element: int, searched: Searched, others: Sequence[Path] = ()
+) -> list[EventFile]:
+    """Return those of an element, in its own folder and in its working folder, or in ``others`` in place of that.
+
+    A folder that is among the ``searched`` ones is not searched again.
+    """
+    begun, inside = list(attempts(folder, element)), RunFolder(folder).element(element).path
+    files: dict[Path, EventFile] = {}
+    for place in (inside, *(others or (working_folder(run, folder),))):
+        if place not in searched:
+            searched[place] = search(place)
         # what lies in an element's own folder is of no other run
-        known = ((place, file) for place in places if begun for file in self._in(place))
-        files = {file.path: file for place, file in known if place == inside or is_of(file, begun)}
-        return sorted(files.values(), key=lambda file: file.path)
-
-    def _in(self, place: Path) -> list[EventFile]:
-        if place not in self._known:
-            self._known[place], is_whole = search(place)
-            self.cut_short |= set() if is_whole else {place}
-        return self._known[place]
+        files |= {file.path: file for file in searched[place][0] if place == inside or is_of(file, begun)}
+    return sorted(files.values(), key=lambda file: file.path)
 
 
 def is_of(file: EventFile, begun: Iterable[Attempt]) -> bool:
@@ -146,14 +140,16 @@ class LinkedRuns:
     others: Sequence[Path] = ()  # folders to search in place of the runs' working folders
     counts: dict[str, int] = field(default_factory=dict)  # name of a run → the number of its event files
     known: set[Path] = field(default_factory=set)  # the event files that have a link
-    files: EventFiles = field(default_factory=EventFiles)  # what the last search has found, and where
+    searched: Searched = field(default_factory=dict)  # by the last search
 
     def update(self) -> None:
         """Search the runs' folders, and link the event files that are new."""
-        self.files, owners = EventFiles(self.others), dict[EventFile, list[str]]()
+        searched, owners = Searched(), dict[EventFile, list[str]]()
         for chosen in self.runs:
-            for file in self.files.of(chosen.run, self.store.folder(chosen.run.run_id), chosen.element):
+            folder = self.store.folder(chosen.run.run_id)
+            for file in event_files(chosen.run, folder, chosen.element, searched, self.others):
                 owners.setdefault(file, []).append(chosen.name)
+        self.searched = searched
         for file, names in owners.items():
             if file.path not in self.known:
                 self.known.add(file.path)
@@ -211,32 +207,25 @@ def free_port(wanted: int | None) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class TensorBoard:
-    """TensorBoard's command and its address, which only this user knows."""
+def tensorboard_url(port: int, secret: str) -> str:
+    """Return the address of the page. ``secret``: a part of it, as any user of this machine can reach its ports."""
+    return f"http://127.0.0.1:{port}/{secret}/"
 
-    python: str
-    port: int
-    secret: str  # part of the address: any user of this machine can connect to its ports
 
-    @property
-    def url(self) -> str:
-        """The address of the page."""
-        return f"http://127.0.0.1:{self.port}/{self.secret}/"
+def tensorboard_arguments(links: Path, port: int, secret: str) -> list[str]:
+    """Return TensorBoard's arguments."""
+    return [
+        f"--logdir={links}",
+        "--host=127.0.0.1",
+        f"--port={port}",
+        f"--path_prefix=/{secret}",
+        "--reload_interval=15",
+        "--load_fast=false",  # its data server listens on a port of its own and asks for no secret
+    ]
 
-    def arguments(self, links: Path) -> list[str]:
-        """Return TensorBoard's arguments."""
-        return [
-            f"--logdir={links}",
-            "--host=127.0.0.1",
-            f"--port={self.port}",
-            f"--path_prefix=/{self.secret}",
-            "--reload_interval=15",
-            "--load_fast=false",  # its data server listens on a port of its own and asks for no secret
-        ]
 
-    def run(self, links: Path, env: Mapping[str, str]) -> int:
-        """Run TensorBoard until Ctrl-C; return its exit status. OSError: it cannot be started."""
-        # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users can read
-        more = {_ARGUMENTS: json.dumps(self.arguments(links)), "TMPDIR": str(links.parent)}
-        return run_on_terminal([self.python, "-c", _START], {**env, **more})
+def run_tensorboard(python: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+    """Run TensorBoard until Ctrl-C; return its exit status. OSError: it cannot be started."""
+    # TMPDIR: TensorBoard notes its address, the secret included, in a folder there that all users can read
+    more = {_ARGUMENTS: json.dumps(arguments), "TMPDIR": str(folder)}
+    return run_on_terminal([python, "-c", _START], {**env, **more})

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from hpcrun.features.trackers.tensorboard import (
     LinkedRuns,
-    TensorBoard,
     chosen_runs,
     common_name,
     element_name,
     free_port,
+    tensorboard_arguments,
+    tensorboard_url,
 )
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.store import RunStore
@@ -42,11 +43,9 @@ def test_a_port_that_is_in_use_is_not_taken() -> None:
 
 
 def test_only_this_machine_reaches_it_and_only_who_knows_the_address() -> None:
-    server = TensorBoard("/usr/bin/python3", 6006, "s3cret")
-    assert server.url == "http://127.0.0.1:6006/s3cret/"
-    assert {"--host=127.0.0.1", "--path_prefix=/s3cret", "--load_fast=false"} < set(
-        server.arguments(Path("/tmp/x/runs"))
-    )
+    assert tensorboard_url(6006, "s3cret") == "http://127.0.0.1:6006/s3cret/"
+    arguments = tensorboard_arguments(Path("/tmp/x/runs"), 6006, "s3cret")
+    assert {"--host=127.0.0.1", "--path_prefix=/s3cret", "--load_fast=false"} < set(arguments)
 
 
 def test_elements_are_kept_apart_where_their_files_are(tmp_path: Path) -> None:
