@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -144,13 +143,9 @@ def is_doubtful(row: Row, part: Part) -> bool:
 
 def shortened(title: str, cells: int) -> str:
     """Return a title of at most so many cells: letters of East Asia take two."""
-    kept, room = "", cells
-    for char in title:
-        room -= 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        if room < 0:
-            return f"{kept[:-1]}…"
-        kept += char
-    return kept
+    from rich.cells import cell_len, set_cell_size
+
+    return title if cell_len(title) <= cells else f"{set_cell_size(title, cells - 1)}…"
 
 
 def brief(value: float) -> str:

@@ -29,12 +29,12 @@ from hpcrun.features.scaling.axes import (
     value_axis,
     whiskers,
 )
-from hpcrun.features.scaling.points import Epoch, Spread, measure, spread
+from hpcrun.features.scaling.points import Epoch, Spread, spread
 from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit, units_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.study_report import Report
 from hpcrun.features.scaling.verdict import pareto, steps
-from hpcrun.views.figure import DARK, GREY, PAGE, new_figure, ordered_styles, paper_style
+from hpcrun.views.figure import DARK, PAGE, new_figure, ordered_styles, paper_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """The format of each file, and what would differ from one drawing of the same numbers to the next."""
 MOST_SERIES = 6
-_MOST_DOTS = 20
-"""More runs of one size are only shown as their range."""
 
 
 class ReportFiles(NamedTuple):
@@ -91,39 +89,43 @@ def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
 
 
 def _by_size(
-    shown: Shown, label: Callable[[Series], str], value: Callable[[Row, Series], Spread | None], *, grows: bool = True
+    shown: Shown,
+    label: Callable[[Series], str],
+    value: Callable[[Row, Series], Spread | None],
+    ideal: Callable[[Row, int, bool], float] | None = None,
+    *,
+    logarithmic: bool = False,
 ) -> Figure:
-    """Draw one number by size beside the ideal, a straight line on these axes. It ``grows`` with the GPUs or not."""
+    """Draw one number by size; beside the ideal, a straight line on these axes, where there is one.
+
+    ``ideal``: the smallest size, GPUs, whether all studies are weak → the ideal over the number of the smallest size.
+    """
     weak = all(panel.series.weak for panel in shown.panels)
-
-    def ideal(first: Row, gpus: int) -> float:
-        return gpus / first.gpus if grows else 1.0 if weak else first.gpus / gpus
-
-    ideal_lines: list[Any] = []
-    measured: list[Any] = []
+    lines: dict[str, Any] = {}
 
     def draw(axes: Axes, panel: Panel) -> None:
         series = panel.series
         numbers = [(row, number) for row in series.sizes if (number := value(row, series))]
-        gpus = [row.gpus for row, _ in numbers]
-        logarithmic = not grows or spans(gpus)
-        ideals = [numbers[0][1].mean * ideal(numbers[0][0], each) for each in gpus]
-        measured.append(draw_curve(axes, panel, numbers))
-        if len(gpus) > 1:
-            ideal_lines.append(draw_ideal(axes, gpus, ideals))
-        size_axis(axes, gpus, series.unit, logarithmic=logarithmic)
+        gpus, (first, base) = [row.gpus for row, _ in numbers], numbers[0]
+        log = logarithmic or spans(gpus)
+        curve = draw_curve(axes, panel, numbers)
+        if len(shown.panels) == 1:  # several have a title and a colour each
+            lines["measured"] = curve
+        size_axis(axes, gpus, series.unit, logarithmic=log)
         axes.set_ylabel(label(series))
-        values = [*ideals, *(end for _, number in numbers for end in (number.low, number.high))]
-        value_axis(axes, values, logarithmic=logarithmic)
+        values = [end for _, number in numbers for end in (number.low, number.high)]
+        if ideal:
+            ideals = [base.mean * ideal(first, each, weak) for each in gpus]
+            lines["ideal"] = draw_ideal(axes, gpus, ideals)
+            value_axis(axes, [*ideals, *values], logarithmic=log)
+        else:
+            axes.margins(y=0.2)
+            share_axis(axes, values)
         for row, number in numbers if len(numbers) <= MOST_NOTES else ():
-            mark = "~" if row.time_derived and not grows else ""
-            note(axes, row.gpus, number.mean, mark + brief(number.mean))
+            note(axes, row.gpus, number.mean, "~" * row.time_derived + brief(number.mean))
 
     figure = draw_panels(shown, draw)
-    if ideal_lines:
-        # several have a title and a colour each
-        entries = [("measured", measured[0])] if len(shown.panels) == 1 else []
-        draw_legend(figure, shown, [*entries, ("ideal", ideal_lines[0])])
+    draw_legend(figure, shown, list(lines.items()))
     return figure
 
 
@@ -188,31 +190,6 @@ def _mark_requested(speed: Axes, efficiency: Axes, shown: Shown) -> list[Any]:
                 rings += axes.plot(row.gpus, value, marker="o", linestyle="", markersize=9,
                                    markerfacecolor="none", markeredgecolor=DARK, zorder=5)  # fmt: skip
     return rings
-
-
-def _accuracy(shown: Shown) -> Figure:
-    """Draw the last accuracy of every run by size, with its mean and range."""
-    dots: list[Any] = []
-    curves: list[Any] = []
-
-    def draw(axes: Axes, panel: Panel) -> None:
-        numbers = [(row, row.accuracy) for row in panel.series.sizes if row.accuracy]
-        for row, _ in numbers:
-            each = [value for point in row.points if (value := measure(point, 0).accuracy) is not None]
-            if 1 < len(each) <= _MOST_DOTS:
-                dots[:] = axes.plot([row.gpus] * len(each), each, ".", color=GREY, markersize=3, zorder=3)
-        curves.append(draw_curve(axes, panel, numbers))
-        size_axis(axes, [row.gpus for row, _ in numbers], panel.series.unit, logarithmic=True)
-        axes.set_ylabel("accuracy")
-        axes.margins(y=0.2)
-        share_axis(axes, [number.high for _, number in numbers])
-        for row, number in numbers if len(shown.panels) == 1 and len(numbers) <= MOST_NOTES else ():
-            note(axes, row.gpus, number.mean, f"{number.mean:.4g}")
-
-    figure = draw_panels(shown, draw)
-    measured = [("measured", curves[0])] if len(shown.panels) == 1 else []
-    draw_legend(figure, shown, [*measured, *(("each run", each) for each in dots)])
-    return figure
 
 
 def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], *, times: bool) -> Figure:
@@ -325,14 +302,20 @@ def _time(row: Row, series: Series) -> Spread | None:
 _time_of, _accuracy_of = attrgetter("time_s"), attrgetter("accuracy")
 _FIGURES: dict[str, tuple[Callable[[Shown], Figure], Callable[[Series], bool], str]] = {
     "speedup_efficiency": (_speedup_efficiency, lambda series: series.compared, "fewer than two sizes"),
-    "epoch_time": (partial(_by_size, label=_time_label, value=_time, grows=False), _any_row(_time_of),
-                   "no run has a time"),
-    "throughput": (partial(_by_size, label=lambda _: "samples per second", value=lambda row, _: row.samples_per_s),
-                   _any_row(attrgetter("samples_per_s")), "no run has samples per second"),
+    "epoch_time": (
+        partial(_by_size, label=_time_label, value=_time, logarithmic=True,
+                ideal=lambda first, gpus, weak: 1.0 if weak else first.gpus / gpus),
+        _any_row(_time_of), "no run has a time"),
+    "throughput": (
+        partial(_by_size, label=lambda _: "samples per second", value=lambda row, _: row.samples_per_s,
+                ideal=lambda first, gpus, _: gpus / first.gpus),
+        _any_row(attrgetter("samples_per_s")), "no run has samples per second"),
     "cost": (_cost, _any_row(_time_of), "no run has a time"),
     "time_by_epoch": (partial(_by_epoch, label="time of the epoch (s)", value=_time_of, times=True),
                       _epoch_by_epoch(_time_of), "no run has several epochs"),
-    "accuracy": (_accuracy, _any_row(_accuracy_of), "no run has an accuracy"),
+    "accuracy": (
+        partial(_by_size, label=lambda _: "accuracy", value=lambda row, _: row.accuracy, logarithmic=True),
+        _any_row(_accuracy_of), "no run has an accuracy"),
     "accuracy_by_epoch": (partial(_by_epoch, label="accuracy", value=_accuracy_of, times=False),
                           _epoch_by_epoch(_accuracy_of), "no run has the accuracy of several epochs"),
 }  # fmt: skip
