@@ -11,7 +11,7 @@ from hpcrun.features.scaling.points import Spread
 from hpcrun.features.scaling.sentences import number_text
 from hpcrun.features.scaling.series import Row, Series
 from hpcrun.features.scaling.sizes import Unit
-from hpcrun.features.scaling.study_report import Part
+from hpcrun.features.scaling.study_report import Part, ReportOptions
 from hpcrun.views.figure import COLUMN, DARK, GREY, PAGE, new_figure, style_of
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ class Shown:
     """What a figure shows."""
 
     panels: tuple[Panel, ...]
-    target: float
-    warmup: int
-    unit: Unit
+    options: ReportOptions
 
     @property
     def gpus(self) -> list[int]:
@@ -128,11 +126,9 @@ def draw_curve(axes: Axes, panel: Panel, numbers: Sequence[tuple[Row, Spread]]) 
     return curve
 
 
-def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float], number: int = 0) -> Any:
+def draw_ideal(axes: Axes, gpus: Sequence[int], values: Sequence[float]) -> Any:
     """Draw the line of the ideal."""
-    (line,) = axes.plot(
-        gpus, values, color=GREY, linestyle=("--", "-.", ":")[number % 3], marker="", linewidth=0.9, zorder=2
-    )
+    (line,) = axes.plot(gpus, values, color=GREY, linestyle="--", marker="", linewidth=0.9, zorder=2)
     return line
 
 

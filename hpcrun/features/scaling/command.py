@@ -259,12 +259,12 @@ def report(
             lambda: {**report_json(result), "folder": None, "files": []},
         )
         return
-    made = report_files(result)
-    save_report(folder, made.files)
-    written = one_line(f"written  {folder}: report.html and {count(len(made.files) - 1, 'other file')}")
+    files, missing = report_files(result)
+    save_report(folder, files)
+    written = one_line(f"written  {folder}: report.html and {count(len(files) - 1, 'other file')}")
     yield Outcome(
-        lambda: [stdout(report_text(result, missing=made.missing, most=_SHOWN)), stderr([written])],
-        lambda: {**report_json(result), "folder": str(folder), "files": sorted(made.files)},
+        lambda: [stdout(report_text(result, missing=missing, most=_SHOWN)), stderr([written])],
+        lambda: {**report_json(result), "folder": str(folder), "files": sorted(files)},
     )
 
 

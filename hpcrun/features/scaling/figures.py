@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import PlanError
 from hpcrun.features.scaling.axes import (
@@ -45,15 +45,8 @@ FORMATS: dict[str, dict[str, None]] = {"png": {}, "pdf": {"CreationDate": None},
 MOST_SERIES = 6
 
 
-class ReportFiles(NamedTuple):
-    """Files by name, and the reasons why some figures are missing."""
-
-    files: dict[str, bytes]
-    missing: tuple[str, ...]
-
-
-def draw_figures(report: Report) -> ReportFiles:
-    """Draw every figure that has numbers; the same numbers give the same bytes."""
+def draw_figures(report: Report) -> tuple[dict[str, bytes], list[str]]:
+    """Draw every figure that has numbers, and say why others are missing; the same numbers give the same bytes."""
     files: dict[str, bytes] = {}
     try:
         with paper_style():
@@ -64,8 +57,8 @@ def draw_figures(report: Report) -> ReportFiles:
                     figure.savefig(file, format=kind, metadata=metadata)
                     files[f"{name}.{kind}"] = file.getvalue()
     except PlanError as error:
-        return ReportFiles({}, (f"none drawn: matplotlib is not installed; {error.hint}",))
-    return ReportFiles(files, tuple(missing))
+        return {}, [f"none drawn: matplotlib is not installed; {error.hint}"]
+    return files, missing
 
 
 def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
@@ -79,8 +72,7 @@ def settled_figures(report: Report) -> tuple[dict[str, Figure], list[str]]:
     for name, (draw, has, lacking) in _FIGURES.items():
         chosen = tuple(panel for panel in panels if has(panel.series))
         if chosen:
-            shown = Shown(chosen, report.options.min_efficiency, report.options.warmup, report.options.unit)
-            figures[name] = draw(shown)
+            figures[name] = draw(Shown(chosen, report.options))
             settle(figures[name])
             missing += [f"{name}: without {panel.title} ({lacking})" for panel in panels if panel not in chosen]
         else:
@@ -135,47 +127,45 @@ def _time_label(series: Series) -> str:
 
 def _speedup_efficiency(shown: Shown) -> Figure:
     """Draw speed-up beside the ideal, and efficiency with that of the added GPUs, which the target is for."""
-    gpus, several = shown.gpus, len(shown.panels) > 1
-    noted = not several and len(gpus) <= MOST_NOTES
-    logarithmic = spans(gpus)
+    gpus, alone = shown.gpus, len(shown.panels) == 1
     figure = new_figure(PAGE, 3.0)
     speed, efficiency = figure.subplots(1, 2)
-    highest, speeds = 1.0, [1.0]
-    ideals: list[tuple[int, Any]] = []
-    for smallest in sorted({panel.series.rows[0].gpus for panel in shown.panels}):
-        sizes = [smallest, max(gpus[-1], 2 * smallest)]
-        ideals.append((smallest, draw_ideal(speed, sizes, [each / smallest for each in sizes], len(ideals))))
-        speeds += [each / smallest for each in sizes]
+    highest, speeds = 100.0, [1.0]
     entries: list[tuple[str, Any]] = []
     for panel in shown.panels:
         rows, smallest = panel.series.sizes, panel.series.rows[0].gpus
+        ends = [smallest, max(gpus[-1], 2 * smallest)]
+        ideal = draw_ideal(speed, ends, [each / smallest for each in ends])
         ratios = [(row, row.speedup) for row in rows]
         shares = [(row, row.speedup.scaled(100 * smallest / row.gpus)) for row in rows]
         highest = max(highest, *(share.high for _, share in shares))
-        speeds += [end for _, ratio in ratios for end in (ratio.low, ratio.high)]
-        entries.append((panel.title if several else "measured", draw_curve(speed, panel, ratios)))
+        speeds += [ends[1] / smallest, *(end for _, ratio in ratios for end in (ratio.low, ratio.high))]
+        entries.append(("measured" if alone else panel.title, draw_curve(speed, panel, ratios)))
         draw_curve(efficiency, panel, shares)
         walk = steps([(row.gpus, row.speedup.mean) for row in rows])
         (added,) = efficiency.plot([each.gpus for each in walk], [100 * each.added for each in walk], zorder=4,
                                    **{**panel.style, "linestyle": "", "marker": "_", "markersize": 9})  # fmt: skip
-        for (row, ratio), (_, share) in zip(ratios if noted else [], shares, strict=False):
+        for (row, ratio), (_, share) in zip(ratios, shares, strict=True) if alone and len(gpus) <= MOST_NOTES else ():
             note(speed, row.gpus, ratio.mean, f"{ratio.mean:.2f}×")
             note(efficiency, row.gpus, share.mean, f"{share.mean:.0f} %")
     requested = _mark_requested(speed, efficiency, shown)
     draw_ideal(efficiency, [gpus[0], max(gpus[-1], 2 * gpus[0])], [100, 100])
-    target = efficiency.axhline(100 * shown.target, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2)
-    over = f" over {units_text(ideals[0][0], shown.unit)}" if len(ideals) == 1 else " over the smallest size"
-    for axes, words in ((speed, f"speed-up{over}"), (efficiency, "efficiency (%)")):
-        size_axis(axes, gpus, shown.unit, logarithmic=logarithmic)
+    target = efficiency.axhline(
+        100 * shown.options.min_efficiency, color=DARK, linestyle=":", linewidth=0.9, marker="", zorder=2
+    )
+    bases = {panel.series.rows[0].gpus for panel in shown.panels}
+    over = units_text(min(bases), shown.options.unit) if len(bases) == 1 else "the smallest size"
+    logarithmic = spans(gpus)
+    for axes, words in ((speed, f"speed-up over {over}"), (efficiency, "efficiency (%)")):
+        size_axis(axes, gpus, shown.options.unit, logarithmic=logarithmic)
         axes.set_ylabel(words)
     value_axis(speed, speeds, logarithmic=logarithmic)
-    efficiency.set_ylim(0, 1.12 * max(100, highest))  # GPUs that slow the rest down are below it
-    names = ["ideal"] if len(ideals) == 1 else [f"ideal from {units_text(each, shown.unit)}" for each, _ in ideals]
-    entries += [*zip(names, (line for _, line in ideals), strict=True), (f"target {100 * shown.target:g} %", target)]
-    if len(gpus) > 1:
-        entries.insert(-1, (f"efficiency of the added {shown.unit}", added))
-    if requested:
-        entries.append(("request this size", requested[0]))
+    efficiency.set_ylim(0, 1.12 * highest)  # GPUs that slow the rest down are below it
+    entries += [("ideal", ideal), (f"efficiency of the added {shown.options.unit}", added)]
+    entries += [
+        (f"target {100 * shown.options.min_efficiency:g} %", target),
+        *(("request this size", ring) for ring in requested[:1]),
+    ]
     draw_legend(figure, shown, entries)
     return figure
 
@@ -222,12 +212,14 @@ def _by_epoch(shown: Shown, label: str, value: Callable[[Epoch], float | None], 
             value_axis(axes, seen, logarithmic=spans(seen))
         else:
             share_axis(axes, seen)
-        if times and 0 < shown.warmup <= longest - first:  # a program may count its epochs from 0
-            axes.axvspan(first - 0.5, first + shown.warmup - 0.5, color="#F0F0F0", zorder=0)
+        if times and 0 < shown.options.warmup <= longest - first:  # a program may count its epochs from 0
+            axes.axvspan(first - 0.5, first + shown.options.warmup - 0.5, color="#F0F0F0", zorder=0)
 
     figure = draw_panels(shown, draw)
-    entries: list[tuple[str, Any]] = [(units_text(gpus, shown.unit), curve) for gpus, curve in sorted(curves.items())]
-    if times and shown.warmup:
+    entries: list[tuple[str, Any]] = [
+        (units_text(gpus, shown.options.unit), curve) for gpus, curve in sorted(curves.items())
+    ]
+    if times and shown.options.warmup:
         from matplotlib.patches import Patch
 
         entries.append(("warm-up, not counted", Patch(color="#F0F0F0")))
@@ -272,7 +264,7 @@ def _cost(shown: Shown) -> Figure:
 
     figure = draw_panels(shown, draw)
     best = Line2D([], [], **shown.panels[0].style)
-    entries = [(f"best in time or cost (numbers: {shown.unit})", best)]
+    entries = [(f"best in time or cost (numbers: {shown.options.unit})", best)]
     if any(len(pareto(panel.series.rows)) < len(panel.series.rows) for panel in shown.panels):
         entries.append(("others", Line2D([], [], color=DARK, marker="x", linestyle="")))
     draw_legend(figure, shown, entries)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hpcrun.features.scaling.figures import ReportFiles, draw_figures
+from hpcrun.features.scaling.figures import draw_figures
 from hpcrun.features.scaling.points import Spread
 from hpcrun.features.scaling.sentences import (
     Line,
@@ -227,19 +227,18 @@ def _change_json(change: BatchChange) -> dict[str, Any]:
     return {"dataset": change.dataset, "gpus": change.after.gpus, "nodes": change.after.nodes, **sides}
 
 
-def report_files(report: Report) -> ReportFiles:
-    """Return every file of a report."""
-    drawn = draw_figures(report)
-    pictures = {name: content for name, content in drawn.files.items() if name.endswith(".png")}
+def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:
+    """Return every file of a report by name, and the reasons why some figures are missing."""
+    drawn, missing = draw_figures(report)
+    pictures = {name: content for name, content in drawn.items() if name.endswith(".png")}
     texts = {
         "summary.csv": summary_csv(report),
         "summary.tex": summary_tex(report),
-        "report.txt": "\n".join(report_text(report, missing=drawn.missing)) + "\n",
-        "report.md": report_markdown(report, missing=drawn.missing, figures=pictures),
-        "report.html": report_html(report, figures=pictures, missing=drawn.missing),
+        "report.txt": "\n".join(report_text(report, missing=missing)) + "\n",
+        "report.md": report_markdown(report, missing=missing, figures=pictures),
+        "report.html": report_html(report, figures=pictures, missing=missing),
     }
-    encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
-    return ReportFiles({**drawn.files, **encoded}, drawn.missing)
+    return drawn | {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}, missing
 
 
 def _notes(report: Report, missing: Sequence[str]) -> list[Line]:

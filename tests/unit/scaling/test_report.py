@@ -279,15 +279,15 @@ FIGURES = ("speedup_efficiency", "epoch_time", "throughput", "cost", "time_by_ep
 
 def test_every_figure_of_several_data_sets_in_every_format() -> None:
     study = report(*full("$x_1$ &", (2, 8, 1024)))
-    drawn = draw_figures(study)
-    assert list(drawn.files) == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "pdf", "svg")]
-    assert drawn.missing == ()
+    drawn, missing = draw_figures(study)
+    assert list(drawn) == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "pdf", "svg")]
+    assert missing == []
     for name in FIGURES:
-        png, pdf, svg = (drawn.files[f"{name}.{kind}"] for kind in ("png", "pdf", "svg"))
+        png, pdf, svg = (drawn[f"{name}.{kind}"] for kind in ("png", "pdf", "svg"))
         assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20], "big") / 300 in (3.5, 7)
         assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # Type 42: publishers refuse Type 3
         assert b"<svg" in svg and b"<script" not in svg
-    assert draw_figures(study).files == drawn.files
+    assert draw_figures(study)[0] == drawn
 
 
 def labels(figure: Figure) -> list[tuple[str, Any]]:
@@ -364,14 +364,14 @@ def test_the_axis_of_accuracies_ends_at_the_whole_and_cuts_no_mark(best: float, 
 
 
 def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
-    drawn = draw_figures(seed("004.csv"))
-    assert [name for name in drawn.files if name.endswith(".png")] == [
+    drawn, missing = draw_figures(seed("004.csv"))
+    assert [name for name in drawn if name.endswith(".png")] == [
         f"{name}.png" for name in ("speedup_efficiency", "epoch_time", "cost")
     ]
-    assert "accuracy: not drawn: no run has an accuracy" in drawn.missing
-    assert "epoch_time: without IMDB (no run has a time)" in drawn.missing
-    nothing = draw_figures(report(Point(1, state="FAILED")))
-    assert (nothing.files, len(nothing.missing)) == ({}, len(FIGURES))
+    assert "accuracy: not drawn: no run has an accuracy" in missing
+    assert "epoch_time: without IMDB (no run has a time)" in missing
+    nothing, missing = draw_figures(report(Point(1, state="FAILED")))
+    assert (nothing, len(missing)) == ({}, len(FIGURES))
 
 
 def test_a_number_that_only_the_slower_way_over_nodes_has_is_not_drawn() -> None:
