@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
 from hpcrun.actions.runs.cancel import (
     Cancelled,
     HoldResult,
-    cancel_elements,
     cancel_runs,
     check_listed,
     hold_runs,
     left_waiting,
+    named_statuses,
 )
-from hpcrun.actions.runs.find import FoundRun, find_element
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.actions.status.status import active_ids, get_status, one_status
+from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.status.status import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import can_ask, confirm
-from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
 from hpcrun.cli.output import Outcome, Outcomes, TextPart, note, stderr, stdout
 from hpcrun.errors import PlanError, UsageError
@@ -44,12 +42,12 @@ def cancel(
     if not runs and not wanted:
         raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
-    named_runs = [find_element(name, context.store) for name in runs or []]
-    yield note(item.note for item in named_runs)
-    named, elements = _statuses(context, named_runs)
-    items = named
+    named = [find_element(name, context.store) for name in runs or []]
+    yield note(item.note for item in named)
+    pairs = [item.named for item in named] or [(run_id, None) for run_id in active_ids(context.store)]
+    items = named_statuses(pairs, context.ports)
     if wanted:
-        items = [item for item in named if item.status.state in wanted]
+        items = [item for item in items if item.status.state in wanted]
         if not items:
             yield note([f"no runs in this state in {context.store.root}"])
             return
@@ -58,20 +56,11 @@ def cancel(
             if not confirm(f"Cancel {count(len(items), 'run')}?"):
                 yield note(["nothing was cancelled"])
                 return
-    for item, indices in elements:
-        ended, before = cancel_elements(item, indices, schedulers=context.scheduler)
-        yield Outcome(partial(_elements_text, item, ended, before))
     result = cancel_runs(items, context.ports)
-    waiting = left_waiting({item.run.run_id for item in result.cancelled}, context.store)
+    whole = {item.run.run_id for item in result.cancelled if item.element is None}
+    waiting = left_waiting(whole, context.store)
     yield Outcome(lambda: _cancel_text(result, waiting, summary=bool(wanted)))
     check_listed(result.unlisted)
-
-
-def _elements_text(item: RunStatus, ended: Sequence[int], before: Sequence[int]) -> list[TextPart]:
-    return [
-        stdout(f"cancelled  element {index} of job {item.run.job_id}, run {item.run.run_id}" for index in ended),
-        stderr(f"hpcrun: {item.run.name}/{index} has already ended" for index in before),
-    ]
 
 
 def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
@@ -90,21 +79,6 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
     yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)
 
 
-def _statuses(context: Context, named: Sequence[FoundRun]) -> tuple[list[RunStatus], list[tuple[RunStatus, list[int]]]]:
-    """Return the named runs, or all that have not ended; and the sweeps of which only elements were named."""
-    ids = list(dict.fromkeys(item.run.run_id for item in named)) or active_ids(context.store)
-    result = get_status(ids, context.ports)
-    if result.away:
-        raise result.away
-    whole = {item.run.run_id for item in named if item.element is None}
-    chosen: dict[str, set[int]] = {}
-    for item in named:
-        if item.element is not None and item.run.run_id not in whole:
-            chosen.setdefault(item.run.run_id, set()).add(item.element)
-    parts = [(item, sorted(chosen[item.run.run_id])) for item in result.runs if item.run.run_id in chosen]
-    return [item for item in result.runs if item.run.run_id not in chosen], parts
-
-
 def hold(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=run_name)) -> Outcomes:
     """Keep pending runs from starting until they are released (scontrol hold)."""
     yield from _hold(runs, release=False)
@@ -119,7 +93,7 @@ def _hold(words: list[str], *, release: bool) -> Outcomes:
     context = make_context()
     named = [find_element(name, context.store) for name in words]
     yield note(item.note for item in named)
-    result = hold_runs(named, context.ports, release=release)
+    result = hold_runs([item.named for item in named], context.ports, release=release)
     yield Outcome(lambda: _hold_text(result, release=release))
     if not result.changed:
         verb = "released" if release else "held"

@@ -33,7 +33,7 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
     assert hpcrun("logs", "last/2", check=True).stdout == "2 --n 3\n"
     assert times(hpcrun, 0)[1] <= times(hpcrun, 1)[0]
     assert "1 of 3 failed: rank 0 on local-0 failed first" in hpcrun("status", check=True).stdout
-    assert hpcrun("cancel", "last/1").stderr == "hpcrun: bash/1 has already ended\n"
+    assert hpcrun("cancel", "last/1").stderr == f"hpcrun: job {job_id}_1 has already ended: FAILED\n"
     explained = hpcrun("explain", "last", check=True)
     assert "last is a sweep; showing its first failed element, 1\n" in explained.stderr
     assert "rank 0 on local-0 failed first with exit status 1" in explained.stdout

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from hpcrun.actions.ports import Ports, Schedulers
+from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
-from hpcrun.actions.runs.find import FoundRun
-from hpcrun.actions.status.run_status import RunStatus, element_of, element_row
+from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
@@ -18,6 +18,9 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import logged_to
 from hpcrun.schedulers.protocol import JobRef, Scheduler
+
+Named = tuple[str, int | None]
+"""A run id, and the element of a sweep where only that is meant."""
 
 # Only jobs that the scheduler has just listed for these runs are changed: another job may have the id by now.
 
@@ -33,14 +36,17 @@ class Cancelled:
 
 
 def cancel_runs(runs: Sequence[RunStatus], ports: Ports) -> Cancelled:
-    """Cancel runs that have not ended, each through its own scheduler."""
+    """Cancel runs and elements of sweeps that have not ended, each through its own scheduler."""
     over = tuple(item for item in runs if item.status.final)
     unlisted = tuple(item for item in runs if not item.status.final and not item.live)
     cancelled = tuple(item for item in runs if not item.status.final and item.live)
     if nameless := next((item for item in unlisted if item.run.job_id is None), None):
-        raise _no_job_id(nameless)
+        raise SchedulerError(
+            f"{nameless.run.run_id} has no job id yet: sbatch has not answered",
+            hint="run hpcrun status until it has a job id",
+        )
     for name, refs in _by_scheduler(cancelled):
-        cancel_jobs(ports.schedulers(name), refs)
+        _cancel_jobs(ports.schedulers(name), refs)
     return Cancelled(cancelled, over, unlisted)
 
 
@@ -51,21 +57,7 @@ def check_listed(unlisted: Sequence[RunStatus]) -> None:
         raise NotFoundError("\n".join(lines), hint=f"hpcrun status {unlisted[0].run.run_id}")
 
 
-def cancel_elements(item: RunStatus, indices: Sequence[int], *, schedulers: Schedulers) -> tuple[list[int], list[int]]:
-    """Cancel elements of a sweep; return those that were cancelled, and those that were already ended."""
-    known = {element.index: element for element in item.elements}
-    going = [index for index in indices if not known[index].status.final]
-    if going and item.run.job_id is None:
-        raise _no_job_id(item)
-    live = [index for index in going if known[index].live]
-    if live:
-        refs = [JobRef(RunFolder(item.folder).element(index).path, known[index].job_id) for index in live]
-        cancel_jobs(schedulers(item.run.scheduler), refs)
-    check_listed([element_row(item, known[index]) for index in going if index not in live])
-    return live, [index for index in indices if index not in going]
-
-
-def cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
+def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
     """Cancel jobs that the scheduler lists, and note it in the folders of their runs."""
     folders = [JobFolder(ref.folder) for ref in refs]
     # the record tells why the job ended after the scheduler has forgotten it
@@ -105,17 +97,22 @@ class HoldResult:
     others: tuple[RunStatus, ...] = ()  # they are not pending: nothing was done
 
 
-def hold_runs(named: Sequence[FoundRun], ports: Ports, *, release: bool) -> HoldResult:
-    """Hold or release the pending jobs of runs, or of elements of sweeps."""
-    result = get_status(list(dict.fromkeys(item.run.run_id for item in named)), ports)
+def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
+    """Return the status of what a person has named: of runs, and of elements as runs of their own."""
+    result = get_status([run_id for run_id, _ in named], ports)
     if result.away:
         raise result.away
     by_id = {item.run.run_id: item for item in result.runs}
-    wanted = [
+    return [
         by_id[run_id] if index is None else element_of(by_id[run_id], index)
-        for run_id, index in dict.fromkeys((each.run.run_id, each.element) for each in named)
+        for run_id, index in dict.fromkeys(named)
         if run_id in by_id
     ]
+
+
+def hold_runs(named: Sequence[Named], ports: Ports, *, release: bool) -> HoldResult:
+    """Hold or release the pending jobs of runs, or of elements of sweeps."""
+    wanted = named_statuses(named, ports)
     changed = tuple(item for item in wanted if _has_pending(item))
     for name, refs in _by_scheduler(changed):
         ports.schedulers(name).hold(refs, release=release)
@@ -130,10 +127,8 @@ def _has_pending(item: RunStatus) -> bool:
 
 def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef]]]:
     for name in sorted({item.run.scheduler for item in items}):
-        yield name, [JobRef(item.folder, item.run.job_id) for item in items if item.run.scheduler == name]
+        yield name, [JobRef(_job_folder(item), item.run.job_id) for item in items if item.run.scheduler == name]
 
 
-def _no_job_id(item: RunStatus) -> SchedulerError:
-    return SchedulerError(
-        f"{item.run.run_id} has no job id yet: sbatch has not answered", hint="run hpcrun status until it has a job id"
-    )
+def _job_folder(item: RunStatus) -> Path:
+    return item.folder if item.element is None else RunFolder(item.folder).element(item.element).path

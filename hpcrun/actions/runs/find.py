@@ -30,6 +30,11 @@ class FoundRun:
     element: int | None = None
     note: str | None = None
 
+    @property
+    def named(self) -> tuple[str, int | None]:
+        """Its id, and the number of the element."""
+        return self.run.run_id, self.element
+
 
 def find_run(label: str, store: RunStore) -> FoundRun:
     """Find a run by its id or the beginning of it, a job id, a name (the newest wins, with a note), or ``last``.

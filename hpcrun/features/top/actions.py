@@ -165,8 +165,8 @@ def _together(lines: Sequence[str]) -> str:
     results = [words for line in lines if len(words := line.split()) > 1 and words[0] in _TELLING]
     if len(results) < 2 or len({words[0] for words in results}) > 1:
         return ""
-    elements = [words for words in results if words[1] == "element"]
-    jobs = {words[5].rstrip(",") for words in elements if words[3:5] == ["of", "job"]}
+    elements = [words for words in results if "_" in "".join(words[2:3])]  # cancelled  job 31_4, run ...
+    jobs = {words[2].partition("_")[0] for words in elements}
     of = f" of job {jobs.pop()}" if len(jobs) == 1 else ""
     return f"{results[0][0]} {_counted(len(results) - len(elements), len(elements), of)}"
 

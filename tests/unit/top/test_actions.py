@@ -52,7 +52,7 @@ def test_the_message_is_what_the_command_said() -> None:
     refused = Done("hpcrun resubmit z", ("note", "hpcrun: z is still RUNNING", "hint: ..."), ok=False)
     assert summary([submitted]) == "submitted  job 5, run y   (2 more lines: m)"
     assert summary([submitted, refused]) == "hpcrun: z is still RUNNING   (5 more lines: m)"
-    elements = tuple(f"cancelled  element {n} of job 31, run z" for n in range(3))
+    elements = tuple(f"cancelled  job 31_{n}, run z" for n in range(3))
     assert summary([Done("hpcrun cancel", elements, ok=True)]) == "cancelled 3 elements of job 31   (m: details)"
     both = Done("hpcrun cancel", ("cancelled  job 5, run y", *elements[:1]), ok=True)
     assert summary([both]) == "cancelled 1 run and 1 element of job 31   (m: details)"

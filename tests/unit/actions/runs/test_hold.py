@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.runs.cancel import HoldResult, hold_runs
-from hpcrun.actions.runs.find import FoundRun
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.store import RunStore
@@ -46,7 +45,7 @@ def held(tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release:
     runs = [run(run_id, job_id=str(70 + n), **(sweep if n == 2 else {})) for n, run_id in enumerate(IDS)]
     for each in runs:
         store.create(each, "")
-    return hold_runs([FoundRun(runs[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release)
+    return hold_runs([(IDS[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release)
 
 
 def test_pending_jobs_are_held_and_others_are_named(tmp_path: Path) -> None:
