@@ -123,7 +123,6 @@ class Executor(core.Executor):
         return [
             FunctionJob.of_run(
                 result.folder,
-                plan.scheduler,
                 job_id if number == 1 else f"{job_id}_{index}",
                 plan.shape.world_size,
                 index=index,

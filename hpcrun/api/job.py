@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,19 +15,18 @@ from typing import Any, TypeVar, cast
 from submitit.core.core import Job
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError, pickle_load
 
-from hpcrun.actions.runs.cancel import cancel_jobs
-from hpcrun.actions.status.poll import Answers, KnownRun, belongs_here, judge_element, known_run
+from hpcrun.actions.runs.cancel import cancel_runs, check_listed
+from hpcrun.actions.status.run_status import RunStatus, element_of
+from hpcrun.actions.status.status import one_status
 from hpcrun.cli.context import make_context
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import HpcrunError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
-from hpcrun.job.state import UNKNOWN, is_live, is_terminal
 from hpcrun.runs.attempt import first_failure, last_attempt
 from hpcrun.runs.elements import all_elements, records_of
 from hpcrun.runs.logs import tail
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.protocol import Scheduler
 
 R = TypeVar("R", covariant=True)
 
@@ -37,110 +35,44 @@ LOG_LINES = 40
 _VISIBLE_WITHIN_S = 15.0
 """How long a result may take to be seen on another host of a network file system."""
 _SETTLES_WITHIN_S = 15.0
-"""How long to ask why a job ended that left no word: Slurm is asked every ten seconds."""
-ASK_EVERY_S = 10.0
-"""How often Slurm is asked at most, for all jobs together."""
-LOOK_EVERY_S = 0.5
-"""The same for this machine, where asking is reading a file."""
+"""How long to ask how a job ended that left no result: Slurm is asked every ten seconds."""
+ASK_EVERY_S = {"slurm": 10.0, "local": 0.5}
+"""The age, in seconds, up to which the status of a run is used, by its scheduler."""
 LOST_AFTER_S = 60.0
-"""A job that Slurm has not listed for this time, and that left no record of its end, counts as over."""
+"""A job that has been UNKNOWN for this time counts as over."""
 
-JobKey = tuple[Path, int]
-"""A run's folder and the number of an element: 0 for the only job of a run."""
-
-
-@dataclass(slots=True)
-class JobStatuses:
-    """The statuses of some jobs of one scheduler."""
-
-    scheduler: Scheduler
-    # cluster, host: those of this process; runs of others are not queried
-    cluster: str | None
-    host: str
-    clock: Callable[[], float] = time.monotonic  # seconds, from any beginning
-    runs: dict[Path, KnownRun] = field(default_factory=dict)  # the runs whose jobs can be queried, by their folders
-    _open: set[JobKey] = field(default_factory=set)
-    _answers: Answers | None = None
-    _asked: frozenset[Path] = frozenset()
-    _asked_at: float = float("-inf")
-    _unknown_since: dict[JobKey, float] = field(default_factory=dict)
-
-    def status(self, job: JobKey) -> LastStatus:
-        """Return the status of a job; the scheduler is queried if its last answer is old."""
-        run, index = self.runs[job[0]], job[1]
-        last = run.known.get(index)
-        if last is not None and last.final:
-            return last
-        self._open.add(job)
-        self._ask()
-        folder, records = run.ref(index).folder, records_of(run.folder, index)
-        # an answer from before the job's submission does not include it
-        answers = self._answers if folder in self._asked else None
-        info = answers.get(folder) if answers else None
-        if records.ended and not (info and is_terminal(info.state)):
-            answers = {}  # the answer is older than the script's record
-        status = run.known[index] = judge_element(run, index, records, answers, time.time()).status
-        if status.final:
-            self._open.discard(job)
-        return status
-
-    def over(self, job: JobKey) -> bool:
-        """Return whether a job has ended, or has been lost for so long that nothing more will be known of it."""
-        if records_of(*job).ended:
-            return True
-        status = self.status(job)
-        if status.state != UNKNOWN:
-            self._unknown_since.pop(job, None)
-            return status.final
-        return self.clock() - self._unknown_since.setdefault(job, self.clock()) > LOST_AFTER_S
-
-    def cancel(self, job: JobKey) -> None:
-        """Cancel a job if the scheduler lists it for this run.
-
-        Raises:
-            SchedulerError: the scheduler refused or is away, or does not list the job.
-        """
-        ref = self.runs[job[0]].ref(job[1])
-        info = (self._answers or {}).get(ref.folder)
-        if info is None and self._is_here(job):  # the last answer may be older than the job
-            info = self.scheduler.poll([ref]).get(ref.folder)
-        if not is_live(info):
-            raise SchedulerError(f"Slurm does not know job {ref.job_id}: nothing was cancelled")
-        cancel_jobs(self.scheduler, [ref])
-
-    def _ask(self) -> None:
-        every_s = LOOK_EVERY_S if self.scheduler.name == "local" else ASK_EVERY_S
-        if self.clock() - self._asked_at < every_s:
-            return
-        self._asked_at = self.clock()
-        refs = [self.runs[folder].ref(index) for folder, index in self._open if self._is_here((folder, index))]
-        self._asked = frozenset(ref.folder for ref in refs)
-        try:
-            self._answers = self.scheduler.poll(refs)
-        except SchedulerError:
-            self._answers = None  # it does not respond: the known status stays until it does
-
-    def _is_here(self, job: JobKey) -> bool:
-        return belongs_here(self.runs[job[0]].run, self.cluster, self.host)
+_LEARNED: dict[Path, tuple[float, RunStatus]] = {}
+"""Folder of a run → its last known status in this process, and when it was learned, by the monotonic clock."""
 
 
-@cache
-def _statuses(scheduler: str) -> JobStatuses:
-    """Return the statuses of this process's jobs of a scheduler: of all executors together."""
-    context = make_context()
-    adapter = context.scheduler(scheduler, polls=True)
-    return JobStatuses(adapter, adapter.cluster(), context.host)
+def learn_status(folder: Path, index: int = 0) -> RunStatus:
+    """Return the status of a run, or of one of its elements; all jobs of a run share the last known status.
+
+    Slurm's answer is the one that all polling commands share. A status from before the end of the script is renewed.
+    """
+    at_s, item = _LEARNED.get(folder, (0.0, None))
+    if item is None or time.monotonic() - at_s >= ASK_EVERY_S[item.run.scheduler] or (
+        not _part(item, index).status.final and records_of(folder, index).ended
+    ):  # fmt: skip
+        context = make_context(announce=None)
+        ports = replace(context.ports, store=RunStore(folder.parent, context.failed_nodes)).for_polling()
+        item = one_status(folder.name, ports).runs[0]
+        _LEARNED[folder] = time.monotonic(), item
+    return _part(item, index)
+
+
+def _part(item: RunStatus, index: int) -> RunStatus:
+    return element_of(item, index) if item.elements else item
 
 
 class FunctionJob(Job[R]):
     """One call of a function, or one element of an array of them: ``result()``, ``exception()``, ``done()`` ...
 
-    Like submitit's jobs, but with hpcrun's state: one query to the scheduler for all jobs, at most every ten
-    seconds, and the run's own folder. A job can be pickled and used in another process.
+    Like submitit's jobs, but with the state of ``hpcrun status``, at most ten seconds old, and the run's own folder. A
+    job can be pickled and used in another process.
     """
 
     _run_id: str
-    _scheduler: str
     _index: int
     _keeps_trying: bool
 
@@ -148,7 +80,6 @@ class FunctionJob(Job[R]):
     def of_run(
         cls,
         run_folder: Path,
-        scheduler: str,
         job_id: str,
         tasks: int,
         *,
@@ -164,8 +95,7 @@ class FunctionJob(Job[R]):
         """
         job = cls(folder=RunFolder(run_folder).submitit, job_id=job_id, tasks=tuple(range(tasks)))
         for part in cast("Sequence[FunctionJob[Any]]", (job, *job._sub_jobs)):
-            part._run_id, part._scheduler = run_folder.name, scheduler
-            part._index, part._keeps_trying = index, keeps_trying
+            part._run_id, part._index, part._keeps_trying = run_folder.name, index, keeps_trying
         return job
 
     @property
@@ -190,20 +120,24 @@ class FunctionJob(Job[R]):
             return all(job.done(force_check) for job in self._sub_jobs)
         if not self._keeps_trying and self._has_result():
             return True
-        return self._statuses().over(self._key)
+        if records_of(*self._key).ended:
+            return True
+        item = learn_status(*self._key)
+        is_lost = item.status.state == state.UNKNOWN and time.time() - item.status.asked_s > LOST_AFTER_S
+        return item.status.final or (is_lost and not item.elsewhere)
 
     def cancel(self, check: bool = True) -> None:
         """End the job.
 
         Args:
-            check: raise where the scheduler refuses or is away.
+            check: raise where the scheduler refuses or is away, or does not list the job as this run's.
 
         Raises:
-            SchedulerError: see ``check``.
+            HpcrunError: see ``check``.
         """
-        if not self._status().final:
-            with suppress(*(() if check else (SchedulerError,))):
-                self._statuses().cancel(self._key)
+        with suppress(*(() if check else (HpcrunError,))):
+            result = cancel_runs([learn_status(*self._key)], make_context(announce=None).ports)
+            check_listed(result.unlisted)
 
     def exception(self) -> UncompletedJobError | None:
         """Wait for the end; return the exception of the function, None if there is none.
@@ -270,21 +204,13 @@ class FunctionJob(Job[R]):
         return RunFolder(self.paths.folder.parent)
 
     @property
-    def _key(self) -> JobKey:
+    def _key(self) -> tuple[Path, int]:
         return self.run_folder.path, self._index
-
-    def _statuses(self) -> JobStatuses:
-        statuses, folder = _statuses(self._scheduler), self.run_folder.path
-        if folder not in statuses.runs:
-            store, job_id = RunStore(folder.parent), self.job_id.partition("_")[0]
-            run = store.load(self._run_id)
-            statuses.runs[folder] = known_run(replace(run, job_id=run.job_id or job_id), store)
-        return statuses
 
     def _status(self, within_s: float = 0.0) -> LastStatus:
         """Return the status after the scheduler has reported how the job ended, or has had time to."""
         deadline = time.monotonic() + within_s
-        while not (status := self._statuses().status(self._key)).final and time.monotonic() < deadline:
+        while not (status := learn_status(*self._key).status).final and time.monotonic() < deadline:
             time.sleep(0.5)
         return status
 
