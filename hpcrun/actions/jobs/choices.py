@@ -51,6 +51,7 @@ def settle(
         _check_made(picker, loaded.profile.name)
         return _without_gpus(request, loaded, detected) if detected else Settled(request, loaded)
     from hpcrun.actions.jobs.cluster_choices import (
+        ClusterJob,
         check_nodes,
         check_qos_limits,
         closed_partition_note,
@@ -61,19 +62,17 @@ def settle(
     )
 
     request, profile = with_partition(request, loaded, detected, picker)
-    request = with_account(request, profile, detected.facts, picker)
-    request = with_qos(request, profile, detected.facts, picker)
+    job = with_qos(with_account(ClusterJob(request, profile, detected.facts), picker), picker)
     _check_made(picker, loaded.profile.name)
-    check_nodes(request, profile, detected.facts)
-    check_qos_limits(request, profile, detected.facts)
-    closed = closed_partition_note(request, profile, detected.facts)
-    notes = [detected_note(request, profile, detected.facts)] if loaded.path == detected.path else []
-    return Settled(request, replace(loaded, profile=profile), (*notes, *([closed] if closed else [])))
+    check_nodes(job)
+    check_qos_limits(job)
+    notes = (detected_note(job) if loaded.path == detected.path else None, closed_partition_note(job))
+    return Settled(job.request, replace(loaded, profile=profile), tuple(filter(None, notes)))
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:
     """Choose the partition of a job without GPUs on a detected cluster, unless a user's file names one."""
-    from hpcrun.actions.jobs.cluster_choices import check_nodes, with_partition
+    from hpcrun.actions.jobs.cluster_choices import ClusterJob, check_nodes, with_partition
 
     try:
         if decide_shape(request, for_gpu_type(loaded.profile, request)).gpus_per_node:
@@ -85,7 +84,7 @@ def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: Detected
     if request.partition is None:
         _, profile = with_partition(request, loaded, detected, Picker(first_option))
         loaded = replace(loaded, profile=profile)
-    check_nodes(request, loaded.profile, facts)
+    check_nodes(ClusterJob(request, loaded.profile, facts))
     return Settled(request, loaded)
 
 

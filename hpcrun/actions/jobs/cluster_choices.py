@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,15 @@ from hpcrun.job.units import format_time
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.yaml_file import Key
-from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, QosLimits
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition
 
-_LIMITS = ("gpus_per_job", "gpus_per_user", "gpus_in_all", "max_s")
+# limit of a QOS → for whom it limits the GPUs; empty for the time
+_LIMITS = {
+    "gpus_per_job": "one job",
+    "gpus_per_user": "one user at the same time",
+    "gpus_in_all": "all its users together",
+    "max_s": "",
+}
 _QOS = "request less, or choose another QOS with --qos; `sacctmgr show qos` shows the limits"
 
 
@@ -139,152 +145,150 @@ def _in_partition(loaded: LoadedProfile, shape: Shape, partition: Partition, det
 # --- account and QOS --------------------------------------------------------------------------------------------
 
 
-def _enforced(facts: ClusterFacts) -> set[str]:
-    """Return what the cluster enforces: ``associations``, ``qos`` ..."""
-    return set(facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {"", "none"}
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """A job on a detected cluster; the profile has the values of its partition."""
+
+    request: JobRequest
+    profile: Profile
+    facts: ClusterFacts
+
+    @property
+    def typed(self) -> Profile:
+        """The profile for the job's type of GPUs."""
+        return for_gpu_type(self.profile, self.request)
+
+    @property
+    def partition(self) -> str | None:
+        """The name of its partition, or several with commas; None for Slurm's default."""
+        return self.request.partition or self.typed.partition
+
+    @property
+    def account(self) -> str | None:
+        """The account that is named."""
+        return self.request.account or self.profile.account
+
+    @property
+    def known_partition(self) -> Partition | None:
+        """Its partition, None if Slurm does not list it."""
+        return next((part for part in self.facts.partitions if part.name == self.partition), None)
+
+    @property
+    def enforced(self) -> set[str]:
+        """What the cluster enforces: ``associations``, ``qos`` ..."""
+        return set(self.facts.config.get("AccountingStorageEnforce", "").lower().split(",")) - {"", "none"}
+
+    def associations(self, account: str | None) -> list[Association]:
+        """Return the user's associations for its partition, and for an account if that is known."""
+        mine = (each for each in self.facts.associations or () if each.partition in (None, self.partition))
+        return [each for each in mine if account in (None, each.account)]
+
+    def with_one(self, option: str, what: str, reason: str, values: Sequence[str], picker: Picker) -> ClusterJob:
+        """Return the job with the only value of an option, or one of several that the user picks."""
+        options = tuple(Option(value, f"--{option} {value}") for value in values)
+        value = values[0] if len(values) == 1 else picker.pick(Choice(what, option, reason, options))
+        return replace(self, request=self.request.model_copy(update={option: value}))
 
 
-def _associations(request: JobRequest, profile: Profile, facts: ClusterFacts) -> list[Association]:
-    """Return the user's associations for a job: those of its partition, and of its account if that is known."""
-    name, account = _partition_of(request, profile), request.account or profile.account or facts.default_account
-    mine = (each for each in facts.associations or () if each.partition in (None, name))
-    return [each for each in mine if account in (None, each.account)]
-
-
-def with_account(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
-    """Return the request with the account to charge: the only one for the partition, or Slurm's default."""
-    name = _partition_of(request, profile)
-    if request.account or profile.account or not _enforced(facts):
-        return request
-    partition = next((part for part in facts.partitions if part.name == name), None)
-    accounts = sorted({each.account for each in facts.associations or () if each.partition in (None, name)})
-    fitting = [one for one in accounts if partition is None or why_closed(partition, facts, one) is None]
+def with_account(job: ClusterJob, picker: Picker) -> ClusterJob:
+    """Return the job with the account to charge: the only one for the partition, or Slurm's default."""
+    if job.account or not job.enforced:
+        return job
+    partition, default = job.known_partition, job.facts.default_account
+    accounts = sorted({each.account for each in job.associations(None)})
+    fitting = [one for one in accounts if partition is None or why_closed(partition, job.facts, one) is None]
     if not fitting:
-        return request
-    if facts.default_account in fitting:
-        fitting = [facts.default_account]
-    if len(fitting) == 1:
-        return request.model_copy(update={"account": fitting[0]})
-    options = tuple(Option(one, f"--account {one}") for one in fitting)
-    choice = Choice("account", "account", "you have several accounts", options)
-    return request.model_copy(update={"account": picker.pick(choice)})
+        return job
+    fitting = [default] if default in fitting else fitting
+    return job.with_one("account", "account", "you have several accounts", fitting, picker)
 
 
-def with_qos(request: JobRequest, profile: Profile, facts: ClusterFacts, picker: Picker) -> JobRequest:
-    """Return the request with a QOS, if Slurm's default for this user does not exist or is not for the partition."""
-    name = _partition_of(request, profile)
-    if request.qos or for_gpu_type(profile, request).qos or not {"qos", "all"} & _enforced(facts):
-        return request
-    mine = _associations(request, profile, facts)
-    partition = next((part for part in facts.partitions if part.name == name), None)
+def with_qos(job: ClusterJob, picker: Picker) -> ClusterJob:
+    """Return the job with a QOS, if Slurm's default for this user does not exist or is not for the partition."""
+    if job.request.qos or job.typed.qos or not {"qos", "all"} & job.enforced:
+        return job
+    mine, partition = job.associations(job.account or job.facts.default_account), job.known_partition
     allowed = sorted({qos for each in mine for qos in each.qos})
     if partition is not None:
         allowed = [qos for qos in allowed if not partition.qos or qos in partition.qos]
         allowed = [qos for qos in allowed if qos not in partition.denied_qos]
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
-    defaults = {each.default_qos or "normal" for each in mine}
-    if not allowed or defaults & set(allowed):
-        return request
-    if len(allowed) == 1:
-        return request.model_copy(update={"qos": allowed[0]})
-    reason = f"partition {name} takes several of your qualities of service, and none is your default"
-    options = tuple(Option(qos, f"--qos {qos}") for qos in allowed)
-    return request.model_copy(update={"qos": picker.pick(Choice("QOS", "qos", reason, options))})
+    if not allowed or {each.default_qos or "normal" for each in mine} & set(allowed):
+        return job
+    reason = f"partition {job.partition} takes several of your qualities of service, and none is your default"
+    return job.with_one("qos", "QOS", reason, allowed, picker)
 
 
-def check_qos_limits(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
-    """Refuse a job that a QOS limit will never let start."""
-    if not {"limits", "safe", "all"} & _enforced(facts):
+def check_qos_limits(job: ClusterJob) -> None:
+    """Refuse a job that a QOS limit will never let start: one of the partition's own QOS, or else of the job's."""
+    if not {"limits", "safe", "all"} & job.enforced:
         return
-    typed = for_gpu_type(profile, request)
+    request, typed, partition = job.request, job.typed, job.known_partition
     gpus, time_s = decide_shape(request, typed).gpus, request.walltime_s or typed.time.default
-    for limits in _limits_of(request, typed, facts):
-        most = (
-            (limits.gpus_per_job, "one job"),
-            (limits.gpus_per_user, "one user at the same time"),
-            (limits.gpus_in_all, "all its users together"),
-        )
-        for number, whom in most:
-            if number is not None and gpus > number:
-                raise PlanError(
-                    f"{gpus} GPUs are more than the {number} that QOS {limits.name} allows {whom}", hint=_QOS
-                )
-        if limits.max_s is not None and time_s is not None and time_s > limits.max_s:
+    mine = job.associations(job.account or job.facts.default_account)
+    qos = request.qos or typed.qos or next((each.default_qos for each in mine if each.default_qos), "normal")
+    known = {limits.name: limits for limits in job.facts.qos}
+    names = [partition.own_qos if partition else None, qos]
+    if qos in known and known[qos].over_partition:
+        names.reverse()
+    order = [known[name] for name in names if name in known]
+    for limit, whom in _LIMITS.items():
+        limits = next((each for each in order if getattr(each, limit) is not None), None)
+        most = getattr(limits, limit, None)
+        if limits is None or most is None:
+            continue
+        if whom and gpus > most:
+            raise PlanError(f"{gpus} GPUs are more than the {most} that QOS {limits.name} allows {whom}", hint=_QOS)
+        if not whom and time_s is not None and time_s > most:
             option = "--time" if request.walltime_s else "the default time"
-            longest = format_time(limits.max_s)
-            raise PlanError(
-                f"{option} {format_time(time_s)} is longer than the {longest} that QOS {limits.name} allows",
-                hint=f"add --time {longest}, or choose another QOS with --qos; `sacctmgr show qos` shows the limits",
-            )
+            allows = f"the {format_time(most)} that QOS {limits.name} allows"
+            raise PlanError(f"{option} {format_time(time_s)} is longer than {allows}", hint=_QOS)
 
 
-def check_nodes(request: JobRequest, profile: Profile, facts: ClusterFacts) -> None:
+def check_nodes(job: ClusterJob) -> None:
     """Refuse a job of more nodes than its partition has: Slurm may accept it and never start it.
 
     Where the profile knows how many nodes have its GPUs, the plan is refused with their number, which is smaller.
     """
-    typed = for_gpu_type(profile, request)
-    name, shape = request.partition or typed.partition, decide_shape(request, typed)
-    nodes = shape.nodes
-    sizes = {
-        part.name: min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)
-        for part in facts.partitions
-    }
-    with_gpus = shape.gpus_per_node and typed.gpu.nodes is not None and name == typed.partition
-    if name not in sizes or nodes <= sizes[name] or with_gpus:
+    facts, typed, partition = job.facts, job.typed, job.known_partition
+    shape = decide_shape(job.request, typed)
+
+    def size(part: Partition) -> int:
+        return min(sum(kind.nodes for kind in facts.kinds if kind.partition == part.name), part.max_nodes or 10**9)
+
+    with_gpus = shape.gpus_per_node and typed.gpu.nodes is not None and job.partition == typed.partition
+    if partition is None or shape.nodes <= size(partition) or with_gpus:
         return
-    larger = [part for part in facts.partitions if nodes <= sizes[part.name]]
-    best = min(larger, key=lambda part: rank(part, facts, request.account or profile.account), default=None)
+    larger = [part for part in facts.partitions if shape.nodes <= size(part)]
+    best = min(larger, key=lambda part: rank(part, facts, job.account), default=None)
     raise PlanError(
-        f"{nodes} nodes are more than the {sizes[name]} that partition {name} gives a job",
-        hint=f"use --partition {best.name}: up to {sizes[best.name]}" if best else f"use --nodes {sizes[name]}",
+        f"{shape.nodes} nodes are more than the {size(partition)} that partition {partition.name} gives a job",
+        hint=f"use --partition {best.name}: up to {size(best)}" if best else f"use --nodes {size(partition)}",
     )
 
 
-def _limits_of(request: JobRequest, typed: Profile, facts: ClusterFacts) -> list[QosLimits]:
-    """Return the limits of a job: those of the partition's own QOS, and what these leave open of the job's QOS."""
-    known = {limits.name: limits for limits in facts.qos}
-    name, mine = request.partition or typed.partition, _associations(request, typed, facts)
-    qos = request.qos or typed.qos or next((each.default_qos for each in mine if each.default_qos), "normal")
-    of_partition = next((known.get(part.own_qos or "") for part in facts.partitions if part.name == name), None)
-    of_job = known.get(qos)
-    if of_partition is None or of_job is None:
-        return [limits for limits in (of_partition, of_job) if limits]
-    first, second = (of_job, of_partition) if of_job.over_partition else (of_partition, of_job)
-    unset: dict[str, Any] = {limit: None for limit in _LIMITS if getattr(first, limit) is not None}
-    return [first, replace(second, **unset)]
-
-
-def _partition_of(request: JobRequest, profile: Profile) -> str | None:
-    return request.partition or for_gpu_type(profile, request).partition
-
-
-def closed_partition_note(request: JobRequest, profile: Profile, facts: ClusterFacts) -> str | None:
+def closed_partition_note(job: ClusterJob) -> str | None:
     """Return why Slurm may refuse the job in its partition, or let it wait; None if one of its partitions is open."""
-    names = (_partition_of(request, profile) or "").split(",")
+    facts, names = job.facts, (job.partition or "").split(",")
     if names == [""] or not facts.partitions or facts.user == "root":
         return None
-    account = request.account or profile.account
-    known, reasons = {part.name: part for part in facts.partitions}, []
-    for name in names:
-        # without --all Slurm lists no hidden partition, and none that is for other groups
-        why = why_closed(known[name], facts, account) if name in known else "Slurm does not list it for you"
-        if why is None:
-            return None
-        reasons.append(f"partition {name}: {why}")
-    free = [part.name for part in facts.partitions if why_closed(part, facts, account) is None]
-    words = f"{'; '.join(reasons)}. Slurm may refuse the job, or leave it pending"
-    return words + (f"; open to you: {', '.join(free)}" if free else "")
+    closed = {part.name: why_closed(part, facts, job.account) for part in facts.partitions}
+    # without --all Slurm lists no hidden partition, and none that is for other groups
+    reasons = [closed.get(name, "Slurm does not list it for you") for name in names]
+    if None in reasons:
+        return None
+    why = "; ".join(f"partition {name}: {reason}" for name, reason in zip(names, reasons, strict=True))
+    free = ", ".join(name for name, reason in closed.items() if reason is None)
+    return f"{why}. Slurm may refuse the job, or leave it pending" + (f"; open to you: {free}" if free else "")
 
 
-def detected_note(request: JobRequest, profile: Profile, facts: ClusterFacts) -> str:
+def detected_note(job: ClusterJob) -> str:
     """Return one line with the detected values, and how to keep or change them."""
-    name = _partition_of(request, profile)
-    default = any(part.default and part.name == name for part in facts.partitions)
-    taken = [f"partition {name}" + (" (the default)" if default else "") if name else "the default partition"]
-    account = request.account or profile.account
+    facts, name, account, partition = job.facts, job.partition, job.account, job.known_partition
+    default = " (the default)" if partition and partition.default else ""
+    taken = [f"partition {name}{default}" if name else "the default partition"]
     is_default = account == facts.default_account and len(accounts_of(facts)) > 1
     taken += [f"account {account}" + (" (your default in Slurm)" if is_default else "")] if account else []
-    taken += [f"qos {request.qos}"] if request.qos else []
+    taken += [f"qos {job.request.qos}"] if job.request.qos else []
     cluster = facts.config.get("ClusterName", "this one")
     return f"detected the cluster {cluster}: {', '.join(taken)}; keep or change it with hpcrun init"
