@@ -16,9 +16,8 @@ from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import submit
 from hpcrun.actions.ports import Choice
 from hpcrun.actions.profiles import init as action
-from hpcrun.actions.profiles.detect import ask_cluster, detected_profile
+from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
-from hpcrun.actions.profiles.detect_yaml import Choices
 from hpcrun.actions.profiles.edit import FileChange, plan_config
 from hpcrun.cli.confirm import ask, can_ask, choose, confirm
 from hpcrun.cli.context import Context, make_context

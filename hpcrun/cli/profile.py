@@ -110,7 +110,7 @@ def detect(
     Without --write, the profile is printed to stdout.
     """
     from hpcrun.actions.profiles.detect import detect as detect_profile
-    from hpcrun.actions.profiles.detect import new_profile_path
+    from hpcrun.actions.profiles.edit import new_profile_path
 
     if force and write is None:
         raise UsageError("--force has no effect without --write", hint="add --write NAME")

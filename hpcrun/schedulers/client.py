@@ -17,7 +17,6 @@ from hpcrun.errors import SchedulerError
 from hpcrun.schedulers.cluster_facts import Partition, assoc_command, parse_assoc, parse_partitions
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 
-GPU_FORMS = ("gres", "gpus-per-node", "gpus")  # the portable one first
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "sacct")
 _PARTITION_NAMES = ["sinfo", "--noheader", "--format=%R"]  # %R: the name without the star of the default
 _COMPLETES_WITHIN_S = 2.0
@@ -84,17 +83,6 @@ def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]]
     answer = site.run(estimate_command(tuple(directives)))
     estimate = read_answer(answer)
     return Trial(form, answer.ok, refusal_words(estimate.message), answered=not estimate.silent)
-
-
-def try_gpu_forms(site: SlurmSite, type_: str | None, partition: str) -> list[Trial]:
-    """Let sbatch check each form of a request for one GPU; if it does not respond, skip the rest."""
-    gpu = f"{type_}:1" if type_ else "1"
-    trials: list[Trial] = []
-    for form in GPU_FORMS:
-        if not trials or trials[-1].answered:
-            job = {"partition": partition, "nodes": "1", "ntasks": "1", "time": "1", "output": "/dev/null"}
-            trials.append(try_directives(site, [*job.items(), (form, f"gpu:{gpu}" if form == "gres" else gpu)], form))
-    return trials
 
 
 def refusal_words(stderr: str) -> str:

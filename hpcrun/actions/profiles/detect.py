@@ -1,24 +1,56 @@
-"""profile detect: query the cluster, and write its profile."""
+"""profile detect: query the cluster, and write its profile: every value with its source, every gap with the reason."""
 
 from __future__ import annotations
 
-import os
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hpcrun.actions.ports import Surroundings
-from hpcrun.actions.profiles.detect_types import GpuOffer, gpu_offers
-from hpcrun.actions.profiles.detect_yaml import Choices, DetectedCluster, check_loads, profile_text
-from hpcrun.actions.profiles.edit import check_name
-from hpcrun.errors import ProfileError, UsageError
+from hpcrun.actions.profiles.detect_types import (
+    GpuOffer,
+    Share,
+    accounts_of,
+    card_part,
+    gpu_offers,
+    may_use,
+    partition_without_gpus,
+    partitions_without_gpus,
+    share,
+)
+from hpcrun.errors import HpcrunError, ProfileError
 from hpcrun.job.profile import Profile
-from hpcrun.profiles.config import DETECTED
-from hpcrun.profiles.load import SUFFIX
+from hpcrun.job.units import format_memory, format_time
+from hpcrun.profiles.folders import Source
+from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import replace_text
-from hpcrun.schedulers.client import try_gpu_forms
-from hpcrun.schedulers.cluster_facts import ClusterFacts, ask_facts, check_answered
-from hpcrun.schedulers.host import host_facts
-from hpcrun.schedulers.process import SlurmSite
+from hpcrun.profiles.yaml_file import Key
+from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, ask_facts, check_answered
+
+if TYPE_CHECKING:  # most submissions read the facts of an earlier command
+    from hpcrun.actions.ports import Surroundings
+    from hpcrun.schedulers.host import HostFacts
+    from hpcrun.schedulers.process import SlurmSite
+
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+_COMMENT_COLUMN = 34
+_USUAL_DEFAULT_S = 3600
+"""The time of a job that requests none, from the base profile."""
+_NODES, _PARTITIONS = "scontrol show node", "scontrol show partition"
+_Row = tuple[Key, str | None, str]
+"""A key, the YAML of its value, and the source; without a value the reason why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices that a cluster leaves to the user; None for a choice that was not made."""
+
+    account: str | None = None
+    gpu_type: str | None = None  # the type that ``--gpus N`` means
+
 
 _NO_CHOICES = Choices()
 
@@ -57,29 +89,262 @@ def detected_profile(
     Args:
         choices: the user's choices; the account decides which partitions are open.
     """
-    offers = gpu_offers(facts, choices.account)
-    trials = try_gpu_forms(site, offers[0].type, offers[0].partition.name) if offers else []
-    cluster = DetectedCluster(
-        facts,
-        offers,
-        trials,
-        host_facts(surroundings.host, site.env, timeout_s=site.within_s),
-        in_job="SLURM_JOB_ID" in surroundings.env,
-        choices=choices,
-    )
-    text = profile_text(cluster)
+    from hpcrun.schedulers.host import host_facts  # a submission does not look at the host
+
+    host = host_facts(surroundings.host, site.env, timeout_s=site.within_s)
+    text = profile_text(facts, choices, host, in_job="SLURM_JOB_ID" in surroundings.env)
     profile = check_loads(text, surroundings.profile_folders)
-    warnings = [f"{command}: {why}" for command, why in facts.problems.items()]
-    if trials and not any(trial.accepted for trial in trials):
-        warnings.append(f"sbatch --test-only: {trials[0].message or 'no response'}")
-    return Detected(text, profile, tuple(offers), tuple(warnings))
+    warnings = tuple(f"{command}: {why}" for command, why in facts.problems.items())
+    return Detected(text, profile, tuple(gpu_offers(facts, choices.account)), warnings)
 
 
-def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
-    """Return the file for a new profile."""
-    if name in ("local", DETECTED):  # a file of that name would hide the profile
-        raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
-    path = folder / f"{check_name(name)}{SUFFIX}"
-    if os.path.lexists(path) and not force:
-        raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
-    return path
+def check_loads(text: str, folders: Sequence[Source]) -> Profile:
+    """Load the text as a profile: hpcrun writes only a profile that loads."""
+    path = Path(f"detected{SUFFIX}")  # for messages; nothing is written
+    try:
+        return load_text(text, path, folders).profile
+    except ProfileError as error:
+        message = error.message.replace(f"{path}:", "line ")
+        raise HpcrunError(
+            f"the detected profile is not valid: {message}\n{text}",
+            hint="this is a bug in hpcrun; please report it with the text above",
+        ) from None
+
+
+# --- its text -------------------------------------------------------------------------------------------------
+
+
+def profile_text(
+    facts: ClusterFacts, choices: Choices = _NO_CHOICES, host: HostFacts | None = None, *, in_job: bool = False
+) -> str:
+    """Return the YAML of a profile.
+
+    Args:
+        host: the host it is detected on; None for the profile ``detected``, which is made of the facts alone.
+        in_job: whether the host is one that jobs run on, seen from inside a job.
+    """
+    lines = [
+        *_heading(facts, host),
+        *(f"No response: {command}: {why}" for command, why in facts.problems.items()),
+    ]
+    rest = [
+        *_table(facts, choices.account),
+        *_accounting(facts),
+        *(_host_lines(host, in_job=in_job) if host else ()),
+    ]
+    yaml = _yaml_lines(_rows(facts, choices))
+    return "\n".join([*map(comment, lines), *yaml, "", *map(comment, rest)]) + "\n"
+
+
+def _yaml_lines(rows: Iterable[_Row]) -> Iterator[str]:
+    """Yield rows as YAML, the rows of a section below its name."""
+    opened: Key = ()
+    for key, value, source in rows:
+        section = key[:-1]
+        for depth, name in enumerate(section):
+            if opened[: depth + 1] != section[: depth + 1]:
+                yield f"{'  ' * depth}{scalar(name)}:"
+        opened = section
+        left = f"{'  ' * len(section)}{'# ' if value is None else ''}{key[-1]}:{f' {value}' if value else ''}"
+        yield f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
+
+
+def scalar(value: str) -> str:
+    """Return a word as YAML: plain if no character has a meaning, else in double quotes."""
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(_printable(value), ensure_ascii=False)
+
+
+def comment(text: str) -> str:
+    """Return text behind a ``#``, on one line."""
+    return f"# {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
+    offers = gpu_offers(facts, choices.account)
+    only = offers[0] if len(offers) == 1 else None
+    # the only type's partition is the profile's own
+    partition = only.partition if only else partition_without_gpus(facts, choices.account)
+    name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
+    yield ("extends",), "base/slurm", ""  # the values for every Slurm cluster
+    yield ("description",), scalar(f"{name}, Slurm {version}"), "scontrol show config"
+    yield ("scheduler",), "slurm", ""
+    yield _partition_row(facts, partition)
+    yield from _account_rows(facts, choices.account)
+    if only:
+        type_ = scalar(only.type) if only.type else None
+        yield ("gpu", "type"), type_, _NODES if type_ else f"{_NODES}: Slurm has no type for these GPUs"
+        yield from _offer_rows((), only, _USUAL_DEFAULT_S)
+        return
+    top_s = _USUAL_DEFAULT_S if partition is None else _default_s(partition, _USUAL_DEFAULT_S)
+    if not offers:
+        yield ("gpu",), None, f"{_NODES}: no node has a GPU that a job can request"
+    elif choices.gpu_type:
+        yield ("gpu", "type"), scalar(choices.gpu_type), "your choice: the type of --gpus N"
+    else:
+        yield ("gpu", "type"), None, "the type of --gpus N; without it, --gpus N is an error"
+    for offer in offers:
+        yield from _offer_rows(("gpu", "types", offer.type or ""), offer, top_s)
+    # for jobs without GPUs
+    here = [kind for kind in facts.kinds if partition and kind.partition == partition.name]
+    yield from _share_rows(("cpu",), share([(kind.cpus, 0) for kind in here], "CPUs"))
+    yield from _share_rows(("memory",), share([(kind.memory_mb, 0) for kind in here], "MB"))
+    if partition is not None:
+        # an entry of gpu.types cannot take the profile's limit away
+        unlimited = any(offer.partition.max_s is None for offer in offers)
+        yield from _time_rows((), partition, _USUAL_DEFAULT_S, limited=not unlimited)
+
+
+def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
+    if chosen is None:
+        return ("partition",), None, "scontrol named no partition; Slurm's default is used"
+    if chosen.name in partitions_without_gpus(facts) and any(kind.gpus for kind in facts.kinds):
+        why = "for jobs without GPUs"
+    elif chosen.default:
+        why = "the default"
+    elif any(partition.default for partition in facts.partitions):
+        why = "Slurm's default partition has other nodes or is not open to you"
+    else:
+        why = "the cluster has no default partition"
+    return ("partition",), scalar(chosen.name), f"{_PARTITIONS}: {why}"
+
+
+def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
+    source, accounts = "sacctmgr show assoc", accounts_of(facts)
+    charged = chosen or (accounts[0] if len(accounts) == 1 else None)
+    if facts.associations is None:
+        known = facts.problems.get(source, "no response")
+    else:
+        known = ", ".join(accounts) or f"user {facts.user} has none"
+    if chosen:
+        why = f"{'your default in Slurm' if chosen == facts.default_account else 'your choice'}; {source}: {known}"
+    elif charged:
+        why = f"{source}: your only one"
+    else:
+        why = f"{source}: {known}" + ("; Slurm takes your default one" if accounts else "")
+    yield ("account",), scalar(charged) if charged else None, why
+    if facts.associations:
+        yield _qos_row([each for each in facts.associations if charged in (None, each.account)], source)
+    else:
+        yield ("qos",), None, "as account"
+
+
+def _qos_row(mine: Sequence[Association], source: str) -> _Row:
+    """Return the row of the QOS: it has a value only if the user may not use Slurm's default."""
+    qos = sorted({qos for association in mine for qos in association.qos})
+    # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
+    defaults = {association.default_qos or "normal" for association in mine}
+    if len(qos) == 1 and not defaults & set(qos):
+        return ("qos",), scalar(qos[0]), f"{source}: your only one, and not the one that Slurm would take"
+    return ("qos",), None, f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
+
+
+def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
+    """Yield the values for a GPU type, in an entry of ``gpu.types`` or, for the only one, in the profile itself."""
+    gpu, most = prefix or ("gpu",), offer.partition.max_nodes
+    differ = f": some nodes have {', '.join(map(str, offer.counts[:-1]))}" if len(offer.counts) > 1 else ""
+    yield (*gpu, "per_node"), str(offer.per_node), _NODES + differ
+    if offer.nodes:
+        limited = offer.nodes == most
+        why = f"MaxNodes={most} of partition {offer.partition.name}" if limited else "a job cannot have more"
+        yield (*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}"
+    if prefix:
+        also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else _PARTITIONS
+        yield (*prefix, "partition"), scalar(offer.partition.name), also
+    yield from _share_rows((*prefix, "cpu"), offer.cpus)
+    yield from _share_rows((*prefix, "memory"), offer.memory_mb)
+    yield from _time_rows(prefix, offer.partition, top_s)
+    if offer.type is not None:
+        part = card_part(offer.type)
+        known = "by the name of the type; `hpcrun scale plan` computes with its data"
+        yield (*prefix, "card"), part, known if part else "hpcrun has no data of this card"
+
+
+def _share_rows(key: Key, amounts: Share | None) -> Iterator[_Row]:
+    form = format_memory if key[-1] == "memory" else str
+    if amounts is None:
+        yield key, None, f"{_NODES}: does not say"
+        return
+    yield (*key, "per_node"), form(amounts.per_node), _NODES
+    if amounts.per_gpu:
+        yield (*key, "per_gpu"), form(amounts.per_gpu), amounts.arithmetic
+
+
+def _default_s(partition: Partition, otherwise_s: int) -> int:
+    """Return the time of a partition's jobs that request none."""
+    return min(filter(None, (partition.default_s or otherwise_s, partition.max_s)))
+
+
+def _time_rows(prefix: Key, partition: Partition, inherited_s: int, *, limited: bool = True) -> Iterator[_Row]:
+    """Yield the times of a partition.
+
+    Args:
+        inherited_s: the default time, unless the partition has its own.
+        limited: the longest time is written here.
+    """
+    default_s, most = _default_s(partition, inherited_s), partition.max_s
+    source = f"{_PARTITIONS}: {partition.name}"
+    if most is None:
+        yield (*prefix, "time.max"), None, f"{source} has no limit"
+    elif not limited:
+        why = "a GPU type has no time limit, and would inherit this one"
+        yield (*prefix, "time.max"), None, f"{source} has {format_time(most)}: left out, since {why}"
+    if partition.default_s or default_s != inherited_s:
+        yield (*prefix, "time", "default"), json.dumps(format_time(default_s)), f"{source}, for jobs without --time"
+    if most is not None and limited:
+        yield (*prefix, "time", "max"), json.dumps(format_time(most)), source
+
+
+# --- its comments ---------------------------------------------------------------------------------------------
+
+
+def _heading(facts: ClusterFacts, host: HostFacts | None) -> Iterator[str]:
+    sources = "A comment names the source of each value; values that were not found are commented out."
+    if host is None:
+        yield f"Detected by hpcrun for user {facts.user}, and detected again when Slurm's configuration changes."
+        yield "`hpcrun profile set detected KEY=VALUE` changes a value; `hpcrun init` makes a profile of it."
+        yield sources
+    else:
+        yield f"Detected by hpcrun on {host.name} for user {facts.user}."
+        yield f"{sources} Correct what is wrong."
+
+
+def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
+    yield f"Partitions ({_PARTITIONS}):"
+    for part in sorted(facts.partitions, key=lambda part: (not part.default, part.name)):
+        gpus = sorted({f"{type_ or 'gpu'}:{n}" for k in facts.kinds if k.partition == part.name for type_, n in k.gpus})
+        words = [
+            "default" if part.default else "",
+            f"to {format_time(part.max_s)}" if part.max_s else "no time limit",
+            " ".join(gpus) or "no GPUs",
+            f"jobs may be displaced ({part.preempted}) after {part.grace_s} s" if part.preempted else "",
+            "" if may_use(part, facts, account) else "probably not open to you",
+        ]
+        yield f"  {part.name}: {'; '.join(filter(None, words))}"
+
+
+def _accounting(facts: ClusterFacts) -> Iterator[str]:
+    enforced = facts.config.get("AccountingStorageEnforce", "nothing")
+    works = "answers" if facts.accounting else f"does not respond: {facts.problems.get('sacct', 'unknown')}"
+    type_, mode = (facts.config.get(key, "unknown") for key in ("PreemptType", "PreemptMode"))
+    yield f"Accounting: sacct {works}; enforced: {enforced}"
+    yield f"Preemption (scontrol show config): {type_}, {mode}"
+
+
+def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:
+    where = "a compute node" if in_job else "not inside a job: run it in one to see a compute node"
+    gpus = ", ".join(f"{count} × {model}" for model, count in host.gpus.items())
+    hcas = ", ".join(f"{name} ({link})" if link else name for name, link in host.hcas.items())
+    modules = f"{host.modules}; `module avail` lists what modules: [...] may load" if host.modules else "none"
+    yield f"Seen on {host.name} ({where}):"
+    yield f"  GPUs (nvidia-smi): {host.problem or gpus or 'none'}"
+    yield f"  InfiniBand and RoCE (/sys/class/infiniband): {hcas or 'none'}"
+    yield f"  interfaces (/sys/class/net): {', '.join(host.interfaces) or 'none'}"
+    yield f"  modules: {modules}"
+    yield "NCCL finds its network by itself. Name interfaces or adapters only if that fails, and only those that"
+    yield "every node has: a name in NCCL_SOCKET_IFNAME or NCCL_IB_HCA that a node lacks fails every rank."

@@ -57,10 +57,10 @@ class DetectedProfile(Mapping[str, bytes]):
 
     @cached_property
     def _text(self) -> str:
-        from hpcrun.actions.profiles.detect_yaml import check_loads, quick_profile_text
+        from hpcrun.actions.profiles.detect import check_loads, profile_text
         from hpcrun.profiles.save import replace_text
 
-        text, before = quick_profile_text(self.facts), ""
+        text, before = profile_text(self.facts), ""
         with suppress(OSError):
             before = self.path.read_text("utf-8", errors="replace")
         if text != before:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.profiles.config import check_config
+from hpcrun.profiles.config import DETECTED, check_config
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.load import SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
 from hpcrun.profiles.save import locked, replace_text, saving
@@ -218,6 +218,16 @@ def check_name(name: str) -> str:
     raise UsageError(
         f"{name!r} cannot be a profile's name", hint="use letters, digits, '-', '_' and '.', as my-cluster"
     )
+
+
+def new_profile_path(name: str, folder: Path, *, force: bool) -> Path:
+    """Return the file for a new profile."""
+    if name in ("local", DETECTED):  # a file of that name would hide the profile
+        raise UsageError(f"hpcrun itself uses the profile {name}", hint="choose another name, as mysite")
+    path = folder / f"{check_name(name)}{SUFFIX}"
+    if os.path.lexists(path) and not force:
+        raise ProfileError(f"{path} already exists", hint="choose another name, or replace the file with --force")
+    return path
 
 
 def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChange:

@@ -11,10 +11,9 @@ from typing import Any
 
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.ports import Choice, Option, Surroundings
-from hpcrun.actions.profiles.detect import Detected, new_profile_path
+from hpcrun.actions.profiles.detect import Choices, Detected
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
-from hpcrun.actions.profiles.detect_yaml import Choices
-from hpcrun.actions.profiles.edit import FileChange, Place, plan_config, text_at
+from hpcrun.actions.profiles.edit import FileChange, Place, new_profile_path, plan_config, text_at
 from hpcrun.actions.profiles.profiles import flat_values
 from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile

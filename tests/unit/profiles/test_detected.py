@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.profiles.detect import new_profile_path
+from hpcrun.actions.profiles.edit import new_profile_path
 from hpcrun.errors import ProfileError, UsageError
 
 

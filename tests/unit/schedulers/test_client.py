@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.schedulers import client
 from hpcrun.schedulers.client import JobStart, Server
-from hpcrun.schedulers.process import Completed, SlurmSite
+from hpcrun.schedulers.process import Completed
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
 AT = datetime(2026, 11, 21, 3, 30).timestamp()
@@ -104,21 +104,3 @@ def test_directives_are_asked_for_as_they_are() -> None:
     directives = (("gres", "gpu:a100:4"), ("comment", "two words"), ("no-requeue", None))
     assert client.estimate_command(directives)[:2] == ["sbatch", "--test-only"]
     assert set(client.estimate_command(directives)) > {"--gres=gpu:a100:4", "--comment=two words", "--no-requeue"}
-
-
-@pytest.mark.parametrize(("type_", "gpu"), [("h100", "h100:1"), (None, "1")])
-def test_each_form_of_a_request_for_a_gpu_is_tried(type_: str | None, gpu: str, tmp_path: Path) -> None:
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text('#!/bin/sh\necho "sbatch: error: $*" >&2\ncase $* in *--gres*) exit 1 ;; esac\n')
-    sbatch.chmod(0o755)
-    site = SlurmSite({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    trials = client.try_gpu_forms(site, type_, "gpu")
-    assert [(trial.form, trial.accepted) for trial in trials] == [
-        ("gres", False), ("gpus-per-node", True), ("gpus", True),
-    ]  # fmt: skip
-    for trial, option in zip(trials, (f"--gres=gpu:{gpu}", f"--gpus-per-node={gpu}", f"--gpus={gpu}"), strict=True):
-        assert {"--test-only", "--partition=gpu", option} < set(trial.message.split())
-    sbatch.write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
-    assert [trial.answered for trial in client.try_gpu_forms(SlurmSite({"PATH": str(tmp_path)}), type_, "gpu")] == [
-        False
-    ]

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcrun.actions.profiles.detect import profile_text
 from hpcrun.actions.profiles.detect_types import card_part, gpu_offers
-from hpcrun.actions.profiles.detect_yaml import DetectedCluster, profile_text
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_text
-from hpcrun.schedulers.client import Trial
 from hpcrun.schedulers.cluster_facts import (
     Association,
     ClusterFacts,
@@ -31,7 +30,6 @@ RECORDED = REPO / "tests/data" / "22.05"
 GPU = Partition("gpu", default=True, max_s=7200)
 A100 = NodeKind("gpu", 2, 64, 512000, (("a100", 4),))
 NOWHERE = HostFacts("login1", {}, {}, (), None)
-ACCEPTED = [Trial("gres", True, "Job 1 to start"), Trial("gpus-per-node", False, "no"), Trial("gpus", True, "")]
 
 
 def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> ClusterFacts:
@@ -46,8 +44,8 @@ def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> Cl
     return ClusterFacts(kinds=kinds, partitions=partitions, **values)
 
 
-def text_of(found: ClusterFacts, trials: list[Trial] = ACCEPTED) -> str:
-    return profile_text(DetectedCluster(found, gpu_offers(found), trials, NOWHERE, in_job=False))
+def text_of(found: ClusterFacts) -> str:
+    return profile_text(found, host=NOWHERE)
 
 
 def loaded(text: str) -> Profile:
@@ -63,11 +61,8 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
     assert (h100.per_node, h100.partition, h100.cpu.per_gpu, h100.memory.per_gpu) == (8, "gpu", 8, 64000)
-    assert (h100.time.default, h100.time.max, profile.time.max) == (None, 172800, 4 * 86400)
-    assert profile.time.default == 1800  # which all types share
-    assert [" ".join(line.split()) for line in text.splitlines() if "default: " in line] == [
-        'default: "00:30:00" # scontrol show partition: all partitions with GPUs, for jobs without --time'
-    ]
+    assert (h100.time.default, h100.time.max, profile.time.max) == (1800, 172800, 4 * 86400)
+    assert '        default: "00:30:00"         # scontrol show partition: gpu, for jobs without --time\n' in text
     assert (h100.nodes, h100.card.memory_gb, profile.gpu.types["l40s"].card.nvlink_gb_s) == (2, 80, 0)
     assert "#   preempt: to 1-00:00:00; a100:4 h100:8; jobs may be displaced (REQUEUE) after 10 s" in text
     assert "partition: gpu                # also in partition h100, preempt" in text
@@ -89,7 +84,7 @@ def test_gpus_without_a_name() -> None:
 
 
 def test_no_gpus() -> None:
-    profile = loaded(text_of(facts([replace(A100, gpus=())], [GPU]), []))
+    profile = loaded(text_of(facts([replace(A100, gpus=())], [GPU])))
     assert (profile.gpu.per_node, profile.cpu.per_node, profile.memory.per_node) == (0, 64, 512000)
 
 
@@ -125,20 +120,21 @@ def test_the_partition_of_a_type_is_one_to_use(worse: Partition) -> None:
 @pytest.mark.parametrize(
     ("times", "top", "each"),
     [
-        (((None, 7200), (None, 7200), (None, 7200)), (3600, 7200), [(None, None), (None, None)]),
-        (((None, 7200), (600, 7200), (900, 7200)), (3600, 7200), [(600, None), (900, None)]),
-        (((900, 7200), (600, 3600), (600, 3600)), (900, 7200), [(600, 3600), (600, 3600)]),
+        (((None, 7200), (None, 7200), (None, 600)), (3600, 7200), [(None, 7200), (600, 600)]),
+        (((900, 7200), (600, 3600), (None, 3600)), (900, 7200), [(600, 3600), (None, 3600)]),
         (((None, 300), (600, 3600), (600, None)), (300, None), [(600, 3600), (600, None)]),
     ],
     ids=str,
 )
-def test_a_time_that_gpu_types_inherit_is_written_once(times: Any, top: Any, each: Any) -> None:
+def test_gpu_types_have_their_own_times_and_inherit_the_default_one(times: Any, top: Any, each: Any) -> None:
     cpu, *others = (Partition(name, default_s=time[0], max_s=time[1]) for name, time in zip("cab", times, strict=True))
     kinds = [replace(A100, partition="c", gpus=()), replace(A100, partition="a")]
     kinds.append(replace(A100, partition="b", gpus=(("h100", 4),)))
-    profile = loaded(text_of(facts(kinds, [cpu, *others])))
+    text = text_of(facts(kinds, [cpu, *others]))
+    profile = loaded(text)
     assert (profile.time.default, profile.time.max) == top
     assert [(entry.time.default, entry.time.max) for entry in profile.gpu.types.values()] == each
+    assert ("# time.max:" in text) == (times[2][1] is None)
 
 
 def test_a_short_limit_lowers_the_default_time() -> None:
@@ -146,22 +142,12 @@ def test_a_short_limit_lowers_the_default_time() -> None:
     assert (profile.time.default, profile.time.max) == (600, 600)
 
 
-def test_a_type_without_a_limit_is_not_limited_by_the_others() -> None:
-    kinds = [A100, NodeKind("long", 1, 64, 512000, (("h100", 8),))]
-    text = text_of(facts(kinds, [GPU, Partition("long")]))
-    profile = loaded(text)
-    assert profile.time.max is None
-    assert profile.gpu.types["a100"].time.max == 7200
-    assert "# time.max:" in text
-
-
 def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:
     problems = {"sacctmgr show assoc": "timed out after 10 s", "scontrol show config": "exit status 1"}
     found = facts([A100], [GPU], associations=None, accounting=False, problems=problems)
-    text = text_of(found, [Trial("gres", False, "Invalid account")])
+    text = text_of(found)
     assert "# No response: scontrol show config: exit status 1" in text
     assert "# account:                          # sacctmgr show assoc: timed out after 10 s" in text
-    assert "# directive: gres                 # sbatch --test-only accepted no form: Invalid account" in text
     assert loaded(text).account is None
 
 
