@@ -111,7 +111,8 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     yield note(_cluster_lines(facts))
     choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
-    detected = detected_profile(facts, site, context.surroundings, action.without_none(choices))
+    folders = context.surroundings.profile_folders
+    detected = detected_profile(facts, site, context.host, folders, action.without_none(choices))
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
 

@@ -117,7 +117,7 @@ def detect(
     context = make_context()
     # a name that cannot be is refused before a cluster is asked
     path = new_profile_path(write, context.user_folder / "profiles", force=force) if write is not None else None
-    detected = detect_profile(SlurmSite(context.env), context.surroundings, path)
+    detected = detect_profile(SlurmSite(context.env), context.host, tuple(context.profile_layers.values()), path)
     if detected.path is None:
         lines = [detected.text.rstrip("\n")]
     else:

@@ -30,7 +30,6 @@ from hpcrun.profiles.yaml_file import Key
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, ask_facts, check_answered
 
 if TYPE_CHECKING:  # most submissions read the facts of an earlier command
-    from hpcrun.actions.ports import Surroundings
     from hpcrun.schedulers.host import HostFacts
     from hpcrun.schedulers.process import SlurmSite
 
@@ -66,9 +65,9 @@ class Detected:
     path: Path | None = None  # the file that was written, None if none was
 
 
-def detect(site: SlurmSite, surroundings: Surroundings, path: Path | None = None) -> Detected:
+def detect(site: SlurmSite, host: str, folders: Sequence[Source], path: Path | None = None) -> Detected:
     """Query the cluster and return the text of its profile, which loads; if a path is given, write it there."""
-    detected = replace(detected_profile(ask_cluster(site), site, surroundings), path=path)
+    detected = replace(detected_profile(ask_cluster(site), site, host, folders), path=path)
     if path:
         replace_text(path, detected.text)
     return detected
@@ -82,7 +81,7 @@ def ask_cluster(site: SlurmSite) -> ClusterFacts:
 
 
 def detected_profile(
-    facts: ClusterFacts, site: SlurmSite, surroundings: Surroundings, choices: Choices = _NO_CHOICES
+    facts: ClusterFacts, site: SlurmSite, host: str, folders: Sequence[Source], choices: Choices = _NO_CHOICES
 ) -> Detected:
     """Return the profile of a cluster from its answers.
 
@@ -91,9 +90,9 @@ def detected_profile(
     """
     from hpcrun.schedulers.host import host_facts  # a submission does not look at the host
 
-    host = host_facts(surroundings.host, site.env, timeout_s=site.within_s)
-    text = profile_text(facts, choices, host, in_job="SLURM_JOB_ID" in surroundings.env)
-    profile = check_loads(text, surroundings.profile_folders)
+    seen = host_facts(host, site.env, timeout_s=site.within_s)
+    text = profile_text(facts, choices, seen, in_job="SLURM_JOB_ID" in site.env)
+    profile = check_loads(text, folders)
     warnings = tuple(f"{command}: {why}" for command, why in facts.problems.items())
     return Detected(text, profile, tuple(gpu_offers(facts, choices.account)), warnings)
 
