@@ -32,7 +32,7 @@ def share(
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
     from hpcrun.features.share.page import share_page  # jinja2 and pydantic
-    from hpcrun.features.share.share import ShareChoice, check_page_file, gather, save_page
+    from hpcrun.features.share.share import check_page_file, gather, save_page
 
     context = make_context()
     named = find_element(run, context.store)
@@ -50,8 +50,10 @@ def share(
     yield note([named.note, remark])
     if run == LAST:
         yield Outcome(notes=[for_person(newest_line(named.run))])
-    choice = ShareChoice(named.element, logs=not no_logs, code=not no_code, rules=context.rules(), patterns=patterns)
-    shared = gather(named.run, choice, context.ports)
+    shared = gather(
+        named.run, context.ports, element=named.element, logs=not no_logs, code=not no_code,
+        rules=context.rules(), patterns=patterns,
+    )  # fmt: skip
     yield note(f"hpcrun: {missing}" for missing in shared.missing)
     page = share_page(shared, HIDER, str(Path.home()))
     if out == "-":

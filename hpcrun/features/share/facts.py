@@ -15,7 +15,7 @@ from hpcrun.job.units import listed
 from hpcrun.runs.attempt import RESTART
 from hpcrun.runs.record import LastStatus, Run, pairs_of
 from hpcrun.views.status import link_text
-from hpcrun.views.text import code_text, count, folded_command, size_text
+from hpcrun.views.text import clock_text, code_text, count, folded_command, size_text
 
 Row = tuple[str, str]
 _KINDS = {state.COMPLETED: "ok", state.RUNNING: "run", "COMPLETING": "run", "CONFIGURING": "run"}
@@ -36,18 +36,6 @@ def date_text(at_s: float) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
 
 
-def duration_text(seconds: float) -> str:
-    """Return a length of time in its two largest units: ``1 h 12 min``."""
-    rest = max(0, round(seconds))
-    parts: list[tuple[int, str]] = []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        number, rest = divmod(rest, length)
-        if number or parts:
-            parts.append((number, unit))
-    shown = [f"{number} {unit}" for number, unit in parts[:2] if number]
-    return " ".join(shown) or "0 s"
-
-
 def tiles(shared: SharedRun) -> Iterator[Row]:
     """Yield the numbers at the top of the page."""
     item, run = shared.item, shared.item.run
@@ -57,10 +45,10 @@ def tiles(shared: SharedRun) -> Iterator[Row]:
         yield "Completed", f"{done} of {len(item.elements)}"
     yield "Size", f"{size_text(run)}, {count(run.world_size, 'rank')}"
     if elapsed := item.status.ran_s:
-        yield "Ran for" if item.status.final else "Running for", duration_text(elapsed)
+        yield "Ran for" if item.status.final else "Running for", clock_text(elapsed)
     if shared.attempts:
         waited = min(span.attempt.started_s for span in shared.attempts) - run.created_s
-        yield "Waited", duration_text(waited)
+        yield "Waited", clock_text(max(0, int(waited)))
     if len(shared.attempts) > 1 and not item.elements:
         yield "Attempts", str(len(shared.attempts))
 
@@ -115,25 +103,19 @@ def _where(run: Run) -> str:
     return ", ".join([f"cluster {run.cluster}" if run.cluster else "Slurm", *parts, f"profile {run.profile}"])
 
 
-def is_cancelled(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> bool:
-    """Return whether an attempt ended because its run, or its element, was cancelled."""
-    item = shared.item
-    each = {one.index: one.status for one in item.elements}
-    return newest and each.get(span.element, item.status).state == state.CANCELLED
-
-
-def ended_words(span: AttemptSpan, shared: SharedRun, *, newest: bool) -> str:
-    """Return how an attempt ended."""
-    if is_cancelled(span, shared, newest=newest):
-        return "cancelled"
-    exit_ = span.attempt.exit
+def ended(span: AttemptSpan) -> Row:
+    """Return the class in the style sheet, and the words, of the end of an attempt."""
+    status, exit_ = span.status, span.attempt.exit
+    if status and status.state == state.CANCELLED:
+        return "stop", "cancelled"
     if exit_ is None:
-        runs = newest and not shared.item.status.final
-        return "runs" if runs else "killed without a record of its end, or its node failed"
+        runs = status is not None and not status.final
+        return ("run", "runs") if runs else ("bad", "killed without a record of its end, or its node failed")
+    kind = "again" if exit_.again else "ok" if exit_.status == 0 else "bad"
     if exit_.status == 0 and not exit_.reason:
-        return "completed"
+        return kind, "completed"
     again = ", requeued" if exit_.again and exit_.how != RESTART else ""
-    return f"{ended_text(span.attempt)}{again}" + (f": {exit_.message}" if exit_.message else "")
+    return kind, f"{ended_text(span.attempt)}{again}" + (f": {exit_.message}" if exit_.message else "")
 
 
 def command_text(command: Sequence[Sequence[str]]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hpcrun.actions.ports import Ports
@@ -30,7 +31,7 @@ from hpcrun.reading import open_regular
 from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import fold, rank_log
-from hpcrun.runs.record import Run
+from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.store import RunStore
 from hpcrun.runs.use import NodeUse, read_use
 from hpcrun.writing import replace_file
@@ -42,6 +43,7 @@ _MOST_ATTEMPTS = 50
 _MOST_PAGES = 8
 _LOG_BYTES, _TEXT_BYTES = 256 << 10, 512 << 10
 _LOG_LINES = 150
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class AttemptSpan:
     element: int
     nodes: Sequence[str]
     ended_s: float
+    status: LastStatus | None = None  # of the element whose newest attempt it is; None for an earlier one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +101,31 @@ class SharedRun:
     missing: tuple[str, ...] = ()  # what could not be read
 
 
-@dataclass(frozen=True, slots=True)
-class ShareChoice:
-    """What to gather: a run or an element of a sweep, with or without the ends of the logs, and the script and code."""
+def gather(
+    run: Run, ports: Ports, *, element: int | None = None, logs: bool = True, code: bool = True,
+    rules: Sequence[Rule] = (), patterns: Mapping[str, str] = _NONE,
+) -> SharedRun:  # fmt: skip
+    """Return what a page shows of a run, a sweep, or one element of a sweep.
 
-    element: int | None = None
-    logs: bool = True
-    code: bool = True
-    rules: Sequence[Rule] = ()
-    patterns: Mapping[str, str] = field(default_factory=dict)  # metric → regular expression that finds it in a log
+    Args:
+        logs, code: with the ends of the logs, with the script and the changes of the code.
+        rules: of explain.
+        patterns: metric → regular expression that finds it in a log.
 
-
-def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
-    """Return what a page shows of a run; NotFoundError where its folder is gone."""
+    Raises:
+        NotFoundError: its folder is gone.
+    """
     result = one_status(run.run_id, ports)
     item, now_s = result.runs[0], ports.now_s()
-    if choice.element is not None:
-        item = element_of(item, choice.element)
-    item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: choice.rules)
-    explanation = _explained(item, choice, now_s)
-    code, diff = _code(item.run, ports.store, choice)
+    if element is not None:
+        item = element_of(item, element)
+    item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: rules)
+    explanation = _explained(item, rules, patterns, now_s)
+    snapshot = _snapshot(item.run, ports.store)
     table = None
     if item.elements:
         read = [one.index for one in item.elements[:MOST_ELEMENTS]]
-        table = sweep_table([(item, read_elements(item.folder, read, choice.patterns))])
+        table = sweep_table([(item, read_elements(item.folder, read, patterns))])
     uses = () if table else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
     tracked = () if table else tracker_runs(item.run, item.folder, item.element or 0)
     # those that others can open: not those of a server on this machine
@@ -132,27 +136,27 @@ def gather(run: Run, choice: ShareChoice, ports: Ports) -> SharedRun:
         _command(item),
         explanation=explanation,
         attempts=tuple(_attempts(item)),
-        code=code,
-        diff=diff,
-        script=_text(RunFolder(item.folder).script) if choice.code else None,
-        metrics=None if table else read_metrics(item.folder, choice.patterns, element=item.element or 0),
+        code=snapshot.code,
+        diff=_text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff) if code and snapshot.code else None,
+        script=_text(RunFolder(item.folder).script) if code else None,
+        metrics=None if table else read_metrics(item.folder, patterns, element=item.element or 0),
         table=table,
         trackers=tuple(dict.fromkeys(pages))[:_MOST_PAGES],
         use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),
-        logs=tuple(_logs(item, explanation)) if choice.logs else (),
+        logs=tuple(_logs(item, explanation)) if logs else (),
         missing=(f"{result.away.message}; the state is the last known",) if result.away else (),
     )
 
 
-def _explained(item: RunStatus, choice: ShareChoice, now_s: float) -> Explanation | None:
+def _explained(item: RunStatus, rules: Sequence[Rule], patterns: Mapping[str, str], now_s: float) -> Explanation | None:
     """Return why the run is as it is; None if it completed, or has not started."""
     if item.status.final:
-        return None if item.status.state == state.COMPLETED else explain(item, choice.rules)
+        return None if item.status.state == state.COMPLETED else explain(item, rules)
     if item.status.state != state.RUNNING:
         return None
     if item.elements and (index := most_silent(item, now_s)) is not None:
         item = element_of(item, index)
-    running = read_running(item, now_s, choice.patterns)
+    running = read_running(item, now_s, patterns)
     return explain_running(running) if running else None
 
 
@@ -176,17 +180,16 @@ def _attempts(item: RunStatus) -> Iterator[AttemptSpan]:
         newest = list(islice(attempts(item.folder, index), _MOST_ATTEMPTS))
         status = element_of(item, index).status if item.elements else item.status
         for attempt, (_, ended_s) in zip(reversed(newest), attempt_times(newest, status), strict=True):
-            yield AttemptSpan(attempt, index, hosts(attempt.folder) or [attempt.host], ended_s)
+            nodes = hosts(attempt.folder) or [attempt.host]
+            yield AttemptSpan(attempt, index, nodes, ended_s, status if attempt is newest[0] else None)
 
 
-def _code(run: Run, store: RunStore, choice: ShareChoice) -> tuple[Mapping[str, Any] | None, SharedText | None]:
-    """Return the record of the code, and its difference to the commit, also where it is an earlier run's snapshot."""
+def _snapshot(run: Run, store: RunStore) -> Run:
+    """Return the run whose snapshot of the code ran: its own, or an earlier run's."""
     if run.code_of:
         with suppress(HpcrunError):
-            run = store.load(run.code_of)
-    if not run.code:
-        return None, None
-    return run.code, _text(RunFolder(store.folder(run.run_id)).code_diff) if choice.code else None
+            return store.load(run.code_of)
+    return run
 
 
 def _text(path: Path) -> SharedText | None:
