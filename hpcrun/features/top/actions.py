@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rich.text import Text
 from textual.app import App
 
 from hpcrun.features.top.reader import Done
 from hpcrun.features.top.rows import TopRow, job_id_of
-from hpcrun.features.top.screen import BOLD, PLAIN, Confirmation, Dialog, TopScreen
+from hpcrun.features.top.screen import Confirmation, Dialog, TopScreen
 from hpcrun.job import state
 from hpcrun.job.parameters import index_ranges
 from hpcrun.schedulers.process import run_command
@@ -120,8 +121,7 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
         screen.say(nothing_to_do(verb, rows))
         return
     title, lines = question(verb, chosen, len(rows) - len(chosen))
-    text = [[(line, PLAIN)] for line in lines]
-    keys = [("y", BOLD), (" yes   ", PLAIN), ("n", BOLD), (" no", PLAIN)]
+    keys = Text.assemble(("y", "bold"), " yes   ", ("n", "bold"), " no")
 
     def answered(yes: bool | None) -> None:
         if not yes:
@@ -140,14 +140,14 @@ def act(screen: TopScreen, verb: str, rows: Sequence[TopRow], then: Callable[[],
     def failed(error: Exception) -> None:
         _say(screen, f"hpcrun {verb}: {error}")
 
-    screen.app.push_screen(Confirmation([*text, [], keys], title), answered)
+    screen.app.push_screen(Confirmation([*map(Text, lines), Text(), keys], title), answered)
 
 
 def _say(screen: TopScreen, text: str) -> None:
     """Say it on the screen that is shown now; the one that asked may have been left."""
     app: App[object] = screen.app
     shown = next((each for each in reversed(app.screen_stack) if isinstance(each, TopScreen)), screen)
-    shown.say(text, BOLD)
+    shown.say(text, "bold")
 
 
 def summary(results: Sequence[Done]) -> str:
@@ -177,7 +177,7 @@ def show_done(screen: TopScreen) -> None:
         screen.say("nothing was done so far")
         return
     lines = [
-        [(f"{'  ' if number else '$ '}{text}", PLAIN if number else BOLD)]
+        Text(f"{'  ' if number else '$ '}{text}", "" if number else "bold")
         for done in screen.reader.done
         for number, text in enumerate((done.line, *done.lines))
     ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -34,18 +34,16 @@ from hpcrun.features.top.rows import (
     keys_to_mark,
     states_text,
 )
-from hpcrun.features.top.screen import BOLD, PLAIN, REVERSED, Piece, TextLines, TopScreen, cut
+from hpcrun.features.top.screen import TextLines, TopScreen
 from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import COLOURS
 
 _CHECKS_EVERY_S = 1.0  # how often to check for a late answer
-_COLOURS = {name: Style(color=colour) for name, colour in COLOURS.items()}
 WORDS_EVERY_S = 10.0  # how often the last lines of the runs on the screen are read
 _ASKING = "asking ..."
 _CAUSES_AT_ONCE = 8  # how many elements one thread explains, for which it reads their logs
-_RED = Style(color="red")
 
 
 def words_of(rows: Mapping[str, TopRow]) -> dict[str, str]:
@@ -105,8 +103,8 @@ class RunsScreen(TableScreen[ShownRow]):
     def show_reading(self) -> None:
         """Show what the reader knows now."""
         self._now_s = self.reader.now_s()
-        if self._message[0] == _ASKING:
-            self._message = ("", PLAIN)
+        if self._message.plain == _ASKING:
+            self._message = Text()
         self._show_rows()
 
     def check(self) -> None:
@@ -153,7 +151,7 @@ class RunsScreen(TableScreen[ShownRow]):
         """Return the columns for which there is room."""
         return column_widths(self.rows.lines, width)
 
-    def cells(self, shown: ShownRow) -> tuple[str, Mapping[str, str], Mapping[str, Style]]:
+    def cells(self, shown: ShownRow) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         """Return the mark, the texts and the colour of a row."""
         row, depth = shown
         known, now = self._causes.get(row.key), row.status
@@ -161,20 +159,19 @@ class RunsScreen(TableScreen[ShownRow]):
         if row.element and known and now and (known.state, known.attempt) == (now.state, now.attempt):
             row = replace(row, element=replace(row.element, status=replace(now, cause=known.cause)))
         texts = cells(row, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
-        return sign, texts, {"state": _COLOURS.get(row.state, _RED if now is None or now.final else PLAIN)}
+        return sign, texts, {"state": COLOURS.get(row.state, "red" if now is None or now.final else "")}
 
-    def title_line(self, width: int) -> Iterable[Piece]:
+    def title_line(self) -> Text:
         """Return how many runs there are, and how they are sorted."""
-        reading = self.reader.reading
         if trouble := self._trouble():
-            return (("hpcrun top  ", BOLD), (cut(trouble, max(0, width - 12)), BOLD + REVERSED))
+            return Text.assemble(("hpcrun top  ", "bold"), (trouble, "bold reverse"))
         # what a person has just done comes first: the end is cut where there is no room
         first = [*([f"{len(self._marked)} marked"] if self._marked else []),
                  *([f"filter: {self._how.words}"] if self._how.words else [])]  # fmt: skip
-        sort = [SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")]
-        room = max(0, width - 12 - len("; ".join([*first, "", *sort])))
-        title = "; ".join([*first, states_text([row.state for row in reading.rows], room), *sort])
-        return (("hpcrun top  ", BOLD), (cut(title, max(0, width - 12)), PLAIN))
+        sort = SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")
+        room = self.size.width - 12 - len("; ".join([*first, "", sort]))
+        states = states_text([row.state for row in self.reader.reading.rows], room)
+        return Text.assemble(("hpcrun top  ", "bold"), "; ".join([*first, states, sort]))
 
     def _trouble(self) -> str:
         """Return what does not respond, and since when; empty if all is well."""
@@ -284,7 +281,7 @@ class RunsScreen(TableScreen[ShownRow]):
         if self._how.words:
             self._how = replace(self._how, words="")
         else:
-            self._marked, self._message = frozenset(), ("", PLAIN)
+            self._marked, self._message = frozenset(), Text()
         self._show_rows()
 
     def action_refresh(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import Any, ClassVar
@@ -17,13 +17,13 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.log_output import terminal_text
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.log_window import LogView, WindowLine, open_logs, read_stamps
-from hpcrun.features.top.pager import Pager, Pages, TextScreen, pieces_of, search_pattern
+from hpcrun.features.top.pager import Pager, Pages, TextScreen, search_pattern
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.screen import BOLD, DIM, PLAIN, Piece, Row, TextLines, cut, error_text
+from hpcrun.features.top.screen import TextLines, error_text
 from hpcrun.runs.attempt import attempts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.logs import LogFile, rank_log
-from hpcrun.views.text import bytes_text, one_line, visible
+from hpcrun.views.text import bytes_text, one_line
 
 STREAMS = ("out and err", "out", "err")  # what is shown of a rank, in the order in which ``o`` chooses
 SLOWEST_S = 5.0  # the longest time between two readings; a log that grows is read as often as ``logs -f`` does
@@ -87,21 +87,19 @@ class LogPage(TextScreen):
         self._open()
         self.set_interval(READ_EVERY_S, self._tick)
 
-    def title_line(self, width: int) -> Iterable[Piece]:
+    def title_line(self) -> Text:
         """Return whose log it is."""
         who = "batch script" if self._rank is None else f"rank {self._rank}, {STREAMS[self._stream]}"
         attempt = f", attempt {self._attempt + 1}" if self._attempt is not None else ""
-        return ((cut(f"{visible(self._item.run.name)}: {who}{attempt}", width), BOLD),)
+        return Text(f"{self._item.run.name}: {who}{attempt}", "bold")
 
-    def message_line(self, width: int) -> Iterable[Piece]:
+    def message_line(self) -> Text | str:
         """Return what is typed, what is wrong, or where the lines are."""
         late = time.monotonic() - self.calls.get(_READING, time.monotonic())
         if not self.typed and (late > _LATE_S or self._error):
             problem = f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
-            return ((cut(one_line(problem), width), BOLD),)
-        if self.typed or self._message[0]:
-            return super().message_line(width)
-        return ((cut(self._place(), width), PLAIN),)
+            return Text(one_line(problem), "bold")
+        return super().message_line() if self.typed or self._message else self._place()
 
     def _place(self) -> str:
         view, pages = self._view, self._pages
@@ -122,17 +120,18 @@ class LogPage(TextScreen):
             where = pages.share() if share is None else f"{share:.0%}"
         return f"{where} ({bytes_text(size)})"
 
-    def _draw(self, line: WindowLine) -> Row:
-        row: Row = []
+    def _draw(self, line: WindowLine) -> Text:
+        raw, clock, stream = line.raw, "", ""
         if self._times:
             read_stamps([line])
-            clock = time.strftime("%H:%M:%S", time.localtime(line.stamp_s)) if line.stamp_s is not None else ""
-            row.append((clock.ljust(_TIME_WIDTH), DIM))
+            clock = " " * _TIME_WIDTH
+            if line.stamp_s is not None:
+                clock = time.strftime("%H:%M:%S ", time.localtime(line.stamp_s))
+                raw = raw[line.stamp_end :].lstrip()
         if len(self._view.windows) > 1:
-            row.append((_ERR if line.log.path.suffix == ".err" else _OUT, DIM))
-        raw = line.raw[line.stamp_end :].lstrip() if self._times and line.stamp_s is not None else line.raw
+            stream = _ERR if line.log.path.suffix == ".err" else _OUT
         text = Text.from_ansi(terminal_text(raw, colours=True).expandtabs(), end="")
-        return row + pieces_of(text)
+        return Text.assemble((clock, "dim"), (stream, "dim"), text)
 
     # --- reading
 
@@ -153,7 +152,7 @@ class LogPage(TextScreen):
 
     def _open(self, step: int = 0) -> None:
         """Open the logs at their ends, of the same attempt or of the one after or before it."""
-        self._view, self._is_opened, self._follows, self._message = LogView([]), False, True, ("", PLAIN)
+        self._view, self._is_opened, self._follows, self._message = LogView([]), False, True, Text()
         self._pages.lines, self._pages.mark = (), None
 
         def read() -> tuple[int | None, bool, LogView]:
@@ -212,7 +211,7 @@ class LogPage(TextScreen):
         with suppress(HpcrunError):
             self._item = self.reader.run_status(self._item.run.run_id + (f"/{element}" if element is not None else ""))
         if self._item.status.final and not was_final:
-            self._message = ("", PLAIN)  # else "attempt 2 began" hides that this is the end
+            self._message = Text()  # else "attempt 2 began" hides that this is the end
 
     def _take_attempt(self, newest: tuple[int | None, bool, list[LogFile]]) -> None:
         number, _, logs = newest
@@ -241,7 +240,7 @@ class LogPage(TextScreen):
 
     def moved(self, *, up: bool) -> None:
         """Draw what has moved, and read on where the lines end."""
-        self._message = ("", PLAIN)
+        self._message = Text()
         view, pages = self._view, self._pages
         self._follows = self._follows if not self._is_opened else not up and view.at_end and pages.is_at_end
         if up and pages.top < 2 * pages.height and not view.at_start:
@@ -254,7 +253,7 @@ class LogPage(TextScreen):
         """Go to the beginning of the log."""
         if not self._is_opened:
             return
-        self._follows, self._message = False, ("", PLAIN)
+        self._follows, self._message = False, Text()
 
         def done(_: object) -> None:
             self._pages.lines = ()
@@ -265,7 +264,7 @@ class LogPage(TextScreen):
 
     def action_end(self) -> None:
         """Go to the end of the log, and follow it."""
-        self._follows, self._message = True, ("", PLAIN)
+        self._follows, self._message = True, Text()
         self._pages.mark = None
         self._work(self._view.to_end, lambda _: self._show())
 
@@ -334,7 +333,7 @@ class LogPage(TextScreen):
 
         def done(answer: tuple[WindowLine | None, bool]) -> None:
             match, turned = answer
-            self._message = ("", PLAIN)
+            self._message = Text()
             if match is None:
                 self._show()
                 self.say(f"/{words}: {note}{'stopped' if self._stopped else 'no match in this log'}")

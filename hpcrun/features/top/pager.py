@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from rich.cells import cell_len, get_character_cell_size
-from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 
-from hpcrun.features.top.screen import PLAIN, REVERSED, Piece, Row, TextLines, TopScreen
+from hpcrun.features.top.screen import TextLines, TopScreen, strip_of, wrapped
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 
 if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
 
 Line = TypeVar("Line")
-_CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
 _SIDE_STEP = 16  # columns that one key moves sideways
+_REVERSED = Style(reverse=True)
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Pages(Generic[Line]):
         top, part: the first line on the screen, and which of its rows where lines are wrapped.
     """
 
-    draw: Callable[[Line], Row]  # a line → its text
+    draw: Callable[[Line], Text]  # a line → its text
     lines: Sequence[Line] = ()
     width: int = 80
     height: int = 24
@@ -61,20 +61,21 @@ class Pages(Generic[Line]):
         self.width, self.height = width, height
         self.keep_inside()
 
-    def rows_of(self, number: int) -> list[Row]:
-        """Return the rows of one line."""
-        row = self.draw(self.lines[number])
-        return wrapped(row, self.width, self.indent) if self.wraps else [sliced(row, self.left, self.width)]
-
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Strip]:
         """Return what is on the screen."""
-        shown: list[Row] = []
+        shown: list[Strip] = []
         number, part = self.top, self.part
         while len(shown) < self.height and number < len(self.lines):
-            rows = self.rows_of(number)[part:]
-            shown += [_reversed(row, self.width) for row in rows] if number in (self.cursor, self.mark) else rows
+            rows = [strip_of(text, self.width, self.left) for text in self._parts_of(number)[part:]]
+            if number in (self.cursor, self.mark):  # without its colours: they would become its background
+                rows = [Strip([Segment(row.text, _REVERSED)]) for row in rows]
+            shown += rows
             number, part = number + 1, 0
         return shown[: self.height]
+
+    def _parts_of(self, number: int) -> list[Text]:
+        text = self.draw(self.lines[number])
+        return wrapped(text, self.width, self.indent) if self.wraps else [text]
 
     @property
     def on_screen(self) -> Sequence[Line]:
@@ -145,7 +146,7 @@ class Pages(Generic[Line]):
         return sum(map(self._height_of, range(self.top, number + 1))) - self.part <= self.height
 
     def _height_of(self, number: int) -> int:
-        return len(self.rows_of(number)) if self.wraps else 1
+        return len(self._parts_of(number)) if self.wraps else 1
 
     def _step(self, down: bool) -> None:
         if down and self.lines and self.part + 1 < self._height_of(self.top):
@@ -170,76 +171,19 @@ class Pages(Generic[Line]):
         self.top, self.part = min((self.top, self.part), self._last_place())
 
 
-def wrapped(row: Iterable[Piece], width: int, indent: int = 0) -> list[Row]:
-    """Return a line in rows of so many cells, all but the first one indented."""
-    margin: Row = [(" " * indent, PLAIN)] if 0 < indent < width // 2 else []
-    rows: list[Row] = [[]]
-    left = width = max(2, width)
-    for text, style in row:
-        while text:
-            kept, text = _first_cells_of(text, left)
-            if kept:
-                rows[-1].append((kept, style))
-                left -= cell_len(kept)
-            if text:
-                rows.append([*margin])
-                left = width - (indent if margin else 0)
-    return rows
-
-
-def _first_cells_of(text: str, width: int) -> tuple[str, str]:
-    """Return what of a text fits into so many cells, and the rest."""
-    if text.isascii():
-        return text[:width], text[width:]
-    for number, char in enumerate(text):
-        width -= get_character_cell_size(char)
-        if width < 0:
-            return text[:number], text[number:]
-    return text, ""
-
-
-def sliced(row: Iterable[Piece], left: int, width: int) -> Row:
-    """Return the part of a line from one column on; ``…`` at its end says that it goes on."""
-    kept: Row = []
-    at, room = -left, width
-    for text, style in row:
-        if text.isascii():
-            part = text[max(0, -at) : max(0, room - at)]
-            at += len(text)
-        else:
-            part = ""
-            for char in text:
-                part += char if 0 <= at < room else ""
-                at += get_character_cell_size(char)
-        kept += [(part, style)] if part else []
-    if at <= room:
-        return kept
-    first: Row = []
-    left = width - 1
-    for text, style in kept:
-        part, rest = _first_cells_of(text, left)
-        first += [(part, style)] if part else []
-        left -= cell_len(part)
-        if rest:
-            break
-    return [*first, ("…", PLAIN)]
-
-
-def _reversed(row: Row, width: int) -> Row:
-    room = width - sum(cell_len(text) for text, _ in row)
-    # without its colours: they would become its background
-    return [*((text, REVERSED) for text, _ in row), (" " * max(0, room), REVERSED)]
-
-
 class Pager(TextLines):
     """Shows lines of any number; only those on the screen are drawn."""
 
     DEFAULT_CSS = "Pager { height: 1fr; }"
 
     def __init__(self, pages: Pages[Any]) -> None:
-        super().__init__(lambda y, _: self._rows[y] if y < len(self._rows) else (), id="body")
+        super().__init__(lambda _: "", id="body")
         self.pages = pages
-        self._rows: list[Row] = []
+        self._rows: list[Strip] = []
+
+    def render_line(self, y: int) -> Strip:
+        """Return a row."""
+        return self._rows[y] if y < len(self._rows) else Strip.blank(self.size.width)
 
     def take(self, pages: Pages[Any]) -> None:
         """Show other lines."""
@@ -334,13 +278,6 @@ class TextScreen(PagerScreen):
     def search(self) -> None:
         """Go to the first line with what is searched for; each screen does so in its own way."""
         raise NotImplementedError
-
-
-def pieces_of(text: Text) -> Row:
-    """Return the parts of a text that look the same."""
-    return [
-        (segment.text, segment.style or PLAIN) for segment in text.render(_CONSOLE) if segment.text not in ("", "\n")
-    ]
 
 
 def search_pattern(words: str) -> tuple[Pattern, str]:

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from rich.style import Style
+from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.screen import BOLD, PLAIN, Piece, cut, error_text
+from hpcrun.features.top.screen import error_text
 from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
@@ -136,7 +136,7 @@ class QueueScreen(TableScreen[Cells]):
         self._timer.reset()
         self._fit()
 
-    def cells(self, row: Cells) -> tuple[str, Cells, Mapping[str, Style]]:
+    def cells(self, row: Cells) -> tuple[str, Cells, Mapping[str, str]]:
         """Return the texts of a row."""
         return " ", row, {}
 
@@ -150,9 +150,9 @@ class QueueScreen(TableScreen[Cells]):
         widths = {name: needed[name] for name in names if name != last}
         return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
-    def title_line(self, width: int) -> Iterable[Piece]:
+    def title_line(self) -> Text:
         """Return what is shown, and when Slurm answered."""
-        return ((f"{self._title}  ", BOLD), (cut(self._state, width - len(self._title) - 2), PLAIN))
+        return Text.assemble((f"{self._title}  ", "bold"), self._state)
 
 
 def _jobs_screen(reader: Reader) -> QueueScreen:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,10 +14,10 @@ from hpcrun.actions.status.run_status import RunStatus, element_row, interesting
 from hpcrun.errors import HpcrunError
 from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.features.top.log_page import LogPage
-from hpcrun.features.top.pager import Pager, TextScreen, pieces_of, search_pattern, sliced
+from hpcrun.features.top.pager import Pager, TextScreen, search_pattern
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.run_page_text import title_text
-from hpcrun.features.top.screen import BOLD, PLAIN, REVERSED, Piece, Row, TextLines, cut, error_text
+from hpcrun.features.top.screen import TextLines, error_text
 from hpcrun.features.top.sections import SECTIONS, MetricsSection, Section
 from hpcrun.views.status import why_text
 from hpcrun.views.text import count, one_line
@@ -61,16 +60,16 @@ class RunPage(TextScreen):
         self._cause: str | None = None
         self._sections = [section(reader) for section in SECTIONS]
         self._number = 0
-        self._heading: list[Row] = []
+        self._heading: list[Text] = []
         self._now_s = reader.now_s()
 
     # --- what is on the screen
 
     def body(self) -> ComposeResult:
         """Yield the cause, the sections, and the lines of the chosen one."""
-        yield TextLines(lambda _, width: self._why(width), id="why")
-        yield TextLines(lambda _, width: self._titles(width), id="sections")
-        yield TextLines(lambda y, _: self._heading[y] if y < len(self._heading) else (), id="heading")
+        yield TextLines(lambda _: self._why(), id="why")
+        yield TextLines(lambda _: self._titles(), id="sections")
+        yield TextLines(lambda y: self._heading[y] if y < len(self._heading) else "", id="heading")
         yield Pager(self._section.pages)
 
     def on_mount(self) -> None:
@@ -78,13 +77,13 @@ class RunPage(TextScreen):
         self._tick()
         self.set_interval(TICK_S, self._tick)
 
-    def title_line(self, width: int) -> Iterable[Piece]:
+    def title_line(self) -> Text:
         """Return the state, the name and the size of the run."""
         if self._item is None:
-            return ((cut(one_line(self._run_id), width), BOLD),)
-        return sliced(pieces_of(title_text(self._item, self.reader.now_s())), 0, width)
+            return Text(one_line(self._run_id), "bold")
+        return title_text(self._item, self.reader.now_s())
 
-    def message_line(self, width: int) -> Iterable[Piece]:
+    def message_line(self) -> Text | str:
         """Return what is wrong, what is typed, or where the lines are."""
         section = self._section
         late = self.reader.now_s() - section.reads_since if section.reads_since is not None else 0.0
@@ -97,27 +96,26 @@ class RunPage(TextScreen):
         else:
             problem = section.error
         if problem:
-            return ((cut(one_line(problem), width), BOLD),)
-        if self.typed or self._message[0]:
-            return super().message_line(width)
+            return Text(one_line(problem), "bold")
+        if self.typed or self._message:
+            return super().message_line()
         share, parts = section.pages.share(), [f"/{section.filter} (esc shows all)"] if section.filter else []
         parts += [] if share == "all" else [f"{count(len(section.pages.lines), section.noun)}, {share}"]
-        return ((cut("   ".join(parts), width), PLAIN),)
+        return "   ".join(parts)
 
-    def _why(self, width: int) -> Iterable[Piece]:
+    def _why(self) -> str:
         if self._item is None:
-            return ()
+            return ""
         item = self._item
         if self._cause and lacks_line(item):
             item = replace(item, status=replace(item.status, cause=self._cause))
-        return ((cut(one_line(why_text(item, self._now_s)), width), PLAIN),)
+        return one_line(why_text(item, self._now_s))
 
-    def _titles(self, width: int) -> Iterable[Piece]:
-        row: Row = []
-        for number, section in enumerate(self._sections):
-            title = f"{number + 1} {section.title}"
-            row.append((f"[{title}]", REVERSED) if number == self._number else (f" {title} ", PLAIN))
-        return sliced(row, 0, width)
+    def _titles(self) -> Text:
+        titles = (f"{number} {section.title}" for number, section in enumerate(self._sections, start=1))
+        chosen = self._number
+        return Text.assemble(*((f"[{title}]", "reverse") if number == chosen else f" {title} "
+                               for number, title in enumerate(titles)))  # fmt: skip
 
     @property
     def _section(self) -> Section:
@@ -178,7 +176,7 @@ class RunPage(TextScreen):
             section.item, section.now_s = item, self._now_s
             section.width, section.height = self.size.width, max(5, self.size.height - _AROUND)
         heading = self.query_one("#heading", TextLines)
-        self._heading = [sliced(pieces_of(text), 0, self.size.width) for text in (section.heading() if item else [])]
+        self._heading = section.heading() if item else []
         heading.styles.height = len(self._heading)
         heading.display = bool(self._heading)
         lines: list[Any]

@@ -5,15 +5,19 @@ Lines are drawn as they are, never as markup, and only those that have changed a
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -29,24 +33,33 @@ from hpcrun.views.text import visible
 if TYPE_CHECKING:
     from hpcrun.features.top.reader import Reader
 
-Piece = tuple[str, Style]  # a part of a line, and how it looks
-Row = list[Piece]
-PLAIN, BOLD, DIM, REVERSED = Style(), Style(bold=True), Style(dim=True), Style(reverse=True)
+_CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
+_PLAIN = Style()
 _LAST_KEYS = ("q", "?")
 
 
-def strip_of(pieces: Iterable[Piece], width: int, style: Style = PLAIN) -> Strip:
-    """Return a line of a certain width; text is shown literally, with invisible characters written out."""
-    return Strip([Segment(visible(text), style + its_style) for text, its_style in pieces]).adjust_cell_length(
-        width, style
-    )
+def strip_of(line: Text | str, width: int, left: int = 0) -> Strip:
+    """Return a line from one column on in so many cells, invisible characters written out; ``…`` says that it goes on.
+
+    A plain text is shown literally.
+    """
+    parts = (Text(line) if isinstance(line, str) else line).render(_CONSOLE)
+    strip = Strip(Segment(visible(text), style or _PLAIN) for text, style, _ in parts)
+    if strip.cell_length > left + width:
+        strip = Strip([*strip.crop(left, left + width - 1), Segment("…", _PLAIN)])
+    else:
+        strip = strip.crop(left)
+    return strip.adjust_cell_length(width, _PLAIN)
 
 
-def cut(text: str, width: int) -> str:
-    """Return text in so many cells at most, the last one an ellipsis if it is cut."""
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+def wrapped(line: Text, width: int, indent: int = 0) -> list[Text]:
+    """Return a line in parts of so many cells, all but the first one indented."""
+    width = max(2, width)
+    indent = indent if indent < width // 2 else 0
+    first = "".join(chop_cells(line.plain, width)[:1])
+    rest = chop_cells(line.plain[len(first) :], width - indent)
+    begin, *parts = line.divide([*accumulate(map(len, [first, *rest[:-1]]))] if rest else [])
+    return [begin, *(Text.assemble(" " * indent, part) for part in parts)]
 
 
 def error_text(error: Exception) -> str:
@@ -57,18 +70,18 @@ def error_text(error: Exception) -> str:
 
 
 class TextLines(Widget):
-    """Lines of text, each made of its number and the width; only those that change are drawn again."""
+    """Lines of text, each made of its number; only those that change are drawn again."""
 
     DEFAULT_CSS = "TextLines { height: 1; background: ansi_default; color: ansi_default; }"
 
-    def __init__(self, line: Callable[[int, int], Iterable[Piece]], *, id: str | None = None) -> None:
+    def __init__(self, line: Callable[[int], Text | str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._line = line
         self._shown: list[Strip] = []
 
     def render_line(self, y: int) -> Strip:
         """Return a line for the terminal."""
-        return strip_of(self._line(y, self.size.width), self.size.width)
+        return strip_of(self._line(y), self.size.width)
 
     def update(self) -> None:
         """Draw what has changed since the last call."""
@@ -132,7 +145,7 @@ class TopScreen(Screen[None]):
         super().__init__()
         self.reader = reader
         self.calls: dict[str, float] = {}  # name of a call in the background → when it began
-        self._message: tuple[str, Style] = ("", PLAIN)
+        self._message = Text()
         self.typed: TypedLine | None = None
 
     @property
@@ -187,40 +200,39 @@ class TopScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the lines from top to bottom."""
-        yield TextLines(lambda _, width: self.title_line(width), id="title")
+        yield TextLines(lambda _: self.title_line(), id="title")
         yield from self.body()
-        yield TextLines(lambda _, width: self.message_line(width), id="message")
-        yield TextLines(lambda _, width: key_line(bindings_of(type(self)), width), id="keys")
+        yield TextLines(lambda _: self.message_line(), id="message")
+        yield TextLines(lambda _: key_line(bindings_of(type(self)), self.size.width), id="keys")
 
-    def title_line(self, width: int) -> Iterable[Piece]:
+    def title_line(self) -> Text:
         """Return the first line; each screen has its own."""
-        return ((cut("hpcrun top", width), BOLD),)
+        return Text("hpcrun top", "bold")
 
     def body(self) -> ComposeResult:
         """Yield what is between the title and the messages; each screen has its own."""
         yield from ()
 
-    def message_line(self, width: int) -> Iterable[Piece]:
+    def message_line(self) -> Text | str:
         """Return the line above the keys."""
         if self.typed:
-            return ((f"/{self.typed.text}", BOLD), (" ", REVERSED))
-        text, style = self._message
-        return ((cut(text, width), style),)
+            return Text.assemble((f"/{self.typed.text}", "bold"), (" ", "reverse"))
+        return self._message
 
-    def say(self, text: str, style: Style = PLAIN) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Show a message until the next one."""
-        self._message = (" ".join(text.split()), style)
+        self._message = Text(" ".join(text.split()), style)
         self.query_one("#message", TextLines).update()
 
     def action_keys(self) -> None:
         """Show all keys."""
         rows = [(key_names(item), item.tooltip or item.description) for item in bindings_of(type(self))]
         wide = max(cell_len(keys) for keys, _ in rows)
-        lines = [[(f" {keys:<{wide}}  ", BOLD), (text, PLAIN)] for keys, text in rows]
+        lines = [Text.assemble((f" {keys:<{wide}}  ", "bold"), text) for keys, text in rows]
         self.app.push_screen(Dialog(lines, "keys (j/k scroll, esc closes)"))
 
 
-def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
+def key_line(bindings: Sequence[Binding], width: int) -> Text:
     """Return the keys for the bottom of a screen, as many as it has room for; ``q`` and ``?`` are always among them."""
     shown = [(key_names(item), item.description) for item in bindings if item.show]
     last = [pair for pair in shown if pair[0] in _LAST_KEYS]
@@ -233,7 +245,7 @@ def key_line(bindings: Sequence[Binding], width: int) -> list[Piece]:
         kept.append(pair)
         left -= need
     ordered = [*(pair for pair in kept if pair not in last), *last]
-    return [piece for key, text in ordered for piece in ((key, BOLD), (f" {text}  ", PLAIN))]
+    return Text.assemble(*(piece for key, text in ordered for piece in ((key, "bold"), f" {text}  ")))
 
 
 class Dialog(ModalScreen[bool]):
@@ -249,19 +261,18 @@ class Dialog(ModalScreen[bool]):
     Dialog TextLines { border: ascii ansi_default; width: auto; height: auto; }
     """
 
-    def __init__(self, lines: Sequence[Sequence[Piece]], title: str = "") -> None:
+    def __init__(self, lines: Sequence[Text], title: str = "") -> None:
         super().__init__()
         self._lines, self._title, self._top = lines, title, 0
 
     def compose(self) -> ComposeResult:
         """Yield the box."""
-        yield TextLines(lambda y, _: self._lines[self._top + y] if self._top + y < len(self._lines) else ())
+        yield TextLines(lambda y: self._lines[self._top + y] if self._top + y < len(self._lines) else "")
 
     def on_resize(self) -> None:
         """Make the box as large as what it says, and no larger than the terminal; at its beginning too."""
         box = self.query_one(TextLines)
-        widths = [sum(cell_len(text) for text, _ in line) for line in self._lines]
-        box.styles.width = min(max(widths, default=0) + 2, self.app.size.width)
+        box.styles.width = min(max((line.cell_len for line in self._lines), default=0) + 2, self.app.size.width)
         box.styles.height = min(len(self._lines) + 2, self.app.size.height)
         box.border_title = self._title
 

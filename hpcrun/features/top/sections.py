@@ -17,7 +17,7 @@ from rich.text import Text
 from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.top import run_page_text as view
-from hpcrun.features.top.pager import Pages, pieces_of
+from hpcrun.features.top.pager import Pages
 from hpcrun.features.top.ranks import RankRow, RanksReader, RankState, matching_rows
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
@@ -51,7 +51,7 @@ class Section(ABC):
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.pages: Pages[Any] = Pages(lambda line: pieces_of(self.draw(line)))
+        self.pages: Pages[Any] = Pages(self.draw)
         self.data: Any = None  # what was read last; None before the first reading
         self.error = ""  # why the last reading failed
         self.reads_since: float | None = None

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic
 
-from rich.cells import set_cell_size
-from rich.style import Style
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from hpcrun.features.top.pager import Line, Pager, PagerScreen, Pages
-from hpcrun.features.top.screen import BOLD, PLAIN, Row, TextLines, cut
+from hpcrun.features.top.screen import TextLines
 from hpcrun.views.text import GAP, visible
 
 if TYPE_CHECKING:
@@ -30,19 +29,17 @@ class TableScreen(PagerScreen, Generic[Line]):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self.rows: Pages[Line] = Pages(self._draw_row, cursor=0, overlap=0)
+        self.rows: Pages[Line] = Pages(lambda row: self._line(*self.cells(row)), cursor=0, overlap=0)
         self._keys: Sequence[str] = ()
         self._widths: Mapping[str, int] = {}
         self._was_moved = False
 
     def body(self) -> ComposeResult:
         """Yield the table."""
-        yield TextLines(
-            lambda *_: self._pieces(" ", {name: name.upper() for name in self._widths}, {}, BOLD), id="columns"
-        )
+        yield TextLines(lambda _: self._heading(), id="columns")
         yield Pager(self.rows)
 
-    def cells(self, row: Line) -> tuple[str, Mapping[str, str], Mapping[str, Style]]:
+    def cells(self, row: Line) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         """Return the sign before a row, its text by column, and the style of some columns; each screen has its own."""
         raise NotImplementedError
 
@@ -78,13 +75,13 @@ class TableScreen(PagerScreen, Generic[Line]):
         self._was_moved = True
         self.pager.update()
 
-    def _draw_row(self, row: Line) -> Row:
-        return self._pieces(*self.cells(row), PLAIN)
+    def _heading(self) -> Text:
+        return self._line(" ", {name: name.upper() for name in self._widths}, dict.fromkeys(self._widths, "bold"))
 
-    def _pieces(self, sign: str, texts: Mapping[str, str], styles: Mapping[str, Style], base: Style) -> Row:
-        pieces: Row = [(sign, BOLD)]
+    def _line(self, sign: str, texts: Mapping[str, str], styles: Mapping[str, str]) -> Text:
+        cells = []
         for name, wide in self._widths.items():
-            text = cut(visible(texts.get(name, "")), wide)
-            padded = text.rjust(wide) if name in _RIGHT else set_cell_size(text, wide)
-            pieces += [(padded, base + styles.get(name, PLAIN)), (" " * GAP, base)]
-        return pieces[:-1]
+            cell = Text(visible(texts.get(name, "")), styles.get(name, ""), overflow="ellipsis")
+            cell.align("right" if name in _RIGHT else "left", wide)
+            cells.append(cell)
+        return Text.assemble((sign, "bold"), Text(" " * GAP).join(cells))

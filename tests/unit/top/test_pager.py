@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from rich.style import Style
+import pytest
 from rich.text import Text
+from textual.strip import Strip
 
-from hpcrun.features.top.pager import Pages, pieces_of, search_pattern, sliced, wrapped
-from hpcrun.features.top.screen import Row, cut
-
-_PLAIN = Style()
+from hpcrun.features.top.pager import Pages, search_pattern
+from hpcrun.features.top.screen import strip_of, wrapped
 
 
-def _pages(count: int, *, height: int = 5, width: int = 10, wraps: bool = False, text: str = "line") -> Pages[str]:
-    def draw(line: str) -> Row:
-        return [(line, _PLAIN)]
-
-    pages = Pages(draw, width=width, height=height, wraps=wraps)
+def _pages(count: int, *, wraps: bool = False, text: str = "line", height: int = 5) -> Pages[str]:
+    pages = Pages[str](Text, width=10, height=height, wraps=wraps)
     pages.show([f"{text} {number}" for number in range(count)])
     return pages
 
 
-def _text(rows: list[Row]) -> list[str]:
-    return ["".join(text for text, _ in row) for row in rows]
+def _text(rows: list[Strip]) -> list[str]:
+    return [row.text.rstrip() for row in rows]
 
 
 def test_a_page_down_keeps_one_line_and_stops_at_the_end() -> None:
@@ -44,7 +40,6 @@ def test_few_lines_are_all_on_the_screen() -> None:
 
 def test_wrapped_lines_move_row_by_row() -> None:
     pages = _pages(4, wraps=True, text="a line of twenty cell")
-    assert len(pages.rows_of(0)) == 3
     pages.move(1)
     assert (pages.top, pages.part) == (0, 1)
     pages.to_end()
@@ -84,32 +79,45 @@ def test_a_match_is_shown_with_some_lines_around_it() -> None:
     pages.reveal(20)
     assert pages.top == 17
     pages.mark = 18
-    assert Style(reverse=True) in [style for _, style in pages.rows()[1]]
+    assert [segment.style and segment.style.reverse for segment in pages.rows()[1]] == [True]
 
 
-def test_a_line_is_cut_at_the_side_and_says_so() -> None:
-    row: Row = [("0123456789", _PLAIN), ("abc", Style(bold=True))]
-    assert _text([sliced(row, 0, 13)]) == ["0123456789abc"]
-    assert sliced(row, 0, 12) == [("0123456789", _PLAIN), ("a", Style(bold=True)), ("…", _PLAIN)]
-    assert _text([sliced(row, 8, 20)]) == ["89abc"]
-    assert _text([sliced([("漢字漢字", _PLAIN)], 2, 4)]) == ["字…"]
+@pytest.mark.parametrize(
+    ("text", "left", "width", "shown"),
+    [
+        ("0123456789abc", 0, 13, "0123456789abc"),
+        ("0123456789abc", 0, 12, "0123456789a…"),
+        ("0123456789abc", 8, 20, "89abc               "),
+        ("漢字漢字", 2, 4, "字 …"),  # half of a character has no room: a blank stands there
+        ("漢字漢字", 0, 4, "漢 …"),
+        ("漢字漢字", 0, 8, "漢字漢字"),
+        ("abc", 0, 1, "…"),
+        ("abc", 0, 0, ""),
+        ("[bold]\x1b[2J", 0, 14, "[bold]\\x1b[2J "),  # markup is text, and so are control characters
+    ],
+)
+def test_a_line_is_cut_at_the_side_and_says_so(text: str, left: int, width: int, shown: str) -> None:
+    assert strip_of(text, width, left).text == shown
 
 
-def test_a_text_that_is_cut_has_at_most_so_many_cells() -> None:
-    assert [cut("abcdef", width) for width in (0, 1, 3, 6)] == ["", "…", "ab…", "abcdef"]
-    assert [cut("漢字漢字", width) for width in (0, 1, 3, 5, 8)] == ["", "…", "漢…", "漢字…", "漢字漢字"]
-    assert cut("漢字漢字", 4) == "漢 …"  # half of a character has no room: a blank stands there
+def test_a_part_of_a_line_keeps_its_style() -> None:
+    line = Text.assemble("0123456789", ("abc", "bold"))
+    assert [(part.text, bool(part.style and part.style.bold)) for part in strip_of(line, 4, 8)] == [
+        ("89", False), ("a", True), ("…", False),
+    ]  # fmt: skip
 
 
-def test_wide_characters_are_not_split_between_rows() -> None:
-    assert _text(wrapped([("漢字漢", _PLAIN)], 5)) == ["漢字", "漢"]
-    assert _text(wrapped([("abcdefgh", _PLAIN), ("ij", _PLAIN)], 4)) == ["abcd", "efgh", "ij"]
-    assert _text(wrapped([("err│", _PLAIN), ("abcdefghijklm", _PLAIN)], 10, 4)) == ["err│abcdef", "    ghijkl", "    m"]
-    assert wrapped([], 4) == [[]]
-
-
-def test_markup_is_text() -> None:
-    assert pieces_of(Text("[bold]no[/bold]")) == [("[bold]no[/bold]", _PLAIN)]
+@pytest.mark.parametrize(
+    ("text", "width", "indent", "parts"),
+    [
+        ("漢字漢", 5, 0, ["漢字", "漢"]),  # wide characters are not split between rows
+        ("abcdefghij", 4, 0, ["abcd", "efgh", "ij"]),
+        ("err│abcdefghijklm", 10, 4, ["err│abcdef", "    ghijkl", "    m"]),
+        ("", 4, 0, [""]),
+    ],
+)
+def test_a_long_line_is_wrapped(text: str, width: int, indent: int, parts: list[str]) -> None:
+    assert [part.plain for part in wrapped(Text(text), width, indent)] == parts
 
 
 def test_a_search_ignores_case_unless_it_has_capitals() -> None:

@@ -266,6 +266,7 @@ def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.Monk
         assert "following (" in await _seen(pilot, "red [b]new[/b]")
 
     _watch(desk, LogPage(desk.reader, desk.item, 0), look)
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 1.0)  # while something is drawn, a test waits longer for its keys
     shown = _play(
         desk, LogPage(desk.reader, desk.item, 0),
         ("", "red [b]new[/b]"), ("/NEEDLE", "/NEEDLE: no match in this log"),

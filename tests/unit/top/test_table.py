@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from rich.style import Style
 from textual.app import App
 
 from hpcrun.features.top.table import TableScreen
@@ -18,7 +17,7 @@ AROUND = 4
 class Shown(TableScreen[str]):
     """A table whose rows are their keys."""
 
-    def cells(self, row: str) -> tuple[str, Mapping[str, str], Mapping[str, Style]]:
+    def cells(self, row: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         return " ", {"name": row}, {}
 
     def column_widths(self, width: int) -> Mapping[str, int]:
