@@ -7,12 +7,16 @@ nothing of the environment of the login session, and its output and its time hav
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SPY_S, SPY_TRIES = 3.0, 3
 """The time for one py-spy. Of a process that is computing it sometimes reads half of a change: then it tries again."""
@@ -88,38 +92,24 @@ def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int,
         subprocess.TimeoutExpired: it did not end in time; it was killed.
         OSError: it cannot be started.
     """
-    until = time.monotonic() + within_s
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        env=env,
-        cwd="/",
-        start_new_session=True,  # what it has started is killed with it
-    ) as process:
-        assert process.stdout
-        assert process.stderr
-        out, err = bytearray(), bytearray()
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # a session: what it has started is killed with it
+    with subprocess.Popen(command, env=env, cwd="/", start_new_session=True, **pipes) as process:
+
+        def kill() -> None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(within_s, kill)
+        timer.start()
         try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(process.stdout, selectors.EVENT_READ, out)
-                selector.register(process.stderr, selectors.EVENT_READ, err)
-                while selector.get_map() and max(len(out), len(err)) <= MOST_PRINTED:
-                    left_s = until - time.monotonic()
-                    ready = selector.select(left_s) if left_s > 0 else []
-                    if not ready:
-                        raise subprocess.TimeoutExpired(command, within_s)
-                    for key, _ in ready:
-                        got = os.read(key.fd, 1 << 16)
-                        key.data.extend(got)
-                        if not got:
-                            selector.unregister(key.fileobj)
-            if max(len(out), len(err)) <= MOST_PRINTED:
-                process.wait(max(0.05, until - time.monotonic()))
+            out = process.stdout.read(MOST_PRINTED + 1)
+            err = process.stderr.read(MOST_PRINTED + 1) if len(out) <= MOST_PRINTED else b""
+            if max(len(out), len(err)) > MOST_PRINTED:
+                kill()
+            process.wait()
+            if timer.finished.is_set():
+                raise subprocess.TimeoutExpired(command, within_s)
         finally:
-            if process.returncode is None:
-                with suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, bytes(out), bytes(err)
+            timer.cancel()
+    return process.returncode, out, err

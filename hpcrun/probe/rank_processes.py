@@ -9,13 +9,12 @@ rank is stopped.
 from __future__ import annotations
 
 import os
-import queue
 import re
 import signal
 import stat
 import threading
 import time
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 
 from .nccl_ras import number_in
@@ -36,25 +35,9 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{4}")
 
 
 def in_threads(calls: list[Callable[[], None]], until: float) -> None:
-    """Make some calls in a few daemon threads, and wait for them until a time: a call that hangs is left behind."""
-    todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    for call in calls:
-        todo.put(call)
-
-    def work() -> None:
-        while True:
-            try:
-                call = todo.get_nowait()
-            except queue.Empty:
-                return
-            with suppress(OSError, ValueError, IndexError):  # the process has just ended
-                call()
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(calls)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+    """Make some calls in a few threads, and wait for them until a time: a call that hangs, or fails, is left behind."""
+    pool = ThreadPoolExecutor(THREADS)
+    wait([pool.submit(call) for call in calls], until - time.monotonic())
 
 
 def find_processes(folder: str, node: str, until: float) -> dict[int, list[Process]]:
@@ -132,18 +115,8 @@ def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]
 
 
 def program_of(processes: list[Process]) -> Process:
-    """Return the process that trains: the first Python among those of a rank, from the oldest down, else the oldest."""
-    mine = {process.pid for process in processes}
-    level = sorted((one for one in processes if one.parent not in mine), key=lambda one: (one.started, one.pid))
-    first = level[0] if level else processes[0]
-    level = [first]
-    while level:
-        for process in level:
-            if process.is_python:
-                return process
-        above = {process.pid for process in level}
-        level = sorted((one for one in processes if one.parent in above), key=lambda one: (one.started, one.pid))
-    return first
+    """Return the process that trains: the oldest Python among those of a rank, else the oldest process."""
+    return min(processes, key=lambda one: (not one.is_python, one.started, one.pid))
 
 
 def has_gpu(pid: int) -> bool:
