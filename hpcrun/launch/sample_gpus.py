@@ -39,7 +39,7 @@ def query(period_s: float) -> list[str]:
 
 
 class Gpus:
-    """The readings of this node's GPUs, with the mean of each period; none if there is no nvidia-smi."""
+    """The readings of this node's GPUs; none if there is no nvidia-smi."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
@@ -52,14 +52,11 @@ class Gpus:
         self._start()
 
     def read(self) -> list[Reading]:
-        """Return the mean of what was reported since the last call, or the last values if they are recent."""
+        """Return the newest reading of each GPU, if it is recent."""
         now = time.monotonic()
-        seen: dict[int, list[Reading]] = {}
-        for line in self._lines():
-            if (sample := parse(line)) is not None:
-                seen.setdefault(sample[0], []).append(sample)
-        if seen:
-            self._last, self._read_at = [mean(values) for _, values in sorted(seen.items())], now
+        newest = {reading[0]: reading for reading in map(parse, self._lines()) if reading is not None}
+        if newest:
+            self._last, self._read_at = [newest[index] for index in sorted(newest)], now
         if self._pid and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG) is not None:
             self._forget()
         if not self._pid and now >= self._start_at:
@@ -123,11 +120,3 @@ def _number(text: str) -> float | None:
     except ValueError:  # [N/A], [Not Supported], [GPU requires reset]
         return None
     return value if 0 <= value < 1e9 else None
-
-
-def mean(values: list[Reading]) -> Reading:
-    """Return the mean of several readings of one GPU, with the most memory."""
-    power = [each[4] for each in values if each[4] is not None]
-    used, total = max(each[2] for each in values), max(each[3] for each in values)
-    busy = sum(each[1] for each in values) / len(values)
-    return values[-1][0], busy, used, total, sum(power) / len(power) if power else None

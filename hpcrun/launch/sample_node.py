@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
+from contextlib import suppress
 
 from .records import names_in
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 CGROUPS, PROC, SYS = "/sys/fs/cgroup", "/proc", "/sys"
-COST = 2000
-"""The next search of all processes waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""
-SEARCHES = 6
-"""Without the kernel's list of children, the first 6 readings search: a job starts its processes early."""
 _JOB = re.compile(r"(?:/[^/]+)*?/job_\d+(?=/|$)")
 _HELD_V2 = ("anon", "shmem", "kernel_stack", "pagetables", "percpu", "sock", "slab_unreclaimable")
 _HELD_V1 = ("total_rss", "total_shmem")
@@ -53,118 +49,64 @@ class Cgroup:
     """
 
     def __init__(self, text: str, root: str = CGROUPS) -> None:
-        self.cpu = self.memory = ""
-        self.is_v2 = False
+        self._folders: list[str] = []
         for line in text.splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            match = _JOB.match(path)
-            if match is None:
-                continue
-            names = controllers.split(",")
-            if not controllers:
-                counters = [place + match[0] for place in (root, os.path.join(root, "unified"))]
-                folder = next((each for each in counters if os.path.exists(os.path.join(each, "cpu.stat"))), "")
-                self.is_v2 = bool(folder)
-                self.cpu = self.cpu or folder
-                self.memory = self.memory or (folder if read(os.path.join(folder, "memory.stat")) else "")
-            if "cpuacct" in names:
-                self.cpu = self._v1(root, (*names, controllers), match[0], "cpuacct.usage")
-            if "memory" in names:
-                self.memory = self._v1(root, ("memory",), match[0], "memory.stat")
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if (match := _JOB.match(path)) is not None:
+                names = [*controllers.split(","), controllers] if controllers else ["", "unified"]  # version 1, or 2
+                self._folders += [os.path.join(root, name) + match[0] for name in names]
+        self._v1_cpu, self._cpu = self._path("cpuacct.usage"), self._path("cpu.stat")
+        self._memory, self._limit = self._path("memory.stat"), self._path("memory.max", "memory.limit_in_bytes")
 
-    @staticmethod
-    def _v1(root: str, names: Iterable[str], path: str, file: str) -> str:
-        counters = [os.path.join(root, name) + path for name in names]
-        return next((each for each in counters if os.path.exists(os.path.join(each, file))), "")
+    def _path(self, *names: str) -> str:
+        """Return the first of some files that exists, the empty string if none does."""
+        paths = (os.path.join(folder, name) for name in names for folder in self._folders)
+        return next(filter(os.path.exists, paths), "")
 
     def cpu_s(self) -> float | None:
         """Return the CPU seconds of the job so far, None if they are not known."""
-        used = read(os.path.join(self.cpu, "cpuacct.usage")).strip() if self.cpu else ""
+        used = read(self._v1_cpu).strip()
         if used.isdigit():
             return int(used) / 1e9
-        micro = fields(read(os.path.join(self.cpu, "cpu.stat"))).get("usage_usec") if self.cpu else None
+        micro = fields(read(self._cpu)).get("usage_usec")
         return None if micro is None else micro / 1e6
 
     def memory_used(self) -> int | None:
         """Return the bytes that the job holds, without the page cache; None if they are not known."""
-        memory = fields(read(os.path.join(self.memory, "memory.stat"))) if self.memory else {}
+        memory = fields(read(self._memory))
         names = _HELD_V1 if "total_rss" in memory else _HELD_V2
         return sum(memory.get(name, 0) for name in names) if memory else None
 
     def memory_limit(self) -> int | None:
         """Return the job's memory limit in bytes, None if it has none."""
-        for name in ("memory.max", "memory.limit_in_bytes") if self.memory else ():
-            text = read(os.path.join(self.memory, name)).strip()
-            if text.isdigit() and int(text) < 1 << 60:  # v1 writes "no limit" as a large number
-                return int(text)
-        return None
+        text = read(self._limit).strip()
+        return int(text) if text.isdigit() and int(text) < 1 << 60 else None  # v1 writes "no limit" as a large number
 
 
-class ProcessTree:
-    """The processes below some others.
+def use_of_processes(roots: Iterable[int], proc: str = PROC) -> tuple[float, int]:
+    """Return the CPU seconds of processes and of those below them, with ended children, and the bytes that they hold.
 
-    The kernel lists the children of a thread. That of a process's first thread is read each time. Only a search of all
-    processes finds the children of other threads; it takes milliseconds on a large node, so after the beginning it is
-    repeated only at a rate that its own cost allows.
-
-    Args:
-        roots: returns the processes at the top, which count, too.
+    It reads all processes of this user, which takes milliseconds: the sampler makes room for that.
     """
-
-    def __init__(self, roots: Callable[[], Iterable[int]], proc: str = PROC) -> None:
-        self._roots, self._proc = roots, proc
-        self._pids: set[int] = set()
-        self._search_at = 0.0
-        self._searches = 1 if os.path.exists(f"{proc}/self/task/{os.getpid()}/children") else SEARCHES
-        self._ticks = os.sysconf("SC_CLK_TCK")
-
-    def read(self) -> tuple[float, int]:
-        """Return the CPU seconds of the processes, with those of ended children, and the bytes that they hold."""
-        roots = set(self._roots())
-        now, began = time.monotonic(), time.process_time()
-        if now >= self._search_at or self._searches > 0:
-            self._searches -= 1
-            self._pids = self._below(roots)
-            self._search_at = now + COST * (time.process_time() - began)
-        else:
-            self._pids = self._known(roots)
-        ticks = memory = 0
-        for pid in self._pids:
-            words = self._stat(str(pid))
-            ticks += sum(map(int, words[11:15]))
-            held = fields(read(f"{self._proc}/{pid}/status"))  # in kB
-            memory += held["RssAnon"] + held.get("RssShmem", 0) if "RssAnon" in held else held.get("VmRSS", 0)
-        return ticks / self._ticks, memory << 10
-
-    def _known(self, roots: set[int]) -> set[int]:
-        """Return the known processes that still exist, and the children of their first threads."""
-        pids: set[int] = set()
-        left = list(self._pids | roots)
-        while left:
-            pid = left.pop()
-            if pid not in pids and (pid in roots or os.path.exists(f"{self._proc}/{pid}/stat")):
-                pids.add(pid)
-                left += map(int, read(f"{self._proc}/{pid}/task/{pid}/children").split())
-        return pids
-
-    def _below(self, roots: set[int]) -> set[int]:
-        children: dict[int, list[int]] = {}
-        for name in os.listdir(self._proc):
-            if name.isdigit() and (words := self._stat(name)):
-                children.setdefault(int(words[1]), []).append(int(name))
-        pids, left = set(roots), list(roots)
-        while left:
-            for pid in children.get(left.pop(), ()):
-                if pid not in pids:
-                    pids.add(pid)
-                    left.append(pid)
-        return pids
-
-    def _stat(self, pid: str) -> list[str]:
-        """Return the fields of proc(5) from the state on; none of a process that is gone."""
-        words = read(f"{self._proc}/{pid}/stat").rpartition(")")[2].split()
-        return words if len(words) > 14 else []
+    stats: dict[int, list[str]] = {}  # the fields of proc(5) from the state on
+    children: dict[int, list[int]] = {}
+    me = os.getuid()
+    for entry in os.scandir(proc):
+        with suppress(OSError):  # it is gone
+            if entry.name.isdigit() and entry.stat().st_uid == me:
+                words = read(entry.path + "/stat").rpartition(")")[2].split()
+                if len(words) > 14:
+                    stats[int(entry.name)] = words
+                    children.setdefault(int(words[1]), []).append(int(entry.name))
+    tops = {*roots}
+    pids = [pid for pid in tops if pid in stats]
+    ticks = memory = 0
+    for pid in pids:
+        pids += (child for child in children.get(pid, ()) if child not in tops)
+        ticks += sum(map(int, stats[pid][11:15]))
+        held = fields(read(f"{proc}/{pid}/status"))  # in kB
+        memory += held["RssAnon"] + held.get("RssShmem", 0) if "RssAnon" in held else held.get("VmRSS", 0)
+    return ticks / os.sysconf("SC_CLK_TCK"), memory << 10
 
 
 class Traffic:
@@ -212,18 +154,11 @@ def allocated(cgroup: Cgroup) -> tuple[int | None, int | None]:
     return cpus, megabytes << 20 or cgroup.memory_limit()
 
 
-class Meter:
-    """CPU time and memory of the job on this node, from the best source that there is."""
-
-    def __init__(self, roots: Callable[[], Iterable[int]]) -> None:
-        self.cgroup = Cgroup(read(f"{PROC}/self/cgroup"))
-        self._tree = ProcessTree(roots)
-
-    def read(self) -> tuple[float, int]:
-        """Return the CPU seconds so far, and the bytes in use."""
-        cpu_s, memory = self.cgroup.cpu_s(), self.cgroup.memory_used()
-        if cpu_s is None or memory is None:
-            of_tree = self._tree.read()
-            cpu_s = of_tree[0] if cpu_s is None else cpu_s
-            memory = of_tree[1] if memory is None else memory
-        return cpu_s, memory
+def used(cgroup: Cgroup, roots: Callable[[], Iterable[int]]) -> tuple[float, int]:
+    """Return the CPU seconds of the job so far on this node, and the bytes in use: of the cgroup, or the processes."""
+    cpu_s, memory = cgroup.cpu_s(), cgroup.memory_used()
+    if cpu_s is None or memory is None:
+        of_processes = use_of_processes(roots())
+        cpu_s = of_processes[0] if cpu_s is None else cpu_s
+        memory = of_processes[1] if memory is None else memory
+    return cpu_s, memory

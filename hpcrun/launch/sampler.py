@@ -15,7 +15,7 @@ import time
 from . import records
 from .environment import SAMPLE, SAMPLE_S
 from .sample_gpus import Gpus
-from .sample_node import COST, Meter, Traffic, allocated
+from .sample_node import PROC, Cgroup, Traffic, allocated, read, used
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PER_WRITE, MOST_UNWRITTEN = 6, 360
 MOST_LINES, RECENT_LINES, OLD_LINES = 1440, 360, 700
+COST = 2000
+"""The next sample waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""
 
 
 class Sampler:
@@ -43,8 +45,8 @@ class Sampler:
         self._lines = 0
         self._has_failed = False
         self._write_at = 0.0
-        self._costs = [0.0] * 4
         self._before: tuple[float, float, int, int | None] | None = None
+        self._cgroup = Cgroup(read(f"{PROC}/self/cgroup"))
         self._gpus: Gpus | None = None
 
     def tick(self) -> None:
@@ -59,9 +61,7 @@ class Sampler:
             self._at = float("inf")
             records.say(f"the use of {self._node} is not recorded any more: {type(error).__name__}: {error}")
             return
-        # a search of all processes has its own share of 0.05 %, and a sample with one is rare: so take the cheapest
-        self._costs = [*self._costs[1:], time.process_time() - began]
-        self._at = now + self._period_s + max(0.0, COST * min(self._costs) - SAMPLE_S)
+        self._at = now + self._period_s + max(0.0, COST * (time.process_time() - began) - SAMPLE_S)
 
     def end(self) -> None:
         """Write what is left."""
@@ -74,9 +74,9 @@ class Sampler:
 
     def _take(self, now: float) -> None:
         if self._gpus is None:
-            self._meter, self._network, self._gpus = Meter(self._roots), Traffic(), Gpus(self._period_s)
+            self._network, self._gpus = Traffic(), Gpus(self._period_s)
             self._started = time.time()
-        cpu_s, memory = self._meter.read()
+        cpu_s, memory = used(self._cgroup, self._roots)
         moved, rdma = self._network.read()
         before, self._before = self._before, (now, cpu_s, moved, rdma)
         if before is None:
@@ -84,7 +84,7 @@ class Sampler:
         span = now - before[0]
         both = None if rdma is None or before[3] is None else max(0, rdma - before[3]) / span
         cpus = max(0.0, cpu_s - before[1]) / span
-        most = float(os.cpu_count() or 1)  # a search of the processes may find the past of some at once
+        most = float(os.cpu_count() or 1)  # the past of a process counts when it comes to the job, as from a daemon
         self._unwritten.append(
             line(time.time(), min(cpus, most), memory, max(0, moved - before[2]) / span, both, self._gpus.read())
         )
@@ -116,7 +116,7 @@ class Sampler:
             with open(self._path, "rb") as file:
                 self._lines = file.read().count(b"\n")
         else:
-            cpus, memory = allocated(self._meter.cgroup)
+            cpus, memory = allocated(self._cgroup)
             words = [f'"cpus": {cpus or "null"}', f'"memory_limit": {memory or "null"}']
             _append(self._path, f'{{"started": {self._started:.1f}, {", ".join(words)}}}\n')
             self._lines = 1

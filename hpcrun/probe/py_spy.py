@@ -95,6 +95,8 @@ def _run(command: list[str], env: dict[str, str], within_s: float) -> tuple[int,
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # a session: what it has started is killed with it
     with subprocess.Popen(command, env=env, cwd="/", start_new_session=True, **pipes) as process:
+        assert process.stdout
+        assert process.stderr
 
         def kill() -> None:
             with suppress(OSError):

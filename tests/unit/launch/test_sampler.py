@@ -17,8 +17,8 @@ import pytest
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.launch import sample_gpus, sampler
 from hpcrun.launch.environment import SAMPLE
-from hpcrun.launch.sample_gpus import Gpus, mean, parse
-from hpcrun.launch.sample_node import Cgroup, ProcessTree, Traffic, allocated
+from hpcrun.launch.sample_gpus import Gpus, parse
+from hpcrun.launch.sample_node import Cgroup, Traffic, allocated, use_of_processes
 from hpcrun.runs.use import read_use
 
 
@@ -66,36 +66,16 @@ def test_the_processes_below_one_count_with_their_ended_children() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
-        cpu_s, memory = ProcessTree(lambda: [process.pid]).read()
+        cpu_s, memory = use_of_processes([process.pid])
         process.kill()
     assert cpu_s > 0.1
     assert 64 << 20 < memory < 1 << 30
 
 
-def test_processes_that_start_later_are_found_without_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "import subprocess, sys\ninput()\nchild = subprocess.Popen(['sleep', '60'])\nprint(child.pid, flush=True)\n"
-    text += "input()\nchild.kill()\nchild.wait()\nprint('killed', flush=True)\ninput()\n"
-    with subprocess.Popen([sys.executable, "-c", text], stdin=-1, stdout=-1, text=True, bufsize=1) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        tree = ProcessTree(lambda: [process.pid])
-        tree.read()
-        monkeypatch.setattr(tree, "_search_at", float("inf"))
-        process.stdin.write("\n")
-        child = int(process.stdout.readline())
-        tree.read()
-        assert tree._pids == {process.pid, child}
-        process.stdin.write("\n")
-        process.stdout.readline()
-        tree.read()
-        assert tree._pids == {process.pid}
-        process.kill()
-
-
 def test_a_process_that_is_gone_counts_nothing() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert ProcessTree(lambda: [process.pid]).read() == (0.0, 0)
+    assert use_of_processes([process.pid]) == (0.0, 0)
 
 
 NET = """Inter-|   Receive               |  Transmit
@@ -142,10 +122,6 @@ def test_what_is_allocated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 )
 def test_a_line_of_nvidia_smi(text: str, reading: object) -> None:
     assert parse(text) == reading
-
-
-def test_the_mean_of_readings() -> None:
-    assert mean([(1, 0.0, 5, 9, None), (1, 1.0, 3, 9, 100.0)]) == (1, 0.5, 5, 9, 100.0)
 
 
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
@@ -363,7 +339,7 @@ def test_an_error_ends_the_samples_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     this = sampled(tmp_path, monkeypatch)
-    monkeypatch.setattr(sampler, "Meter", None)
+    monkeypatch.setattr(sampler, "Traffic", None)
     tick(this, 1)
     this.tick()
     this.end()
@@ -376,14 +352,3 @@ def test_expensive_samples_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
     tick(this, 4)
     assert this._at - time.monotonic() > 1000
-
-
-def test_expensive_samples_beside_a_cheap_one_delay_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search of all processes has its own limit, and is a part of such a sample."""
-    this = sampled(tmp_path, monkeypatch)
-    cpu_s = iter([0.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 15.0, 15.0, 20.0])  # before and after each of five samples
-    clock = count(1.0)
-    times = {"monotonic": lambda: next(clock), "process_time": lambda: next(cpu_s)}
-    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
-    tick(this, 5)
-    assert this._at == pytest.approx(5 + 0.01)  # the period of this sampler
