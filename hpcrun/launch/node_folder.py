@@ -5,13 +5,15 @@ knows this: it has asked, or was signalled and has a handler. ``warned-N`` and `
 warning, or SIGTERM. So only one process of a node reads the shared file system for all of its ranks, and
 hpcrun_runtime.should_stop() lists this folder.
 
-The folder's name is random, so that no other user can make it first. Each process that uses the folder holds a lock on
-it, which ends with the process, however it ends. The last one to leave the folder gets the lock alone, and removes it.
-After all were killed, the next job of the same user on this node does.
+Each process of the node finds the folder by its name, which follows from the attempt and the node; the first one makes
+it. A folder of another user with this name is not used: then the ranks meet in another place. Each process that uses
+the folder holds a lock on it, which ends with the process, however it ends. The last one to leave the folder gets the
+lock alone, and removes it. After all were killed, the next job of the same user on this node does.
 """
 
 from __future__ import annotations
 
+import binascii
 import fcntl
 import os
 import time
@@ -26,8 +28,6 @@ PLACES = ("/tmp", "/dev/shm")
 """In this order: systemd-logind may empty /dev/shm when a user logs out of the node (RemoveIPC=, logind.conf(5))."""
 NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "weka", "panfs", "pvfs", "fuse", "afs")
 """How the types of file systems begin that are not a node's own."""
-MEET_S = 10.0
-"""How long a task of srun waits for the path of the folder, which another task of the node is about to write."""
 YOUNG_S = 60.0
 """A folder without a lock is left alone for so long: who has made it is about to lock it."""
 
@@ -35,15 +35,14 @@ YOUNG_S = 60.0
 class NodeFolder:
     """A folder that exists, held until ``leave`` or the end of this process.
 
-    Args:
-        note: the file in which the tasks of srun find its path; removed with it.
-
     Raises:
-        OSError: it does not exist here, belongs to another user, or is being removed.
+        FileNotFoundError: it does not exist here.
+        BlockingIOError: it is being removed.
+        OSError: it belongs to another user.
     """
 
-    def __init__(self, path: str, note: str = "") -> None:
-        self.path, self._note = path, note
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._held = _open(path)
         self._claimed: set[str] = set()
         self._watching: int | None = None
@@ -54,7 +53,8 @@ class NodeFolder:
             raise
         except OSError:  # a shared file system without locks, see make(): the folder is not removed
             return
-        os.stat(path)  # it was not removed before it was locked
+        if not os.path.samestat(os.stat(path), os.fstat(self._held)):
+            raise BlockingIOError(f"{path} was removed before it was locked")
 
     def claim(self, name: str) -> bool:
         """Make a file; return whether it is new. The process that makes it does the action that the file stands for.
@@ -107,62 +107,52 @@ class NodeFolder:
         """Remove files, and the folder itself if no other process uses it."""
         for name in names:
             records.remove(os.path.join(self.path, name))
-        if _remove(self.path, self._held) and self._note:
-            records.remove(self._note)
+        _remove(self.path, self._held)
 
 
-def make(note: str = "") -> NodeFolder:
-    """Make a folder, and remove those that killed jobs of this user have left on this node.
+def make() -> NodeFolder:
+    """Return the folder of this node in this attempt, which the first of its processes makes.
 
     Raises:
         OSError: it can be made nowhere, not even in the run's folder.
     """
-    name = PREFIX + os.urandom(8).hex()
-    failed = "not on the node's own disk"
+    env, attempt = os.environ, records.attempt_dir()
+    name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{binascii.crc32(os.fsencode(attempt)):08x}"
+    problem = ""
     for place in PLACES:
         try:
-            if not _is_shared(place):
-                _sweep(place)
-                os.mkdir(os.path.join(place, name), 0o700)
-                return NodeFolder(os.path.join(place, name), note)
+            return _enter(os.path.join(place, name))
         except OSError as error:
-            failed = str(error.strerror)
-    path = os.path.join(records.attempt_dir(), name)
-    os.mkdir(path, 0o700)
-    where = f"{os.environ['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({failed})"
-    records.say(f"{where}; its ranks use the run's folder instead")
-    return NodeFolder(path, note)
+            problem = str(error.strerror or error)
+    where = f"{env['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({problem})"
+    return _enter(os.path.join(attempt, name), f"{where}; its ranks use the run's folder instead")
 
 
-def join(path: str) -> NodeFolder:
-    """Return the folder that a parent process has made; another one where it is not seen, as in some containers."""
+def _enter(path: str, message: str = "") -> NodeFolder:
     try:
         return NodeFolder(path)
-    except OSError:
-        return make()
+    except FileNotFoundError:
+        _make(path, message)
+    return NodeFolder(path)
 
 
-def meet() -> NodeFolder:
-    """Return the folder of this node for a task of srun: the first task makes it, and notes its path for the others."""
-    note = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.folder")
-    until = time.monotonic() + MEET_S
-    while time.monotonic() < until:
-        try:
-            descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError:
-            path = records.read_text(os.path.basename(note))
-            if path.endswith("\n"):
-                try:
-                    return NodeFolder(path[:-1], note)
-                except OSError:
-                    break
-            time.sleep(0.02)
-        else:
-            folder = make(note)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(folder.path + "\n")
-            return folder
-    return make()
+def _make(path: str, message: str) -> None:
+    """Make a folder, and remove those that killed jobs of this user have left; one in the run's folder has a message.
+
+    Raises:
+        OSError: it cannot be made here.
+    """
+    place = os.path.dirname(path)
+    if not message:
+        if _is_shared(place):
+            raise OSError("not on the node's own disk")
+        _sweep(place)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    if message:
+        records.say(message)
 
 
 def _open(path: str) -> int:
@@ -174,18 +164,17 @@ def _open(path: str) -> int:
     return descriptor
 
 
-def _remove(path: str, descriptor: int) -> bool:
-    """Close a folder, and remove it if no process holds it; return whether it was removed."""
+def _remove(path: str, descriptor: int) -> None:
+    """Close a folder, and remove it if no process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in os.listdir(descriptor):
             os.unlink(name, dir_fd=descriptor)
         os.rmdir(path)
     except OSError:
-        return False
+        return
     finally:
         os.close(descriptor)
-    return True
 
 
 def _sweep(place: str) -> None:

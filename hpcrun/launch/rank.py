@@ -15,7 +15,7 @@ import time
 from itertools import count
 
 from . import environment, records, trackers
-from .node_folder import FOLDER, join, meet
+from .node_folder import FOLDER, make
 from .processes import Canary, block_signals, reap, send, signal, try_start, wait
 from .stop_requests import CLEARED, INSIST_S, StopRequests
 
@@ -59,7 +59,7 @@ class Rank:
         self._rank, self._is_task, self._contained = rank, is_task, contained
         self._heard_at: dict[int, float] = {}
         self._signalled, self._insist_at = "", float("inf")
-        self._folder = meet() if is_task else join(os.environ[FOLDER])
+        self._folder = make()
         os.environ.update({FOLDER: self._folder.path, "HPCRUN_RANK": str(rank)})
         block_signals()
         self._canary = Canary(self._after_kill)

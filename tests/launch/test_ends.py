@@ -84,7 +84,7 @@ def test_a_program_that_slurm_ends_before_it_gets_to_the_wrapper_was_told(tmp_pa
     with job(tmp_path, python(tmp_path, "import time\nprint('ready')\ntime.sleep(900)"), options=MANAGED) as running:
         running.until("ready")
         nodes = running.processes()[1:]
-        (program,) = [pid for pid in nodes if "/launch" not in command(pid)]
+        (program,) = [pid for pid in nodes if "/hpcrun/launch" not in command(pid)]
         send(program, signal.SIGTERM)
         time.sleep(0.15)
         for pid in nodes:
@@ -142,10 +142,9 @@ os._exit(int(os.environ["RANK"]))  # at its own end Python would take the handle
 
 
 def environ_of_rank(folder: Path) -> dict[str, str]:
-    """The environment of a wrapper of a rank without a job, whose folders are made."""
-    for name in ("stop", "n"):
-        (folder / name).mkdir()
-    return {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_NODE": "n", "HPCRUN_NODE_DIR": f"{folder}/n"}
+    """The environment of a wrapper of a rank without a job."""
+    (folder / "stop").mkdir()
+    return {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "HPCRUN_NODE": "n", "HPCRUN_JOB_ID": "1"}
 
 
 def test_500_signals_at_random_moments_and_every_status_is_right(tmp_path: Path) -> None:
@@ -209,8 +208,7 @@ wrapper._canary.end()
 @pytest.mark.parametrize("first", ["node", "rank"])
 def test_a_program_that_begins_as_the_job_is_ended_hears_of_it_once(tmp_path: Path, first: str) -> None:
     text = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\ntime.sleep(60)\n"
-    env = {**environ_of_rank(tmp_path), "FIRST": first, "HPCRUN_JOB_ID": "1", "HPCRUN_ATTEMPT": "0",
-           "TMPDIR": str(tmp_path)}  # fmt: skip
+    env = {**environ_of_rank(tmp_path), "FIRST": first, "HPCRUN_ATTEMPT": "0"}
     argv = [sys.executable, "-c", MEETING, str(REPO / "hpcrun"), *python(tmp_path, text)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("told\n", "")

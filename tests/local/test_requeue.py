@@ -135,8 +135,8 @@ def test_a_rank_that_ends_in_the_moment_of_a_signal_keeps_its_exit_status(tmp_pa
     """The wrapper of a rank, driven harder than a scheduler would: bash's own wait loses some of fifty statuses."""
     for number in range(5):
         folder = tmp_path / str(number)
-        (folder / "node").mkdir(parents=True)
-        env = {**os.environ, "HPCRUN_NODE_DIR": f"{folder}/node", "HPCRUN_ATTEMPT_DIR": str(folder), "RANK": "0",
+        folder.mkdir()
+        env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "RANK": "0",
                "HPCRUN_JOB_ID": f"L{number}", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE": "here"}  # fmt: skip
         command = [sys.executable, "-ISB", str(LAUNCH), "rank", "--", "bash", "-c", UNDER_SIGNALS]
         wrapper = subprocess.Popen(command, env=env)

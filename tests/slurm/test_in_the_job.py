@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import RESEARCHER, wait_for
+from tests.harness import wait_for
 from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, processes, without
 from tests.slurm.test_promises import command, gone, parent
 
@@ -133,13 +132,13 @@ def stopped(lab: Lab, name: str, *where: str, before: Callable[[Path], None] = l
 
 
 def squatted(lab: Lab) -> Ended:
-    """Another user makes folders, links and files of this kind all the time, and those of older versions beforehand."""
+    """Another user makes folders, links and files of this kind all the time, and that of the job beforehand."""
     taken: list[Path] = []
 
     def take(folder: Path) -> None:
-        known = f"{pwd.getpwnam(RESEARCHER).pw_uid}-{lab.job(folder)}-0-{zlib.crc32(bytes(attempt(folder, 0))):08x}"
+        known = zlib.crc32(bytes(attempt(folder, 0)))
         nodes = lab.cluster.slurm("sinfo", "-hN", "-p", "cpu", "-o", "%N").split()
-        taken.extend(Path("/tmp", f"hpcrun-{known}-{node}") for node in nodes)
+        taken.extend(Path("/tmp", f"hpcrun-node-{lab.job(folder)}-{node}-{known:08x}") for node in nodes)
         for path in taken:
             path.mkdir()
 
@@ -226,7 +225,7 @@ def test_a_request_to_stop_arrives_whatever_is_in_tmp(scenarios: Scenarios, name
     for rank in (0, 1):
         shared, said = run.log(0, rank).split()
         assert said == "stopped"
-        assert Path(shared).parent == (attempt(run.folder, 0) if name == "full" else Path("/tmp"))
+        assert Path(shared).parent == (attempt(run.folder, 0) if name == "full" else Path("/dev/shm"))
         assert not Path(shared).exists()
     message = "cannot use /tmp or /dev/shm (No space left on device)"
     logs = [path for path in run.folder.rglob("*") if path.suffix in (".log", ".out", ".err")]
