@@ -30,12 +30,14 @@ def main() -> int:
     part, arguments = sys.argv[1], sys.argv[2:]
     if part not in PARTS:
         sys.exit(f"hpcrun: launch has no part {part!r}")
-    _load("processes").write_for_oneself()
-    arguments = _load("processes").show_colons(arguments)
-    if part == "job":
-        _load(
-            "processes"
-        ).block_signals()  # before anything slow: a signal that comes earlier ends the job without a record
+    processes = _load("processes")
+    processes.write_for_oneself()
+    arguments = processes.show_colons(arguments)
+    if part == "job":  # before anything slow: a signal that comes earlier ends the job without a record
+        processes.block_signals()
+    if part == "check":  # one node of a preflight
+        _load("environment").be_node()
+        processes.become(arguments[1:])
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):
         _load(needed)
     status: int = _load(part).main(arguments)

@@ -33,6 +33,7 @@ class Heartbeats:
         self._seen: dict[str, tuple[int, float]] = {}  # time of the record, and when this process saw it change
         self._answered: set[str] = set()
         self._can_tell = True
+        self._closer: list[str] | None = None
         self._look_at = self._ask_at = 0.0
 
     def check(self) -> list[str]:
@@ -50,9 +51,11 @@ class Heartbeats:
         return self.dead
 
     def look_closer(self, nodes: list[str]) -> list[str]:
-        """Return the dead nodes after the end of the step, when some nodes have late heartbeats."""
-        late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
-        return sorted({*self.dead, *self._dead(nodes, late)})
+        """Return the dead nodes after the end of the step, some with late heartbeats; Slurm is asked once."""
+        if self._closer is None:
+            late = [node for node, age_s in self._ages(time.monotonic()).items() if age_s > FRESH_S]
+            self._closer = sorted({*self.dead, *self._dead(nodes, late)})
+        return self._closer
 
     def _dead(self, nodes: list[str], late: list[str]) -> list[str]:
         is_dead = slurm.nodes_dead(nodes)  # empty if this node itself has no network

@@ -21,10 +21,14 @@ FOR_TORCHRUN = "HPCRUN_FOR_TORCHRUN"
 """The variables for this job's torchrun only: a program may start another torchrun."""
 SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
 """The seconds between two samples of the use of a node, 0 for none; and without --sample."""
+PER_WRITE = 6
+"""The samples that a node writes at a time."""
 SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"
 """Slurm's variables of a batch script, for a program that the script starts without srun."""
+MOST_JOINED = 64 << 10
+"""Characters of the small files that are joined: hpcrun status reads the exit record."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"
 _OWN = ("HPCRUN_", "SLURM_")
 _OF_BASH = ("PWD", "OLDPWD", "SHLVL", "_")
@@ -101,6 +105,34 @@ def renew(folder: str) -> None:
     for name, path in list(env.items()):
         if (path + os.sep).startswith(before + os.sep):
             env[name] = folder + path[len(before) :]
+
+
+def tidy() -> None:
+    """Tidy the folder of an attempt whose ranks have ended; a sweep's small files go into the exit record."""
+    from contextlib import suppress  # every rank imports this module, and only the job calls this
+
+    with suppress(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return  # Slurm is about to end this process, and the ranks still write
+    folder = records.attempt_dir()
+    for name, remove in (("flight", os.rmdir), (records.STOP, os.rmdir), ("heartbeat", os.unlink)):
+        with suppress(OSError):  # it is not empty, or there is none
+            remove(os.path.join(folder, name))
+    ended = records.read("exit")
+    if ended is None or "_" not in os.environ["HPCRUN_JOB_ID"]:
+        return
+    files: dict[str, str] = {}
+    texts = [(name, records.read_text(name)) for name in os.listdir(folder) if _is_small(name)]
+    for name, text in sorted(texts, key=lambda each: len(each[1])):
+        if text and len(text) + sum(map(len, files.values())) <= MOST_JOINED:
+            files[name] = text
+    if records.write("exit", {**ended, "files": files}):
+        for name in files:
+            os.unlink(os.path.join(folder, name))
+
+
+def _is_small(name: str) -> bool:
+    return name == "hosts" or (name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use")))
 
 
 def _has_old_torch() -> bool:

@@ -2,7 +2,20 @@
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives Slurm's warnings. When
 the ranks have ended, it records how and why, and decides whether the job is restarted in this allocation, requeued, or
-ended. Each start of the step is an attempt with its own folder. Its options: ``job_options.py``.
+ended. Each start of the step is an attempt with its own folder. Its options:
+
+--nodes N        no Slurm: the command is started N times on this machine, as N nodes
+--gpus A,B;C,D   the GPUs of each of these nodes
+--came FD        a descriptor with the original environment of the script
+--warn S         ranks that continue for S seconds after the warning are killed
+--requeue N      Slurm may requeue the job N times
+--restarts N     the step may be restarted N times in its allocation
+--spares N       nodes of the allocation that replace failed nodes
+--retry-on-failure, --exclude-bad-nodes
+--preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
+--script         the command is a person's script, and the step is what it launches: script.py
+--sample S       seconds between two samples of the use of each node; 0 for none
+--cancel-idle S  the job ends if all of its GPUs are idle for so long
 """
 
 from __future__ import annotations
@@ -11,10 +24,11 @@ import os
 import signal
 import subprocess
 import time
-from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from typing import Any
 
-from . import environment, guard, records, slurm
+from . import environment, guard, records, rendezvous, slurm
 from .dead_nodes import Heartbeats, next_nodes
 from .decide import (
     FAILURE,
@@ -30,23 +44,18 @@ from .decide import (
     what_next,
     why_it_ended,
 )
-from .job_options import parse_options, split_command
-from .rendezvous import free_port
+from .idle_watch import IdleWatch
+from .messages import messages
 from .step import new_step
-from .tidy import tidy
-
-if TYPE_CHECKING:
-    from .idle_watch import IdleWatch
-    from .messages import Messages
 
 HEARTBEAT_S = 30.0
 REQUEUE_TRIES = 5
 PREFLIGHT_S = 24
+"""The time of the checks of a preflight, and then of its judge."""
 IDLE_S = 30.0
 """The time of the ranks after SIGTERM, if the GPUs were idle: Slurm's own default (KillWait)."""
 KILL_S = 2.0
 """How long srun has to end a step with a node that does not respond. By then the other nodes have ended."""
-PORT_STEP = 1777
 MESSAGE_S = 15.0
 """A message delays a requeue only if the time limit is further away than this."""
 
@@ -54,18 +63,28 @@ MESSAGE_S = 15.0
 def main(arguments: list[str]) -> int:
     """Run the job; return its exit status."""
     end = arguments.index("--")
-    status = Job(parse_options(arguments[:end])).run(arguments[end + 1 :])
-    tidy()
+    job = Job(parse_options(arguments[:end]))
+    try:
+        status = job.run(arguments[end + 1 :])
+    except OSError as error:  # the quota is used up
+        status = job.refuse(f"it cannot use its run's folder: {error}")
+    environment.tidy()
     return status
 
 
-def _messages() -> Messages | None:
-    """Return the messages of this run, None if it has none."""
-    if not os.path.exists(os.path.join(os.environ["HPCRUN_RUN_DIR"], "messages")):
-        return None
-    from .messages import messages
-
-    return messages()
+def parse_options(arguments: list[str]) -> Namespace:
+    """Return the options in front of ``--``."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--nodes", "--came", "--warn"):
+        parser.add_argument(name, type=int)
+    for name in ("--requeue", "--restarts", "--spares"):
+        parser.add_argument(name, type=int, default=0)
+    parser.add_argument("--gpus", default="")
+    parser.add_argument("--sample", type=float, default=environment.SAMPLE_S)
+    parser.add_argument("--cancel-idle", type=float, default=0.0)
+    for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
+        parser.add_argument(name, action="store_true")
+    return parser.parse_args(arguments)
 
 
 class Job:
@@ -84,63 +103,50 @@ class Job:
         self._left_out: list[str] = []
         self._step = new_step(options, self._on_signal, self._tick)
         self._signalled = self._given_up = self._wrote_why = False
-        self._give_up_at: float | None = None
-        self._kill_at = self._limit_s = float("inf")
+        self._kill_at = self._limit_s = self._give_up_at = float("inf")
         self._beat_at = time.monotonic() + HEARTBEAT_S
         self._heartbeats = Heartbeats([])
-        self._found_dead: list[str] | None = None
         # six samples are written at a time: a short limit needs them sooner
         self._sample_s = min(options.sample, options.cancel_idle / 10 or options.sample)
-        self._idle: IdleWatch | None = None
-        self._messages = _messages()
+        self._idle = IdleWatch(0, self._sample_s, [])
+        self._messages = messages()
 
     # --- before the ranks start -----------------------------------------------------------------------------------
 
     def run(self, command: list[str]) -> int:
         """Run the step, with restarts if necessary, and return its exit status. Signals are blocked (__main__.py)."""
         if self._managed and self._requeues > self._rules.times:
-            return self._refuse(f"started once more than --requeue {self._rules.times} allows")
+            return self.refuse(f"started once more than --requeue {self._rules.times} allows")
         if self._rules.times and self._requeues == self._rules.times and not self._local:
             slurm.requeue_no_more()  # Slurm's own requeues count, too
         environment.prepare(self._options.came, managed=self._managed, as_is=self._options.script)
         os.environ[environment.SAMPLE] = f"{self._sample_s:g}"
         self._meet()
-        if self._messages:
-            self._messages.tell_start()
         if not self._local:
             slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step, too
         if self._options.preflight:
             command, message = self._preflight(command)
             if message:
-                return self._refuse(message)
+                return self.refuse(message)
             if not command or self._signalled:
                 return self._end(records.TERM_STATUS if self._signalled else 0)[0]
         return self._go(command)
 
     def _go(self, command: list[str]) -> int:
         """Run the step until the job does not continue in this allocation; return the last status."""
-        self._set_guard()
         while True:
-            self._watch_idle()
+            self._set_guard()
+            self._idle = IdleWatch(self._options.cancel_idle, self._sample_s, self._hosts)
             status, again = self._end(self._step.run(self._placed(command), self._hosts))
             if not again:
                 return self._step.finish(status)
             if not self._begin():
-                return self._refuse("its next attempt has been started elsewhere")
+                return self.refuse("its next attempt has been started elsewhere")
             self._meet()
-            if self._messages:
-                self._messages.tell_start()
-            self._set_guard()
-
-    def _watch_idle(self) -> None:
-        if self._options.cancel_idle:
-            from .idle_watch import IdleWatch  # few jobs have a limit
-
-            self._idle = IdleWatch(self._options.cancel_idle, self._sample_s, self._hosts)
 
     def _begin(self) -> bool:
         """Begin the next attempt, with a folder and a start record; return whether this job may begin it."""
-        tidy()
+        environment.tidy()
         self._attempt += 1
         folder = os.path.join(os.path.dirname(records.attempt_dir()), str(self._attempt))
         os.makedirs(folder, exist_ok=True)
@@ -153,7 +159,9 @@ class Job:
 
     def _preflight(self, command: list[str]) -> tuple[list[str], str]:
         """Check the nodes; return the step after the check, and the error if there is one."""
-        check, judge, step = split_command(command)
+        first = command.index("&&")
+        second = [*command, "&&"].index("&&", first + 1)
+        check, judge, step = command[:first], command[first + 1 : second], command[second + 1 :]
         folder = os.path.join(records.attempt_dir(), "preflight")
         os.makedirs(folder, exist_ok=True)
         if not os.access(os.path.join(os.environ["HPCRUN_RUN_DIR"], "programs", "preflight", "node.py"), os.R_OK):
@@ -163,47 +171,40 @@ class Job:
                 "without --preflight",
             )
         log = os.path.join(folder, "nodes.log" if self._local else "srun.log")
-        self._limit_s = float(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
+        self._limit_s = limit_s = float(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
         self._step.run(check, self._hosts, log, one_fails_all=False)
         self._limit_s = float("inf")
         if self._signalled:
             return step, ""
-        done = subprocess.run(judge, stdout=subprocess.PIPE, check=False)
+        try:
+            done = subprocess.run(judge, stdout=subprocess.PIPE, check=False, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return step, "the preflight was not judged: the Python of the job does not respond"
         output = done.stdout.decode("utf-8", "replace").strip()
         if done.returncode != 0:
             return step, output or "the preflight was not judged: the Python of the job does not run here"
         records.announce(output)
         return step, ""
 
-    def _refuse(self, message: str) -> int:
+    def refuse(self, message: str) -> int:
         records.say(message)
         self._write_exit(1, message=message)
-        if self._messages:
-            self._messages.tell_end(failed=True)
+        self._messages.tell_end(failed=True)
         return 1
 
     def _meet(self) -> None:
-        """Choose the nodes of the step, and the rendezvous of the ranks. Every node resolves the name itself."""
-        env = os.environ
+        """Choose the nodes of the step, and the rendezvous of the ranks."""
         if self._local:
             self._hosts = self._allotted = [f"local-{number}" for number in range(self._options.nodes)]
-            env["HPCRUN_HEAD_ADDR"] = env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
         else:
-            self._allotted = self._allotted or slurm.expand(env["SLURM_JOB_NODELIST"])
+            self._allotted = self._allotted or slurm.expand(os.environ["SLURM_JOB_NODELIST"])
             self._hosts = self._hosts or self._allotted[: len(self._allotted) - self._spares]
             if self._spares:
-                env.pop("SLURM_GPUS", None)  # the GPUs of all nodes: srun would request them on fewer nodes
-            env["HPCRUN_HEAD_ADDR"] = self._hosts[0]
-        env["HPCRUN_HEAD"] = self._hosts[0]
-        seed = os.getpid() if self._local else int(env["SLURM_JOB_ID"])
-        env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * self._attempt))
-        with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
-            file.write("\n".join(self._hosts) + "\n")
-        if not self._local:
-            place = f"{env['HPCRUN_HEAD']}:{env['HPCRUN_PORT']}"
-            records.announce(f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}")
+                os.environ.pop("SLURM_GPUS", None)  # the GPUs of all nodes: srun would request them on fewer nodes
+        rendezvous.choose(self._hosts, local=self._local)
         watched = self._hosts if (self._rules.times or self._rules.restarts) and not self._local else []
-        self._heartbeats, self._found_dead = Heartbeats(watched), None
+        self._heartbeats = Heartbeats(watched)
+        self._messages.tell_start()
 
     def _set_guard(self) -> None:
         """Start a guard on another node, which ends or requeues the job if this node fails: see guard.py."""
@@ -228,7 +229,7 @@ class Job:
 
     def _on_signal(self, info: Any) -> None:
         if info.si_signo == signal.SIGUSR1:
-            if self._managed and self._give_up_at is None:
+            if self._managed and self._give_up_at == float("inf"):
                 records.ask_to_stop(records.TIME_LIMIT)  # the nodes watch for it
                 self._give_up_at = time.monotonic() + self._options.warn
         elif info.si_signo in (signal.SIGTERM, signal.SIGINT) and not self._signalled:
@@ -242,17 +243,16 @@ class Job:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT_S
             records.write("heartbeat", int(time.time()))
-        if self._messages:
-            self._messages.tick()
+        self._messages.tick()
         kill_at = min(self._kill_at, self._step.started_at + self._limit_s)
         if now > kill_at:  # srun waits without limit for a node that does not respond
             self._step.tell(signal.SIGTERM if now < kill_at + KILL_S else signal.SIGKILL, to_srun=True)
         elif not self._signalled and self._heartbeats.check():
             records.say(f"no heartbeat from {','.join(self._heartbeats.dead)}: the step is ended")
             self._kill_at = now
-        elif not self._signalled and self._idle and self._idle.check():
+        elif not self._signalled and self._idle.check():
             self._end_idle(now, self._idle.message)
-        self._given_up = self._give_up_at is not None and now > self._give_up_at
+        self._given_up = now > self._give_up_at
         if self._given_up:
             self._step.tell(signal.SIGTERM)
         if not self._signalled or self._local or self._managed:
@@ -271,7 +271,7 @@ class Job:
             self._step.tell(signal.SIGTERM)
         elif problem := slurm.end_steps():
             records.say(problem)
-        self._give_up_at = min(self._give_up_at or float("inf"), now + IDLE_S)
+        self._give_up_at = min(self._give_up_at, now + IDLE_S)
 
     # --- when they have ended -------------------------------------------------------------------------------------
 
@@ -287,14 +287,14 @@ class Job:
         bad = self._bad_nodes(why, ended)
         self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
         how, enough = self._how(why, bad) if self._managed else (OVER, True)
-        message = self._idle.message if why == IDLE and self._idle else used_up(why, self._rules, enough=enough)
+        message = self._idle.message if why == IDLE else used_up(why, self._rules, enough=enough)
         if how != OVER:
             by = "requeued by its supervisor" if self._local else "requeued by Slurm"
             what = "restarted in this allocation" if how == RESTART else by
             records.say(f"attempt {self._attempt + 1} ended by {why}; the job is {what}")
             # record it first: Slurm forgets the reason, and is about to end this process
             self._write_exit(status, why=why, how=how, nodes=bad)
-            if how == REQUEUE and self._messages and self._has_time():
+            if how == REQUEUE and self._has_time():
                 self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
@@ -302,23 +302,19 @@ class Job:
         self._write_exit(status, why=why, message=message, nodes=bad)
         if self._rules.times and self._requeues and why in (OWN_END, FAILURE, IDLE) and not self._local:
             slurm.requeue_no_more()
-        if self._messages:
-            self._messages.tell_end(failed=status != 0)
+        self._messages.tell_end(failed=status != 0)
         return status, False
 
     def _has_time(self) -> bool:
         """Whether Slurm is not about to end this process."""
-        left_s = float("inf") if self._give_up_at is None else self._give_up_at - time.monotonic()
-        return not self._signalled and left_s > MESSAGE_S
+        return not self._signalled and self._give_up_at - time.monotonic() > MESSAGE_S
 
     def _how(self, why: str, bad: list[str]) -> tuple[str, bool]:
         """Return how the job continues, and whether it has the nodes for a restart, which are chosen here."""
 
-        def next_(enough: bool) -> str:
-            return what_next(why, self._rules, requeues=self._requeues, restarts=self._restarts, enough=enough)
-
-        if next_(True) != RESTART or self._local:
-            return next_(True), True
+        next_ = partial(what_next, why, self._rules, requeues=self._requeues, restarts=self._restarts)
+        if self._local or next_(enough=True) != RESTART:
+            return next_(enough=True), True
         nodes, needed = self._nodes_of_job(), len(self._hosts)
         chosen = next_nodes(nodes, self._hosts, self._left_out)
         if len(chosen) < needed and why == FAILURE:  # use it again: otherwise there are too few nodes
@@ -326,7 +322,7 @@ class Job:
             chosen = next_nodes(nodes, self._hosts, self._left_out)
         enough = len(chosen) == needed
         self._hosts = chosen if enough else self._hosts
-        return next_(enough), enough or not nodes
+        return next_(enough=enough), enough or not nodes
 
     def _nodes_of_job(self) -> list[str]:
         """Return the nodes of this job; none if Slurm has ended it, or requeued it while this node had no network."""
@@ -353,7 +349,7 @@ class Job:
             given_up=self._given_up,
             requeues=self._requeues,
             silent=bool(self._heartbeats.dead),
-            idle=bool(self._idle and self._idle.message),
+            idle=bool(self._idle.message),
             with_returned=not {*self._hosts}.isdisjoint(records.lost_nodes()),
             nodes=tuple(records.exits("node")),
         )
@@ -368,9 +364,7 @@ class Job:
         return why_it_ended(ended, slurm.job, self._dead)
 
     def _dead(self) -> list[str]:
-        if self._found_dead is None:
-            self._found_dead = self._heartbeats.look_closer(self._hosts)
-        return self._found_dead
+        return self._heartbeats.look_closer(self._hosts)
 
     def _requeue(self, bad: list[str]) -> bool:
         """Requeue the job; return whether Slurm accepts."""

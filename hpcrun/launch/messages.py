@@ -32,15 +32,12 @@ _PROGRAM = (
 )
 
 
-def messages() -> Messages | None:
-    """Return the messages of this run, None if it has none."""
+def messages() -> Messages:
+    """Return the messages of this run; a run without them has no sender, and no event of which there is one."""
     folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], FOLDER)
-    sender = records.read(SENDER, folder)
-    if not sender or not isinstance(sender.get("python"), str) or not isinstance(sender.get("package"), str):
-        return None
-    elements, events = sender.get("elements"), sender.get("events")
-    wanted = frozenset(events if isinstance(events, list) else ())
-    return Messages(folder, sender["python"], sender["package"], elements if isinstance(elements, int) else 0, wanted)
+    sender = records.read(SENDER, folder) or {}
+    python, package, elements = sender.get("python", ""), sender.get("package", ""), sender.get("elements", 0)
+    return Messages(folder, python, package, elements, frozenset(sender.get("events", ())))
 
 
 class Messages:
@@ -94,16 +91,12 @@ class Messages:
         if self._elements and not self._is_end_due(failed=failed, over=over):
             return
         self._start(nice=False)
-        until = time.monotonic() + wait_s
-        while self._children and time.monotonic() < until:
-            time.sleep(0.05)
-            self._reap(time.monotonic())
-        # A sender in a system call of a dead file system does not even respond to SIGKILL: it is left to Slurm.
-        until = time.monotonic() + KILL_S
-        self._reap(float("inf"))
-        while self._children and time.monotonic() < until:
-            time.sleep(0.05)
-            self._reap(float("inf"))
+        # a sender in a system call of a dead file system does not even respond to SIGKILL: it is left to Slurm
+        for limit_s, kill in ((wait_s, False), (KILL_S, True)):
+            until = time.monotonic() + limit_s
+            while self._children and time.monotonic() < until:
+                self._reap(float("inf") if kill else time.monotonic())
+                time.sleep(0.05)
 
     def _is_end_due(self, *, failed: bool, over: bool) -> bool:
         """Whether this element is the first that failed, or the last one to end."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from typing import Any
 
 from . import environment, records
 from .node_folder import FOLDER, make
 from .processes import HEARD, Canary, block_signals, reap, send, try_start, wait
+from .rendezvous import options_of_torchrun, resolves
 from .stop_requests import StopRequests
 
 RANKS_S = 3.0
@@ -39,47 +39,10 @@ def main(arguments: list[str]) -> int:
     else:
         torchrun = command[: command.index("--no-python")] if "--no-python" in command else command
         if "--standalone" not in torchrun:  # on a single node it does not need this job's port
-            if not _resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+            if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
                 return _record_end(1)
-            command = _meet_the_others(torchrun) + command[len(torchrun) :]
+            command = options_of_torchrun(torchrun) + command[len(torchrun) :]
     return Node().run(command)
-
-
-def _meet_the_others(torchrun: list[str]) -> list[str]:
-    """Set torchrun's options for this node; its command line and existing variables have priority.
-
-    c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an
-    endpoint from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of
-    the node, not a name that only the node itself can resolve.
-    """
-    env = os.environ
-    given = {
-        "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
-        "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
-    }
-    if "--rdzv-backend=static" in torchrun:
-        given |= {
-            "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
-            "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
-        }
-    elif "PET_RDZV_ENDPOINT" not in env and not any(option.startswith("--rdzv-endpoint=") for option in torchrun):
-        is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
-        given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
-        given["PET_RDZV_CONF"] = is_host
-        torchrun = [f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option for option in torchrun]
-    env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
-    env.update({**given, **env})
-    return torchrun
-
-
-def _resolves(head: str) -> bool:
-    try:
-        socket.getaddrinfo(head, None)
-    except OSError:
-        node = os.environ["HPCRUN_NODE"]
-        records.say(f"{node} cannot resolve {head}, the host of rank 0; try --exclude={node}")
-        return False
-    return True
 
 
 def _record_end(status: int) -> int:

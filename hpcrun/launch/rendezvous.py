@@ -1,30 +1,81 @@
-"""The port at which the ranks of a job meet."""
+"""Where the ranks of a job meet: its head node and its port, and what torchrun is told of them."""
 
 from __future__ import annotations
 
-LISTENS = "0A"
+import os
+import socket
+
+from . import environment, records
+
 FIRST, SPAN = 20000, 8000
-"""Below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults (29400, 29500)."""
+"""Ports below the ephemeral range (32768), clear of NCCL's RAS (28028) and torchrun's defaults (29400, 29500)."""
+PORT_STEP = 1777
+
+
+def choose(hosts: list[str], *, local: bool) -> None:
+    """Set and record the nodes of an attempt, its head and its port. Every node resolves the name itself."""
+    env = os.environ
+    env["HPCRUN_HEAD"], env["HPCRUN_HEAD_ADDR"] = hosts[0], "127.0.0.1" if local else hosts[0]
+    seed = os.getpid() if local else int(env["SLURM_JOB_ID"])
+    env["HPCRUN_PORT"] = str(free_port(seed + PORT_STEP * int(env["HPCRUN_ATTEMPT"])))
+    with open(os.path.join(records.attempt_dir(), "hosts"), "w", encoding="utf-8") as file:
+        file.write("\n".join(hosts) + "\n")
+    if local:
+        env["HPCRUN_NODE_ADDR"] = "127.0.0.1"
+    else:
+        place = f"{hosts[0]}:{env['HPCRUN_PORT']}"
+        records.announce(f"job {env['SLURM_JOB_ID']} on {env['SLURM_JOB_NODELIST']}, rendezvous {place}")
 
 
 def free_port(seed: int) -> int:
     """Return a port for this job, on which no program listens at this moment."""
-    taken = _listening("/proc/net/tcp") | _listening("/proc/net/tcp6")
-    port = FIRST + seed % SPAN
-    while port in taken:
-        port += 1
-    return port
+    ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
+    return next(filter(_is_free, ports), FIRST + seed % SPAN)
 
 
-def _listening(path: str) -> set[int]:
-    ports = set()
+def _is_free(port: int) -> bool:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        with open(path, encoding="ascii") as file:
-            next(file, None)
-            for line in file:
-                words = line.split()
-                if len(words) > 3 and words[3] == LISTENS:
-                    ports.add(int(words[1].rpartition(":")[2], 16))
+        socket.create_server(("", port), family=family, dualstack_ipv6=both).close()
     except OSError:
-        pass
-    return ports
+        return False
+    return True
+
+
+def options_of_torchrun(torchrun: list[str]) -> list[str]:
+    """Set torchrun's options for this node; its command line and existing variables have priority.
+
+    c10d's is_host is set explicitly: torch guesses it from host names, which fails if a node has several. With an
+    endpoint from the user, torch has to guess. The local address is set, too: then rank 0's address is Slurm's name of
+    the node, not a name that only the node itself can resolve.
+    """
+    env = os.environ
+    given = {
+        "PET_RDZV_ID": f"{env['HPCRUN_JOB_ID']}.{env['HPCRUN_ATTEMPT']}",
+        "PET_LOCAL_ADDR": env["HPCRUN_NODE_ADDR"],
+    }
+    if "--rdzv-backend=static" in torchrun:
+        given |= {
+            "PET_RDZV_ENDPOINT": f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}",
+            "PET_NODE_RANK": env["HPCRUN_NODE_RANK"],
+        }
+    elif "PET_RDZV_ENDPOINT" not in env and not any(option.startswith("--rdzv-endpoint=") for option in torchrun):
+        is_host = f"is_host={int(env['HPCRUN_NODE'] == env['HPCRUN_HEAD'])}"
+        given["PET_RDZV_ENDPOINT"] = f"{env['HPCRUN_HEAD_ADDR']}:{env['HPCRUN_PORT']}"
+        given["PET_RDZV_CONF"] = is_host
+        torchrun = [f"{option},{is_host}" if option.startswith("--rdzv-conf=") else option for option in torchrun]
+    env[environment.FOR_TORCHRUN] = " ".join(name for name in given if name not in env)
+    env.update({**given, **env})
+    return torchrun
+
+
+def resolves(head: str) -> bool:
+    """Whether this node finds the address of the head node; it says so if not."""
+    try:
+        socket.getaddrinfo(head, None)
+    except OSError:
+        node = os.environ["HPCRUN_NODE"]
+        records.say(f"{node} cannot resolve {head}, the host of rank 0; try --exclude={node}")
+        return False
+    return True

@@ -13,7 +13,7 @@ import os
 import time
 
 from . import records
-from .environment import SAMPLE, SAMPLE_S
+from .environment import PER_WRITE, SAMPLE, SAMPLE_S
 from .sample_gpus import Gpus
 from .sample_node import PROC, Cgroup, Traffic, allocated, read, used
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-PER_WRITE, MOST_UNWRITTEN = 6, 360
+MOST_UNWRITTEN = 360
 MOST_LINES, RECENT_LINES, OLD_LINES = 1440, 360, 700
 COST = 2000
 """The next sample waits 2000 times the CPU time that the last one took: 0.05 % of a CPU."""

@@ -225,3 +225,22 @@ def test_the_request_to_a_node_of_a_job_that_gives_up_does_not_look_like_an_end_
         (running.attempt / "stop" / "terminated").touch()
         running.end()
         assert (running.record["reason"], running.record["again"]) == ("time_limit", True)
+
+
+def test_a_full_quota_and_a_judge_that_hangs_are_one_message_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with job(tmp_path / "full", ["true"], env={"HPCRUN_ATTEMPT_DIR": "/proc/none"}) as running:
+        assert running.end() == 1
+    err = capfd.readouterr().err
+    assert "hpcrun: it cannot use its run's folder: [Errno 2] No such file or directory: '/proc/none" in err
+    assert "Traceback" not in err
+
+    folder = tmp_path / "hangs"
+    programs = folder / "run/programs/preflight"
+    programs.mkdir(parents=True)
+    (programs / "node.py").touch()
+    command, env = ["true", "&&", "sleep", "600", "&&", "true"], {"HPCRUN_PREFLIGHT_S": "1"}
+    with job(folder, [], chain=command, options=("--preflight",), env=env) as running:
+        assert running.end() == 1
+    assert running.record["message"] == "the preflight was not judged: the Python of the job does not respond"
