@@ -26,10 +26,9 @@ from hpcrun.schedulers.slurm_text import (
     whole_number,
 )
 
-# squeue(1): job id, partition, priority as a number, expected start, reason, QOS
-_FIELDS = ("%i", "%P", "%Q", "%S", "%r", "%q")
-# and: job id, partition, name, user, state, time used, limit, nodes, reason, priority, expected start, command
-_JOB_FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%o")
+# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a number, expected start,
+# QOS, command
+_FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%q", "%o")
 _NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
@@ -65,6 +64,7 @@ class QueuedJob:
     in_line: bool  # it is pending, and nothing but the jobs before it keeps it from starting
     order: tuple[int, int]  # the smaller comes first
     start_s: float | None  # when Slurm expects to start it, in seconds since the epoch; None if unknown
+    qos: str
     run_id: str | None  # the run of hpcrun that it belongs to
 
 
@@ -89,7 +89,7 @@ class SlurmQueue(SlurmSite):
     def waiting(self, job_ids: Sequence[str]) -> dict[str, Waiting]:
         """Return the places of jobs in the queue, with one command for any number of jobs."""
         pending = squeue("--states=PENDING", fields=_FIELDS)
-        return places(self.run(pending).stdout, job_ids) if job_ids else {}
+        return places(parse_jobs(self.run(pending).stdout), job_ids) if job_ids else {}
 
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits that are set, per QOS, and under ``ACCOUNTS`` per account of this user."""
@@ -105,33 +105,26 @@ class SlurmQueue(SlurmSite):
 
     def jobs(self) -> list[QueuedJob]:
         """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does not respond."""
-        answer = self.run(squeue(fields=_JOB_FIELDS))
+        answer = self.run(squeue(fields=_FIELDS))
         if not answer.ok:
             raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
         return parse_jobs(answer.stdout)
 
 
-def places(text: str, job_ids: Iterable[str]) -> dict[str, Waiting]:
+def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiting]:
     """Return the places of these jobs, from all pending jobs of all users, as far as the site shows them."""
-    rows = rows_of(text, len(_FIELDS))
     in_line: dict[str, list[tuple[int, int]]] = {}
-    for job_id, partitions, priority, _, reason, _ in rows:
-        if not reason.startswith(_NOT_IN_LINE):
-            for partition in partitions.split(","):
-                in_line.setdefault(partition, []).append(_order(job_id, priority))
-    for line in in_line.values():
-        line.sort()
+    for job in sorted(jobs, key=lambda job: job.order):
+        for partition in job.partitions if job.in_line else ():
+            in_line.setdefault(partition, []).append(job.order)
     wanted = set(job_ids)
     waiting: dict[str, Waiting] = {}
-    for job_id, partitions, priority, start, reason, qos in rows:
-        names = {job_id, array_id(job_id), *element_ids(job_id)} & wanted
-        if not names:
-            continue
-        partition = partitions.split(",")[0]
-        line, mine = in_line.get(partition, []), _order(job_id, priority)
-        place = line.index(mine) + 1 if not reason.startswith(_NOT_IN_LINE) else None
-        for name in names:
-            waiting.setdefault(name, Waiting(partition, parse_time(start), place, len(line), qos))
+    for job in jobs:
+        partition = job.partitions[0]
+        line = in_line.get(partition, [])
+        for name in {job.job_id, array_id(job.job_id), *element_ids(job.job_id)} & wanted:
+            place = line.index(job.order) + 1 if job.in_line else None
+            waiting.setdefault(name, Waiting(partition, job.start_s, place, len(line), job.qos))
     return waiting
 
 
@@ -143,12 +136,12 @@ def _order(job_id: str, priority: str) -> tuple[int, int]:
 
 def parse_jobs(text: str) -> list[QueuedJob]:
     """Read squeue's lines of all jobs that are not over; other lines are left out."""
-    return [_queued_job(*fields) for fields in rows_of(text, len(_JOB_FIELDS))]
+    return [_queued_job(*fields) for fields in rows_of(text, len(_FIELDS))]
 
 
 def _queued_job(
     job_id: str, partitions: str, name: str, user: str, state: str, used: str, limit: str, nodes: str, reason: str,
-    priority: str, start: str, command: str,
+    priority: str, start: str, qos: str, command: str,
 ) -> QueuedJob:  # fmt: skip
     return QueuedJob(
         job_id,
@@ -164,6 +157,7 @@ def _queued_job(
         base_state(state) == PENDING and not reason.startswith(_NOT_IN_LINE),
         _order(job_id, priority),
         parse_time(start),
+        qos,
         run_id_of_line(command),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcrun.schedulers.queue import ACCOUNTS, Limit, parse_limits, parse_usage, places
+from hpcrun.schedulers.queue import ACCOUNTS, Limit, parse_jobs, parse_limits, parse_usage, places
 from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.harness import REPO
 
@@ -15,15 +15,18 @@ def lines(*rows: str) -> str:
 
 def test_the_place_in_line_is_by_priority_then_age() -> None:
     text = lines(
-        "9|gpu|100|N/A|Priority|normal",
-        "7|gpu|100|2030-01-02T03:04:05|Resources|normal",
-        "12|gpu|900|2030-01-02T03:04:05|Resources|normal",
-        "3|gpu|999|N/A|JobHeldUser|normal",
-        "20|cpu|999|N/A|Priority|normal",
-        "30_[0-3%2]|cpu,gpu|1|N/A|Priority|normal",
+        *(f"{job_id}|{partition}|train|me|PENDING|0:00|1:00|1|{reason}|{priority}|{start}|normal|(null)"
+          for job_id, partition, priority, start, reason in [
+              ("9", "gpu", 100, "N/A", "Priority"),
+              ("7", "gpu", 100, "2030-01-02T03:04:05", "Resources"),
+              ("12", "gpu", 900, "2030-01-02T03:04:05", "Resources"),
+              ("3", "gpu", 999, "N/A", "JobHeldUser"),
+              ("20", "cpu", 999, "N/A", "Priority"),
+              ("30_[0-3%2]", "cpu,gpu", 1, "N/A", "Priority"),
+          ]),
         "no line of squeue",
-    )
-    found = places(text, ["7", "9", "3", "30", "404"])
+    )  # fmt: skip
+    found = places(parse_jobs(text), ["7", "9", "3", "30", "404"])
     assert {job: (it.partition, it.place, it.of) for job, it in found.items()} == {
         "7": ("gpu", 2, 4), "9": ("gpu", 3, 4), "3": ("gpu", None, 4), "30": ("cpu", 2, 2)}  # fmt: skip
     assert found["7"].start_s is not None

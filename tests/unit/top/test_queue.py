@@ -15,8 +15,22 @@ def squeue(*jobs: str) -> list[QueuedJob]:
     lines = []
     for job in jobs:
         job_id, partitions, user, state, reason, priority, command = job.split()
-        fields = (job_id, partitions, "name", user, state, "1:00", "1-00:00:00", "2", reason, priority, "N/A", command)
-        lines.append(SEPARATOR.join(fields))
+        line = (
+            job_id,
+            partitions,
+            "name",
+            user,
+            state,
+            "1:00",
+            "1-00:00:00",
+            "2",
+            reason,
+            priority,
+            "N/A",
+            "normal",
+            command,
+        )
+        lines.append(SEPARATOR.join(line))
     return parse_jobs("\n".join([*lines, "slurm_load_jobs error"]))
 
 
