@@ -7,8 +7,7 @@ only a higher schema number means that a record has another meaning.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -174,11 +173,11 @@ _STATUS_KINDS = kinds_of(
 
 
 class RecordError(ValueError):
-    """A record that cannot be used: the fields that can still be read; ``newer`` if it is that of a newer hpcrun."""
+    """A record that cannot be used."""
 
-    def __init__(self, message: str, legible: Mapping[str, str], *, newer: bool = False) -> None:
-        super().__init__(message)
-        self.legible, self.newer = legible, newer
+
+class NewerRecordError(RecordError):
+    """A complete record that a newer hpcrun wrote."""
 
 
 def run_to_json(run: Run) -> str:
@@ -197,20 +196,14 @@ def run_from_json(content: str | bytes) -> Run:
     """Read ``run.json``; it raises RecordError if it is damaged, or a newer hpcrun wrote it."""
     try:
         data = parse_object(content)
-    except ValueError as error:  # it was cut off: each of the fields has its own line
-        plain = content if isinstance(content, str) else content.decode("utf-8", "replace")
-        fields_left = ((name, value.strip('"')) for name, value in _LEGIBLE.findall(plain))
-        raise RecordError(str(error), _legible(fields_left)) from None
-    try:
-        newer = check_schema(data.pop("schema", SCHEMA), SCHEMA)
-        if newer:
-            raise RecordError(newer, _legible(data.items()), newer=True)
+        if newer := check_schema(data.pop("schema", SCHEMA), SCHEMA):
+            raise NewerRecordError(newer)
         known, unknown = read_fields(data, _RUN_KINDS, needs_of(Run))
         _check_sweep(known)
     except RecordError:
         raise
     except ValueError as error:
-        raise RecordError(str(error), _legible(data.items())) from None
+        raise RecordError(str(error)) from None
     return Run(**known, unknown=unknown)
 
 
@@ -235,17 +228,6 @@ def _check_sweep(known: Mapping[str, Any]) -> None:
     chosen, rows = parse_indices(sweep["indices"]), known.get("request", {}).get("sweep", ())
     if rows and chosen[-1] >= len(rows):
         raise ValueError(f"it has parameters of {len(rows)} elements, and none of element {chosen[-1]}")
-
-
-_SALVAGED = ("name", "job_id", "cluster", "host", "profile", "nodes", "world_size")
-_LEGIBLE = re.compile(rf'^ "({"|".join(_SALVAGED)})": ("[^"\\]*"|\d+),?$', re.MULTILINE)
-_LONGEST_SALVAGED = 200
-
-
-def _legible(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return the fields of a damaged record that can still be read: field → text."""
-    texts = {name: str(value) for name, value in pairs if name in _SALVAGED and isinstance(value, str | int)}
-    return {name: value for name, value in texts.items() if value.isprintable() and len(value) <= _LONGEST_SALVAGED}
 
 
 def known_fields(record: Run | LastStatus) -> dict[str, Any]:

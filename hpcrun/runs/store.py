@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
 from hpcrun.job.layout import JOB_ID, RUN_ID, WITHIN, RunFolder, RunsFolder, parse_aside, parse_job_entry, run_names
@@ -24,7 +23,16 @@ from hpcrun.reading import read_bytes
 from hpcrun.runs import folder_checks
 from hpcrun.runs.failed_nodes import FailedNodes
 from hpcrun.runs.job_code import put_programs, remove_unused_programs
-from hpcrun.runs.record import LastStatus, RecordError, Run, load_run, run_to_json, status_from_json, status_to_json
+from hpcrun.runs.record import (
+    LastStatus,
+    NewerRecordError,
+    RecordError,
+    Run,
+    load_run,
+    run_to_json,
+    status_from_json,
+    status_to_json,
+)
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from hpcrun.writing import replace_file, write_file
 
@@ -34,7 +42,6 @@ class DamagedRunError(HpcrunError):
 
     exit_code = NotFoundError.exit_code
     run_id: str | None = None
-    legible: Mapping[str, str] = MappingProxyType({})  # the fields that can still be read: field → text
 
 
 class NewerRunError(DamagedRunError):
@@ -161,7 +168,7 @@ class RunStore:
                 raise UnsafeRunError(f"run {run_id} is ignored: {danger}", hint=folder_checks.private_hint(path.parent))
             run = load_run(path)
             if run.run_id != run_id:  # a copied folder: actions on it would affect the original
-                raise RecordError(f"it is the record of {run.run_id}", {})
+                raise RecordError(f"it is the record of {run.run_id}")
             return run
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"there is no run {run_id!r}", hint="hpcrun status --all lists them") from None
@@ -318,20 +325,12 @@ def _remove_quietly(aside: Path) -> None:
 
 
 def _damaged(run_id: str, path: Path, error: OSError | RecordError) -> DamagedRunError:
-    """Return an error with the problem of a record, and the fields that can still be read."""
-    if isinstance(error, OSError):
-        damaged = DamagedRunError(f"{path} cannot be read: {error.strerror}")
-    elif error.newer:
-        damaged = NewerRunError(f"{path} cannot be read: {error}", hint="pip install --upgrade hpcrun-slurm")
-    else:
-        legible = ", ".join(f"{name} {value}" for name, value in error.legible.items())
-        damaged = DamagedRunError(
-            f"{path} cannot be read: {error}" + (f"; readable fields: {legible}" if legible else ""),
-            hint=f"hpcrun logs {run_id} shows its logs",
-        )
+    why = (error.strerror if isinstance(error, OSError) else None) or error
+    kind, hint = DamagedRunError, f"hpcrun logs {run_id} shows its logs"
+    if isinstance(error, NewerRecordError):
+        kind, hint = NewerRunError, "pip install --upgrade hpcrun-slurm"
+    damaged = kind(f"{path} cannot be read: {why}", hint=hint)
     damaged.run_id = run_id
-    if isinstance(error, RecordError):
-        damaged.legible = error.legible
     return damaged
 
 

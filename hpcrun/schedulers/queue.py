@@ -26,8 +26,8 @@ from hpcrun.schedulers.slurm_text import (
     whole_number,
 )
 
-# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a number, expected start,
-# QOS, command
+# squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a number,
+# expected start, QOS, command
 _FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%q", "%o")
 _NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")

@@ -115,17 +115,15 @@ def _load(run_ids: Sequence[str], store: RunStore) -> tuple[list[Run], list[str]
 
 
 def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
-    """Return a damaged run's problem, and its state from the readable rest of its record, from
-    its script's records, and from the last known status."""
+    """Return a damaged run's problem, and its state from its script's records and the last known status."""
     if isinstance(error, UnsafeRunError):
         return error.message
-    folder, left = store.folder(run_id), error.legible
+    folder = store.folder(run_id)
     attempt, last = last_attempt(folder), store.last_status(run_id)
-    job_id = left.get("job_id") or (attempt.job_id if attempt else None)
+    job_ids = sorted(store.noted_jobs().get(run_id, ())) or ([attempt.job_id] if attempt else [])
     known = [
         f"run {run_name(run_id)}",
-        *([f"job {job_id}"] if job_id else []),
-        *(f"{name} {left[name]}" for name in ("profile", "cluster") if name in left),
+        *(f"job {job_id}" for job_id in job_ids),
         *([f"last known {last.state}"] if last else []),
         *([f"exit status {attempt.exit.status}"] if attempt and attempt.exit else []),
     ]

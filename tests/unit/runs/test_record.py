@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hpcrun.runs.record import (
     SCHEMA,
     LastStatus,
+    NewerRecordError,
     RecordError,
     Run,
     run_from_json,
@@ -54,22 +55,10 @@ def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
         run_from_json(run_to_json(cut))
 
 
-def test_a_record_of_a_newer_version_says_so_and_what_can_be_read() -> None:
+def test_a_record_of_a_newer_version_says_so() -> None:
     text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
-    with pytest.raises(RecordError, match="written by a newer hpcrun") as raised:
+    with pytest.raises(NewerRecordError, match="written by a newer hpcrun"):
         run_from_json(text)
-    assert raised.value.newer
-    assert raised.value.legible["job_id"] == "4711"
-    assert "nodes" not in raised.value.legible
-
-
-@pytest.mark.parametrize("cut", [0.3, 0.9, 1.0])
-def test_what_is_left_of_a_damaged_record_is_read(cut: float) -> None:
-    text = run_to_json(run(walltime_s=None)).replace('"host": "login1"', '"host": 5.5')
-    with pytest.raises(RecordError, match=r".+") as raised:
-        run_from_json(text[: int(cut * len(text))])
-    assert raised.value.legible["name"] == "train"
-    assert {"host", "scheduler"}.isdisjoint(raised.value.legible)
 
 
 def test_unknown_fields_are_written_back() -> None:

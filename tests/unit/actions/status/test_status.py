@@ -173,22 +173,23 @@ def test_of_a_run_of_which_nothing_is_left_its_name_is_known(store: RunStore) ->
     assert known == "run train"
 
 
-def test_what_the_record_the_script_and_the_last_status_say_is_put_together(store: RunStore) -> None:
+def test_what_the_script_the_last_status_and_the_index_of_jobs_say_is_put_together(store: RunStore) -> None:
     store.save_status(RUN.run_id, LastStatus("RUNNING", 1000.0))
     assert words(store, "{")[1] == "run train, last known RUNNING"
-    half = json.dumps({"job_id": "4711", "cluster": "alpha", "profile": "big", "nodes": 2}, indent=1)[:-3]
-    assert words(store, half)[1] == "run train, job 4711, profile big, cluster alpha, last known RUNNING"
     attempt = store.folder(RUN.run_id) / "elements/0/attempts/0"
     write(attempt / "start", json.dumps({"job_id": "4712", "host": "node1", "started": 1.0}))
     assert words(store, "{")[1] == "run train, job 4712, last known RUNNING"
     write(attempt / "exit", json.dumps({"status": 3, "signal": "", "ended": 2.0}))
     assert words(store, "{")[1] == "run train, job 4712, last known RUNNING, exit status 3"
+    store.note_job(RUN)
+    assert words(store, "{")[1] == f"run train, job {RUN.job_id}, last known RUNNING, exit status 3"
 
 
 def test_a_record_of_a_newer_hpcrun_is_not_called_damaged(store: RunStore) -> None:
-    wrong, known = words(store, json.dumps({"schema": 99, "job_id": "4711"}))
+    store.note_job(RUN)
+    wrong, known = words(store, json.dumps({"schema": 99}))
     assert wrong.startswith(f"{RUN.run_id} needs a newer hpcrun: ")
-    assert known == "run train, job 4711"
+    assert known == f"run train, job {RUN.job_id}"
 
 
 FAILED = (
