@@ -14,7 +14,6 @@ from hpcrun.job.state import JobInfo
 class Submission:
     """A script to submit."""
 
-    name: str
     folder: Path  # the run's folder, which already contains the script
     script: str  # its text
     workdir: Path  # where the job starts

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
-from hpcrun.job.state import COMPLETED, PENDING, RUNNING, JobInfo, base_state, is_terminal
+from hpcrun.job.state import PENDING, JobInfo, base_state
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
 SEPARATOR = "\x1f"
@@ -56,7 +56,6 @@ Unable to contact slurm controller | \
 """
 # Arrays: 7_4 is an element, 7_[5-9%2] are pending elements.
 _WAITING = re.compile(r"(\d+)_\[([\d,-]+)(?:%\d+)?\]")
-_ELEMENT = re.compile(r"(\d+)_\d+")
 
 
 def squeue_command(uid: int) -> list[str]:
@@ -230,35 +229,6 @@ def element_ids(job_id: str) -> list[str]:
     return ids
 
 
-def by_job_id(listed: Iterable[JobInfo]) -> dict[str, JobInfo]:
-    """Return the information by job id: for each job, each element of an array, and each array as a whole."""
-    infos: dict[str, JobInfo] = {}
-    arrays: dict[str, list[JobInfo]] = {}
-    for info in listed:
-        for job_id in element_ids(info.job_id):
-            infos[job_id] = replace(info, job_id=job_id)
-            if match := _ELEMENT.fullmatch(job_id):
-                arrays.setdefault(match[1], []).append(infos[job_id])
-    for job_id, elements in arrays.items():
-        infos[job_id] = whole_array(job_id, elements)
-    return infos
-
-
-def whole_array(job_id: str, elements: Sequence[JobInfo]) -> JobInfo:
-    """Return one answer for an array: RUNNING while any element runs; after the end of all, their worst state."""
-
-    def importance(info: JobInfo) -> int:
-        order = (info.state == RUNNING, not is_terminal(info.state), info.state != COMPLETED)
-        return order.index(True) if True in order else len(order)
-
-    first = min(elements, key=importance)
-    states = [info.state for info in elements]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    hosts = ",".join(dict.fromkeys(info.hosts for info in elements if info.hosts))
-    elapsed = max((info.elapsed_s for info in elements if info.elapsed_s is not None), default=None)
-    return replace(first, job_id=job_id, reason=f"elements: {counts}", hosts=hosts or None, elapsed_s=elapsed)
-
-
 def allocated_gpus(tres: str) -> int:
     """Return the GPUs of ``cpu=4,gres/gpu=2``; where a site counts only GPUs with a type, the sum of all types."""
     numbers = {name: whole_number(value) or 0 for name, value in resources(tres).items()}
@@ -291,7 +261,10 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
     for info in listed:
         if (run_id := run_id_of_line(info.script or "")) in wanted:
             by_run.setdefault(str(run_id), []).append(info)
-    by_id = {run_id: by_job_id(infos) for run_id, infos in by_run.items()}
+    by_id = {
+        run_id: {job_id: info for info in infos for job_id in element_ids(info.job_id)}
+        for run_id, infos in by_run.items()
+    }
     jobs_by_folder: dict[Path, JobInfo] = {}
     for job in jobs:
         run_id = run_ids[job.folder]
@@ -299,5 +272,5 @@ def jobs_of_runs(listed: Iterable[JobInfo], jobs: Sequence[JobRef]) -> dict[Path
             if mine := by_run.get(run_id):
                 jobs_by_folder[job.folder] = replace(mine[-1], job_id=array_id(mine[-1].job_id))
         elif job.job_id in (known := by_id.get(run_id, {})):
-            jobs_by_folder[job.folder] = known[job.job_id]
+            jobs_by_folder[job.folder] = replace(known[job.job_id], job_id=job.job_id)
     return jobs_by_folder

@@ -97,7 +97,6 @@ def submit(
         elements=elements,
     )
     submission = Submission(
-        name=plan.name,
         folder=folder,
         script=prepared.script.text,
         workdir=Path(prepared.request.workdir or surroundings.cwd),

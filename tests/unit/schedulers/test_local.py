@@ -36,7 +36,7 @@ def start(folder: Path, go: Path, *, status: int = 0, elements: tuple[int, ...] 
     (folder / "batch").mkdir()
     (folder / "script.sh").write_text(SCRIPT.format(go=go, status=status))
     submission = Submission(
-        script="", folder=folder, name="train", workdir=folder, env=dict(os.environ), walltime_s=None, elements=elements
+        script="", folder=folder, workdir=folder, env=dict(os.environ), walltime_s=None, elements=elements
     )
     return LocalScheduler().submit(submission).job_id
 

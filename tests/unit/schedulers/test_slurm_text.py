@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers.slurm_text import (
     SEPARATOR,
-    by_job_id,
     element_ids,
     in_parts,
     node_states_command,
@@ -172,32 +171,6 @@ def test_advice_for_a_refusal(stderr: str, hint: str | None) -> None:
 )  # fmt: skip
 def test_an_id_stands_for_elements(job_id: str, elements: list[str]) -> None:
     assert element_ids(job_id) == elements
-
-
-def test_a_thousand_waiting_elements_are_one_line_of_squeue() -> None:
-    found = by_job_id([JobInfo("7_[0-999%10]", "PENDING", reason="Priority")])
-    assert len(found) == 1001  # and the array itself
-    assert found["7_999"] == JobInfo("7_999", "PENDING", reason="Priority")
-
-
-@pytest.mark.parametrize(
-    ("states", "whole"),
-    [
-        (["PENDING", "RUNNING", "FAILED"], "RUNNING"), (["PENDING", "COMPLETED"], "PENDING"),
-        (["COMPLETED", "FAILED", "COMPLETED"], "FAILED"), (["COMPLETED", "COMPLETED"], "COMPLETED"),
-    ],
-)  # fmt: skip
-def test_an_array_is_over_when_all_elements_are_and_well_when_all_are(states: list[str], whole: str) -> None:
-    found = by_job_id([JobInfo(f"7_{index}", state) for index, state in enumerate(states)])
-    assert found["7"].state == whole
-
-
-def test_an_array_says_how_many_are_in_which_state_and_where() -> None:
-    elements = [JobInfo(f"7_{index}", "COMPLETED", hosts=f"n{index + 1}", elapsed_s=5 + 4 * index) for index in (0, 1)]
-    found = by_job_id([*elements, JobInfo("7_2", "FAILED", hosts="n1"), JobInfo("8", "RUNNING", hosts="n3")])
-    assert (found["7"].reason, found["7"].hosts) == ("elements: 2 COMPLETED, 1 FAILED", "n1,n2")
-    assert found["7"].elapsed_s == 9
-    assert found["8"] == JobInfo("8", "RUNNING", hosts="n3")
 
 
 def test_ids_are_asked_for_in_parts_that_a_command_line_can_hold() -> None:
