@@ -19,13 +19,12 @@ from typing import Any
 from hpcrun.errors import SchedulerError
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 from hpcrun.schedulers.slurm import SharedCopy
-from hpcrun.schedulers.slurm_text import parse_clock, resources, rows_of, whole_number
+from hpcrun.schedulers.slurm_text import parse_clock, parse_config, resources, rows_of, whole_number
 from hpcrun.version import __version__
 
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
 _QOS_FIELDS = ("name", "maxtres", "maxtrespu", "grptres", "maxwall", "flags")
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w/:.\[\]]*)=")
-_SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _OF_ASSOC = frozenset({"account", "qos"})  # answers of the same database as the associations: one message for all
 _CONFIG = ["scontrol", "show", "config"]
 _CONFIG_KEYS = frozenset(
@@ -166,11 +165,6 @@ def parse_records(text: str, first: str) -> list[dict[str, str]]:
         if fields[first]:
             records.append(fields)
     return records
-
-
-def parse_config(text: str) -> dict[str, str]:
-    """Read ``scontrol show config``; settings without a value are left out."""
-    return {key: value for key, value in _SETTING.findall(text) if value not in ("", "(null)")}
 
 
 def parse_assoc(text: str) -> list[Association]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hpcrun.schedulers.process import Completed, clean_env, run_command, run_on_terminal
+from hpcrun.schedulers.slurm_text import parse_config
 
 ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond
 
@@ -237,8 +238,7 @@ def srun_refusal(words: Sequence[str], env: Mapping[str, str]) -> str | None:
 def mpi_types(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the MPI types that srun here has for the usual libraries; none if the cluster's MpiDefault is one."""
     config = run_command(["scontrol", "show", "config"], timeout_s=_SRUN_WITHIN_S, env=clean_env(env))
-    default = re.search(r"^MpiDefault\s*=\s*(\w+)", config.stdout, re.MULTILINE)
-    if default and default[1] not in ("none", "openmpi"):
+    if parse_config(config.stdout).get("MpiDefault", "none") not in ("none", "openmpi"):
         return ()
     known = _mpi_kinds(tuple(sorted(clean_env(env).items()))) or ("pmix", "pmi2")
     return tuple(name for name in ("pmix", "pmi2") if name in known)

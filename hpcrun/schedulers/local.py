@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ _RECORD: dict[str, Kind] = {
     "reason": optional(text),
 }
 _NEEDED = ("job_id", "pid", "start_ticks", "boot_id", "host", "started", "limit_s")
-Alive = Callable[[dict[str, Any]], bool]
 
 
 class LocalScheduler(Scheduler):
@@ -77,7 +76,7 @@ class LocalScheduler(Scheduler):
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """Terminate jobs through their supervisors, which wait for the ranks and then kill the rest."""
         for job in jobs:
-            record, lives = _current(job.folder, _alive)
+            record, lives = _current(job.folder)
             if record is not None and lives:
                 with suppress(ProcessLookupError):  # it has ended since
                     os.kill(record["pid"], signal.SIGTERM)
@@ -95,24 +94,20 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | None:
-    """Return the job's information from its supervisor, None if no supervisor has started.
-
-    ``alive`` tells whether the supervisor of a record runs; by default it asks this machine.
-    """
-    alive = alive or _alive
-    record, lives = _current(job.folder, alive)
+def look_at(job: JobRef, now_s: float) -> JobInfo | None:
+    """Return the job's information from its supervisor, None if no supervisor has started."""
+    record, lives = _current(job.folder)
     if record is not None:
         return _info(record, now_s, lives=lives)
     folder = JobFolder(job.folder)
     if not folder.is_element:
         return None
     # an element that has not started: it will, while the supervisor of the sweep runs
-    sweep, sweep_lives = _current(folder.run, alive)
+    sweep, sweep_lives = _current(folder.run)
     if sweep is None or job.job_id is None:
         return None
     if not sweep_lives:  # it may have started and ended before the sweep ended
-        record, lives = _current(job.folder, alive)
+        record, lives = _current(job.folder)
         if record is not None:
             return _info(record, now_s, lives=lives)
     if folder.cancelled.exists():
@@ -124,7 +119,7 @@ def look_at(job: JobRef, now_s: float, alive: Alive | None = None) -> JobInfo | 
     return JobInfo(job.job_id, over, reason=info.reason)
 
 
-def _current(folder: Path, alive: Alive) -> tuple[dict[str, Any] | None, bool]:
+def _current(folder: Path) -> tuple[dict[str, Any] | None, bool]:
     """Return a supervisor's record, and whether the supervisor still runs.
 
     A supervisor writes its last record before it ends: so if it has ended after the first reading, read again; if it
@@ -133,7 +128,7 @@ def _current(folder: Path, alive: Alive) -> tuple[dict[str, Any] | None, bool]:
     record = _read(folder)
     if record is None or "state" in record:
         return record, False
-    if alive(record):
+    if _alive(record):
         return record, True
     return _read(folder), False
 

@@ -44,14 +44,14 @@ class ScriptExecutor(submitit.SlurmExecutor):
     def _make_submission_command(self, submission_file_path: Path) -> list[str]:
         folder = RunFolder(self._submission.folder)
         self.sbatch_called = True
-        takes_claim = folder.submit_claim().exists() or folder.submit_claim("revoked").exists()
         return [
             "sh",
             "-c",
-            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_CLAIM if takes_claim else ""}exec "$@"',
+            f'{_KEEP_STDERR}{_GO_THERE}{_TAKE_CLAIM}exec "$@"',
             str(folder.sbatch_stderr),
             str(self._submission.workdir),
-            *([str(folder.submit_claim()), str(folder.submit_claim("called"))] if takes_claim else []),
+            str(folder.submit_claim()),
+            str(folder.submit_claim("called")),
             *_sbatch(self._submission),
             # the path that squeue shows as the job's command, which identifies a lost job
             str(submission_file_path),

@@ -65,8 +65,7 @@ class SlurmScheduler(Scheduler):
 
     def array_limits(self) -> ArrayLimits | None:
         """Return MaxArraySize and MaxJobCount, None if the controller does not report them."""
-        answer = self._run(["scontrol", "show", "config"])
-        return text.parse_array_limits(answer.stdout) if answer.ok else None
+        return text.parse_array_limits(self._run(["scontrol", "show", "config"]).stdout)
 
     def submit(self, submission: Submission) -> SubmittedJob:
         """Submit a script through submitit."""

@@ -28,6 +28,7 @@ _SACCT_FIELDS = (
 _LONGEST_NUMBER = 18
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|timed out on send/recv|Transport endpoint is not connected"
@@ -195,11 +196,15 @@ def parse_cluster_name(conf: str) -> str | None:
 
 def parse_array_limits(config: str) -> ArrayLimits | None:
     """Return the limits of arrays from the text of ``scontrol show config``."""
-    limits = dict(re.findall(r"^\s*(MaxArraySize|MaxJobCount)\s*=\s*(\d+)", config, re.MULTILINE | re.ASCII))
+    settings = parse_config(config)
+    array, jobs = (whole_number(settings.get(name)) for name in ("MaxArraySize", "MaxJobCount"))
     # MaxArraySize 0 turns arrays off (slurm.conf(5)): leave the message to sbatch
-    if len(limits) < 2 or int(limits["MaxArraySize"]) == 0:
-        return None
-    return ArrayLimits(array=int(limits["MaxArraySize"]), jobs=int(limits["MaxJobCount"]))
+    return ArrayLimits(array, jobs) if array and jobs else None
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Read ``scontrol show config``; settings without a value are left out."""
+    return {key: value for key, value in _SETTING.findall(text) if value not in ("", "(null)")}
 
 
 def known_text(text: str) -> str | None:

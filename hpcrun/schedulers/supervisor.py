@@ -22,7 +22,7 @@ from typing import Any
 
 # The paths below a run's folder, as in job/layout.py.
 RECORD = "supervisor.json"
-READY, CALLED, REVOKED = "submit.ready", "submit.called", "submit.revoked"
+READY, CALLED = "submit.ready", "submit.called"
 SCRIPT, BATCH_LOG, TASK_LOG = "script.sh", "batch.log", "batch/{}.log"
 ELEMENT, CANCELLED = "elements/{}", "cancelled"
 ATTEMPTS, EXIT = "elements/{}/attempts", "elements/{}/attempts/{}/exit"
@@ -67,7 +67,7 @@ def _write(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return every descendant of this process, which, as subreaper, inherits the orphans of the job."""
+    """Return every living descendant of this process, which, as subreaper, inherits the orphans of the job."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -75,7 +75,9 @@ def _descendants() -> list[int]:
                 stat = Path(f"/proc/{entry}/stat").read_bytes()
             except OSError:
                 continue
-            children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(int(entry))
+            state, parent = stat.rpartition(b")")[2].split()[:2]
+            if state not in (b"Z", b"X"):
+                children.setdefault(int(parent), []).append(int(entry))
     descendants, queue = [], [os.getpid()]
     while queue:
         below = children.get(queue.pop(), [])
@@ -85,20 +87,13 @@ def _descendants() -> list[int]:
 
 
 def _signal_all(number: int) -> bool:
-    pids = [pid for pid in _descendants() if _is_there(pid)]
+    pids = _descendants()
     for pid in pids:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
     return bool(pids)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        return start_ticks(pid) is not None
-    except OSError:
-        return True
 
 
 def _clear_away() -> None:
@@ -132,11 +127,11 @@ def _again(folder: Path, element: int, attempt: int) -> bool:
 
 
 def _may_start(folder: Path) -> bool:
-    """Take over the claim to submit; a run without a claim needs none, and one with a revoked claim is not started."""
+    """Take over the claim to submit; a run whose claim is revoked is not started."""
     try:
         (folder / READY).rename(folder / CALLED)
     except FileNotFoundError:
-        return not (folder / REVOKED).exists()
+        return False
     return True
 
 

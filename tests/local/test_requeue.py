@@ -68,6 +68,7 @@ def test_the_supervisor_warns_before_the_time_limit_of_every_attempt(hpcrun: Hpc
     """Called as submit calls it, with a limit that submit would not take: the shortest with a warning is a minute."""
     folder = hpcrun.folder / "run"
     (folder / "runtime").mkdir(parents=True)
+    (folder / "submit.ready").touch()
     shutil.copy(REPO / "hpcrun/hpcrun_runtime.py", folder / "runtime")
     hpcrun.write("train.py", ASKS)
     hpcrun.write_script("run/script.sh", *LOCAL[1:], "train.py")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hpcrun.actions.ports import Ports, Surroundings
+from hpcrun.job.layout import run_name
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
@@ -99,7 +100,7 @@ class Takes:
 
     def submit(self, submission: Submission) -> SubmittedJob:
         """Take a job, under the next number."""
-        if error := self.ends.get(submission.name.replace("-", "_")):
+        if error := self.ends.get(run_name(submission.folder.name).replace("-", "_")):
             raise error
         self.taken.append(submission)
         return SubmittedJob(str(len(self.taken)))

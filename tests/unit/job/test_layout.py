@@ -131,8 +131,8 @@ def test_what_is_no_path_is_not_found() -> None:
 def test_the_supervisor_of_a_local_job_has_the_same_paths() -> None:
     element = WITHIN.element(3)
     assert str(WITHIN.supervisor_record) == supervisor.RECORD
-    claims = (WITHIN.submit_claim(), WITHIN.submit_claim("called"), WITHIN.submit_claim("revoked"))
-    assert [str(path) for path in claims] == [supervisor.READY, supervisor.CALLED, supervisor.REVOKED]
+    claims = (WITHIN.submit_claim(), WITHIN.submit_claim("called"))
+    assert [str(path) for path in claims] == [supervisor.READY, supervisor.CALLED]
     assert [str(WITHIN.script), str(WITHIN.batch_log)] == [supervisor.SCRIPT, supervisor.BATCH_LOG]
     assert supervisor.TASK_LOG.format(3) == str(WITHIN.task_log(3))
     assert supervisor.ELEMENT.format(3) == str(element.path)

@@ -14,6 +14,7 @@ from hpcrun.errors import PlanError, SchedulerError, SubmissionUncertainError, U
 from hpcrun.features.scaling.scale import StudyJob, Submitted, new_study, prepare_points, submit_points
 from hpcrun.features.scaling.sizes import Design, Size, Workload
 from hpcrun.features.scaling.studies import Study, StudyStore
+from hpcrun.job.layout import run_name
 from hpcrun.job.resources import Machine
 from hpcrun.runs.store import RunStore
 from tests.unit.given import Takes, cluster, cpu_cluster, ports, request, surroundings, write
@@ -125,7 +126,7 @@ def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> 
     killed.store.folder(an_id("train-g1-r1")).mkdir(parents=True)
     assert [outcome.point.gpus for outcome in killed.submit_all()] == [8]
     assert killed.noted() == [(True, ""), (True, "")]
-    assert [job.name for job in killed.scheduler.taken] == ["train-g8-r1"]
+    assert [run_name(job.folder.name) for job in killed.scheduler.taken] == ["train-g8-r1"]
 
 
 def test_an_interruption_is_no_refusal(tmp_path: Path) -> None:

@@ -22,14 +22,13 @@ from hpcrun.schedulers.cluster_facts import (
     QosLimits,
     command_name,
     parse_assoc,
-    parse_config,
     parse_gres,
     parse_nodes,
     parse_partitions,
     parse_qos,
     parse_records,
 )
-from hpcrun.schedulers.slurm_text import SEPARATOR
+from hpcrun.schedulers.slurm_text import SEPARATOR, parse_config
 from hpcrun.version import __version__
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"

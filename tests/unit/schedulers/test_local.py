@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from hpcrun.job.state import JobInfo
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.local import LocalScheduler, look_at
+from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.protocol import JobRef, Submission
 from tests.harness import wait_for
 
@@ -34,6 +33,7 @@ def go(tmp_path: Path) -> Iterator[Path]:
 def start(folder: Path, go: Path, *, status: int = 0, elements: tuple[int, ...] = ()) -> str:
     folder.mkdir()
     (folder / "batch").mkdir()
+    (folder / "submit.ready").touch()
     (folder / "script.sh").write_text(SCRIPT.format(go=go, status=status))
     submission = Submission(
         script="", folder=folder, workdir=folder, env=dict(os.environ), walltime_s=None, elements=elements
@@ -53,9 +53,9 @@ def look_while(job: JobRef, happens: Callable[[dict[str, Any]], None]) -> JobInf
         happens(record)
         return not wait_for(lambda: gone(record), 30, "the supervisor to end")
 
-    info = look_at(job, time.time(), alive)
-    assert info is not None
-    return info
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcrun.schedulers.local._alive", alive)
+        return LocalScheduler().poll([job])[job.folder]
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, "COMPLETED"), (3, "FAILED")])

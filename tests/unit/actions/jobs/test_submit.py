@@ -21,6 +21,7 @@ from hpcrun.errors import (
     SubmissionUncertainError,
 )
 from hpcrun.job.after import Dependency, parse_after, parse_chain
+from hpcrun.job.layout import run_name
 from hpcrun.job.resources import Machine
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunExistsError, RunStore
@@ -55,7 +56,7 @@ class Chain:
 def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path: Path, text: str, third: str) -> None:
     chain = Chain(tmp_path, text)
     first, second, last = chain.submit()
-    assert [job.name for job in chain.scheduler.taken] == ["train", "train-2", "train-3"]
+    assert [run_name(job.folder.name) for job in chain.scheduler.taken] == ["train", "train-2", "train-3"]
     assert [job.dependency for job in chain.scheduler.taken] == [
         "afterok:77",
         f"afterok:77,{third.split(',')[0].replace(':2', ':1')}",
@@ -99,7 +100,9 @@ def test_the_first_refusal_ends_it_and_says_what_stays(
     chain = Chain(tmp_path, "3", profile="a100", **ends)
     refused = chain.refused()
     assert (refused.message, refused.hint) == (message, hint)
-    assert [job.name for job in chain.scheduler.taken] == ["train", "train-2"][: len(chain.scheduler.taken)]
+    assert [run_name(job.folder.name) for job in chain.scheduler.taken] == ["train", "train-2"][
+        : len(chain.scheduler.taken)
+    ]
     (error,) = ends.values()
     assert type(refused) is type(error)
 

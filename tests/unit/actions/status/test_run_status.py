@@ -24,7 +24,8 @@ from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.slurm_text import SEPARATOR, by_job_id, parse_array_limits, parse_squeue
+from hpcrun.schedulers.protocol import JobRef
+from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_array_limits, parse_squeue
 from tests.unit import given
 from tests.unit.given import run
 
@@ -120,7 +121,8 @@ def test_the_limits_of_a_cluster_are_read() -> None:
 
 
 def test_a_hundred_thousand_lines_are_read_in_time() -> None:
-    rest = ["0:01", "1:00", "n1", "/runs/a/script.sh", "N/A"]
+    rest = ["0:01", "1:00", "n1", "/runs/a/.submission_file_0.sh", "N/A"]
+    refs = [JobRef(Path(f"/runs/a/elements/{index}"), f"1_{index}") for index in range(30)]
 
     def lines(number: int) -> str:
         ids = (f"{7 + index % 100}_{index}" for index in range(number))
@@ -128,9 +130,9 @@ def test_a_hundred_thousand_lines_are_read_in_time() -> None:
 
     text = lines(100_000) + "\n" + SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", *rest])
     start = time.process_time()
-    known = by_job_id(parse_squeue(text))
+    known = jobs_of_runs(parse_squeue(text), refs)
     assert time.process_time() - start < 10  # about one second; a quadratic way would take hours
-    assert [index for index in range(30) if f"1_{index}" in known] == [5, 6, 7, 8, 9, 20]
+    assert sorted(int(folder.name) for folder in known) == [5, 6, 7, 8, 9, 20]
 
 
 FIRST = "20260101-000000-first-0000"
