@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import typer
@@ -25,7 +25,6 @@ from hpcrun.job.units import error_words
 
 # Of the options with one letter those that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
-_DRY_RUN = "--dry-run"
 MANY = 2
 """Of an option that may be repeated: every value counts."""
 Options = Mapping[str, int]
@@ -68,15 +67,6 @@ _COMMANDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """hpcrun's options behind the script, each with its value, and what is left of the arguments."""
-
-    options: tuple[str, ...]
-    names: tuple[str, ...]
-    args: tuple[str, ...]
-
-
 def with_typed(context: Context, values: Mapping[str, Any], options: Options) -> Context:
     """Return the context with the command line that requests SCRIPT, and a note on options of hpcrun behind SCRIPT."""
     script, args = values["script"], tuple(values.get("args") or ())
@@ -86,23 +76,25 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     words = words[: len(words) - 1 - len(args)]
     if words and words[-1] == "--":  # all words behind it belong to the script
         return replace(context, typed=Typed(words[:-1]))
-    behind = find_misplaced(args, options)
+    behind = list(option_groups(args, options))
+    names = list(dict.fromkeys(name for name, _ in behind if name))
     # the options of a launcher are converted, or refused, with it
-    if not behind.names or find_calls((script, *args), lambda _: None):
+    if not names or find_calls((script, *args), lambda _: None):
         return replace(context, typed=Typed(words))
     text = _program_text(values, context)
-    lost = [name for name in behind.names if not defines_option(text, name)]
-    if lost:
-        behind = find_misplaced(args, {name: options[name] for name in lost})
-    line = _line("hpcrun", *last_of_each((*words, *behind.options), options), script, *behind.args)
-    names = f"{', '.join(behind.names)} after {script}"
+    lost = [name for name in names if not defines_option(text, name)]
+    moved = lost or names
+    before = [*option_groups(words, options), *(group for group in behind if group[0] in moved)]
+    left = [token for name, group in behind if name not in moved for token in group]
+    line = _line("hpcrun", *last_of_each(before, options), script, *left)
+    listed = f"{', '.join(moved)} after {script}"
     if lost:
         quoted = ", ".join(f'"{name}"' for name in lost)
         raise UsageError(
-            f"{names} would go to the script, but its text has no {quoted}",
+            f"{listed} would go to the script, but its text has no {quoted}",
             hint=f"{line}; for the script: {_line('hpcrun', *words, '--', script, *args)}",
         )
-    return replace(context, typed=Typed(words, (f"{names} went to the script; for hpcrun, write: {line}",)))
+    return replace(context, typed=Typed(words, (f"{listed} went to the script; for hpcrun, write: {line}",)))
 
 
 def _program_text(values: Mapping[str, Any], context: Context) -> str:
@@ -129,20 +121,6 @@ def defines_option(text: str, name: str) -> bool:
     return re.search(f"{quoted}|{annotated}" if name.startswith("--") else quoted, text, re.MULTILINE) is not None
 
 
-def new_args(args: Sequence[str], run: str, *, submits: bool) -> list[str]:
-    """Return a script's new arguments for resubmit, which stand behind ``--``."""
-    if args[:1] == ["--"]:
-        return list(args[1:])
-    if submits and _DRY_RUN in args:
-        rest = [arg for arg in args if arg != _DRY_RUN]
-        raise UsageError(
-            f"{_DRY_RUN} after -- goes to the script, and the job would be submitted",
-            hint=f"{_line('hpcrun', 'resubmit', _DRY_RUN, run, '--', *rest)}; if the script needs it: "
-            f"{_line('hpcrun', 'resubmit', run, '--', '--', *args)}",
-        )
-    return list(args)
-
-
 def option_names(command: Any) -> dict[str, int]:
     """Return the options of a command, the long ones and a few short ones, each with its values: none, one or MANY."""
     names: dict[str, int] = {}
@@ -158,24 +136,24 @@ def option_names(command: Any) -> dict[str, int]:
     return names
 
 
-def find_misplaced(args: Sequence[str], options: Options) -> Misplaced:
-    """Find hpcrun's options among a script's arguments."""
-    moved, names, kept = list[str](), list[str](), list[str]()
-    rest = list(args)
+def option_groups(words: Sequence[str], options: Options) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Split a part of a command line into the options that a command has, each with its value, and other words.
+
+    A word that is no option has no name; nor has anything behind ``--``.
+    """
+    rest = list(words)
     while rest:
         token = rest.pop(0)
-        if token == "--":  # after it the script itself has no options
-            kept += [token, *rest]
-            break
         name, equals, _ = token.partition("=")
+        if token == "--":
+            yield "", (token, *rest)
+            return
         if name not in options or (equals and not options[name]):
-            kept.append(token)
-            continue
-        names.append(name)
-        moved.append(token)
-        if options[name] and not equals and rest and not rest[0].startswith("-"):
-            moved.append(rest.pop(0))
-    return Misplaced(tuple(moved), tuple(dict.fromkeys(names)), tuple(kept))
+            yield "", (token,)
+        elif options[name] and not equals and rest and not rest[0].startswith("-"):
+            yield name, (token, rest.pop(0))
+        else:
+            yield name, (token,)
 
 
 def unknown_options(words: Sequence[str], options: Options, *, script_last: bool) -> list[tuple[str, str | None]]:
@@ -200,23 +178,15 @@ def unknown_options(words: Sequence[str], options: Options, *, script_last: bool
     return unknown
 
 
-def last_of_each(words: Sequence[str], options: Options) -> tuple[str, ...]:
-    """Return hpcrun's part of a command line with each option once, where it stood last: click takes the later value.
+def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options) -> Iterator[str]:
+    """Yield the words of a command line with each option once, where it stood last: click takes the later value.
 
-    Options that may be repeated, as ``--env`` may, and options this command does not have are kept as they are.
+    Options that may be repeated, as ``--env`` may, and other words are kept as they are.
     """
-    groups: list[tuple[str, ...]] = []
-    rest = list(words)
-    while rest:
-        token = rest.pop(0)
-        name, equals, _ = token.partition("=")
-        takes_value = options.get(name, False) and not equals and bool(rest)
-        groups.append((token, rest.pop(0)) if takes_value else (token,))
-    first = [group[0].partition("=")[0] for group in groups]
-    names = [_SHORT.get(name, name) for name in first]
-    return tuple(token for place, group in enumerate(groups) for token in group
-                 if names[place] not in options or options[names[place]] == MANY
-                 or names[place] not in names[place + 1 :])  # fmt: skip
+    names = [_SHORT.get(name, name) for name, _ in groups]
+    for place, (name, group) in enumerate(groups, 1):
+        if not name or options[name] == MANY or _SHORT.get(name, name) not in names[place:]:
+            yield from group
 
 
 def _line(*words: str) -> str:
@@ -253,8 +223,6 @@ def _wrong_number(error: typer.TyperException, own_help: str) -> UsageError | No
     if not detail["type"].startswith(("int_", "float_", "greater_", "less_")):
         return None
     option, value = max(options, key=len), str(detail["input"])
-    if option == "--requeue":
-        return UsageError(f"{option}: {value!r} is not a number of times", hint=f"write --requeue 3; `{own_help}`")
     words = error_words(detail).replace("must be a ", "is not a ")
     return UsageError(f"{option}: {value!r} {words}", hint=own_help)
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.cli.command_line import new_args, option_names, with_typed
+from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job, takes_job_options
@@ -77,7 +77,7 @@ def resubmit(
         raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
                          hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
-        options["args"] = new_args(args or [], run, submits=not dry_run)
+        options["args"] = args or []
     start = read_start(after, chain, dry_run=dry_run, follow=follow, wait=wait, as_json=as_json)
     context = make_context()
     named = find_run(run, context.store)

@@ -88,10 +88,6 @@ def test_two_dashes_before_the_script_pass_dry_run_on(hpcrun: Hpcrun) -> None:
     assert document["plan"]["command"][-2:] == ["train.py", "--dry-run"]
     assert document["plan"]["notes"] == []
     assert started(hpcrun) == 1
-    again = hpcrun("resubmit", "last", "--", "--dry-run")
-    assert again.returncode == 2
-    assert "hpcrun resubmit --dry-run last --; " in again.stderr
-    assert len(runs(hpcrun)) == 1
 
 
 def test_the_plan_has_the_command_and_names_options_that_went_to_the_script(hpcrun: Hpcrun) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from hpcrun.cli.command_line import find_misplaced, last_of_each, new_args, option_names, usage_error
+from hpcrun.cli.command_line import last_of_each, option_groups, option_names, usage_error
 from hpcrun.cli.submit import submit
 from hpcrun.errors import UsageError
 
@@ -38,8 +38,9 @@ def test_every_long_option_is_known_with_whether_it_takes_a_value() -> None:
     ],
 )
 def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: list[str], left: list[str]) -> None:
-    found = find_misplaced(args, NAMES)
-    assert (list(found.options), list(found.args)) == (options, left)
+    groups = list(option_groups(args, NAMES))
+    assert [token for name, group in groups if name for token in group] == options
+    assert [token for name, group in groups if not name for token in group] == left
 
 
 @pytest.mark.parametrize(
@@ -51,20 +52,10 @@ def test_hpcrun_s_options_among_a_script_s_arguments(args: list[str], options: l
         ("submit --snapshot --snapshot", "submit --snapshot"),
         ("submit --env A=1 --env B=2 --sbatch x --sbatch y", "submit --env A=1 --env B=2 --sbatch x --sbatch y"),
         ("submit -p gpu -p gpu", "submit -p gpu -p gpu"),
-        ("submit --name --gpus --gpus 1", "submit --name --gpus --gpus 1"),
     ],
 )
 def test_each_option_stands_once_and_the_later_value_wins(words: str, left: str) -> None:
-    assert " ".join(last_of_each(words.split(), NAMES)) == left
-
-
-def test_new_arguments_of_a_run_have_no_dry_run_unless_it_is_said_twice() -> None:
-    assert new_args(["--lr", "1"], "last", submits=True) == ["--lr", "1"]
-    assert new_args(["--", "--dry-run"], "last", submits=True) == ["--dry-run"]
-    assert new_args(["--dry-run"], "last", submits=False) == ["--dry-run"]
-    with pytest.raises(UsageError) as caught:
-        new_args(["--lr", "1", "--dry-run"], "last", submits=True)
-    assert "hpcrun resubmit --dry-run last -- --lr 1;" in str(caught.value.hint)
+    assert " ".join(last_of_each(list(option_groups(words.split(), NAMES)), NAMES)) == left
 
 
 def refusal(*words: str) -> UsageError:
@@ -86,15 +77,10 @@ def refusal(*words: str) -> UsageError:
     return usage_error(caught.value, ["submit", *words], ["submit"])
 
 
-def test_an_option_that_took_the_script_as_its_number_says_what_to_write() -> None:
-    error = refusal("--requeue", "train.py")
-    assert str(error) == "--requeue: 'train.py' is not a number of times"
-    assert str(error.hint).startswith("write --requeue 3")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--requeue", "train.py"], "--requeue: 'train.py' is not a valid integer"),
         (["-N", "abc", "train.py"], "--nodes: 'abc' is not a valid integer"),
         (["--nodes", "1.5", "train.py"], "--nodes: '1.5' is not a valid integer"),
         (["--share", "half", "train.py"], "--share: 'half' is not a valid number"),
