@@ -1,10 +1,7 @@
-"""The options of a job, each declared once, in the order and the panels of ``--help``; and commands that take them."""
-
-import inspect
-from collections.abc import Callable, Collection
+"""The options of a job, each declared once, in the order and the panels of ``--help``."""
 
 from hpcrun.cli import complete
-from hpcrun.cli.options import Command, HelpPanel, argument, declared_in, with_parameters
+from hpcrun.cli.options import HelpPanel, argument
 
 RESOURCES, PLACEMENT, LAUNCH = HelpPanel("Resources"), HelpPanel("Placement"), HelpPanel("Launch")
 SWEEPS, REQUEUE, SNAPSHOT, SUBMISSION = (
@@ -162,42 +159,26 @@ class JobOptions:
     mail_type: str | None = SUBMISSION.option("--mail-type EVENTS", "Events to mail about (sbatch): END, FAIL.")
 
 
-class _Script:
+class JobScript:
     """The script of a job, and its arguments."""
 
     script: str = argument("SCRIPT", "A .py file, a module with -m, or any program.", default=...)
     args: list[str] | None = argument("ARGS", "Arguments of the script, passed on unchanged.")
 
 
-AFTER = SUBMISSION.option(
-    "--after RUN[:ok|any|fail]",
-    "Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. Repeatable.",
-    complete=complete.run_name,
-)
-CHAIN = SUBMISSION.option(
-    "--chain N[:any]",
-    "Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. With "
-    ":any, continue after any end.",
-)
-DRY_RUN = SUBMISSION.flag("--dry-run", "Print the script and submit nothing.")
-FOLLOW = SUBMISSION.flag("--follow -f", "Follow the log of rank 0 until the job ends.")
-WAIT = SUBMISSION.flag("--wait", "Wait until the job ends. Exit status 0 if it completed, else 7.")
+class StartOptions:
+    """When a job starts, which jobs follow, and what is done besides submitting it."""
 
-
-def takes_job(command: Command) -> Command:
-    """Give a command all of ``JobOptions``; it receives them as one dict ``asked``, with ``script`` and ``args``."""
-    return with_parameters(_job(), command)
-
-
-def takes_job_options(*, without: Collection[str] = (), own_first: bool = False) -> Callable[[Command], Command]:
-    """Give a command ``JobOptions`` without SCRIPT, except those that it does not use."""
-    return lambda command: with_parameters(declared_in(JobOptions, without), command, own_first=own_first)
-
-
-def job_fields() -> tuple[str, ...]:
-    """Return the names that a command with ``takes_job`` receives in its dict."""
-    return tuple(_job())
-
-
-def _job() -> dict[str, inspect.Parameter]:
-    return {**declared_in(_Script), **declared_in(JobOptions)}
+    after: list[str] | None = SUBMISSION.option(
+        "--after RUN[:ok|any|fail]",
+        "Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed; any. Repeatable.",
+        complete=complete.run_name,
+    )
+    chain: str | None = SUBMISSION.option(
+        "--chain N[:any]",
+        "Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes. With "
+        ":any, continue after any end.",
+    )
+    dry_run: bool = SUBMISSION.flag("--dry-run", "Print the script and submit nothing.")
+    follow: bool = SUBMISSION.flag("--follow -f", "Follow the log of rank 0 until the job ends.")
+    wait: bool = SUBMISSION.flag("--wait", "Wait until the job ends. Exit status 0 if it completed, else 7.")

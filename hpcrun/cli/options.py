@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any, get_type_hints
 
@@ -54,41 +54,42 @@ def argument(metavar: str, help: str, *, default: Any = None, complete: Any = No
     return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=complete)
 
 
-def declared_in(table: type, without: Collection[str] = ()) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a class declares, one for each of its attributes, in their order."""
-    annotations = get_type_hints(table)
+def declared_in(*tables: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters that classes declare, one for each of their attributes, in their order."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     return {
         name: inspect.Parameter(name, keyword, annotation=annotations[name], default=default)
+        for table in tables
+        for annotations in (get_type_hints(table),)
         for name, default in vars(table).items()
-        if isinstance(default, ParameterInfo) and name not in without
+        if isinstance(default, ParameterInfo)
     }
 
 
-def takes_options(table: type) -> Callable[[Command], Command]:
-    """Give a command the options that a class declares; it receives their values as one dict."""
-    return lambda command: with_parameters(declared_in(table), command)
+def takes_options(
+    *tables: type, without: Collection[str] = (), own_first: bool = False
+) -> Callable[[Command], Command]:
+    """Give a command the options that classes declare, whose values it receives as one dict.
 
-
-def with_parameters(
-    parameters: Mapping[str, inspect.Parameter], command: Command, *, own_first: bool = False
-) -> Command:
-    """Give a command more parameters, whose values it receives as one dict; typer reads the joined signature.
-
-    With ``own_first``, the command's own parameters come first in its help.
+    Args:
+        without: those that mean nothing to it.
+        own_first: the command's own parameters come first in its help.
     """
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters_of_command = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    declared = {name: parameter for name, parameter in declared_in(*tables).items() if name not in without}
 
-    @wraps(command)
-    def wrapped(**values: Any) -> Any:
-        return command({name: values.pop(name) for name in parameters}, **values)
+    def with_options(command: Command) -> Command:
+        @wraps(command)
+        def wrapped(**values: Any) -> Any:
+            return command({name: values.pop(name) for name in declared}, **values)
 
-    others = [parameter.replace(kind=keyword) for parameter in parameters_of_command]
-    joined = [*others, *parameters.values()] if own_first else [*parameters.values(), *others]
-    wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
-    return wrapped
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        joined = [*others, *declared.values()] if own_first else [*declared.values(), *others]
+        wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]  # which typer reads
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}
+        return wrapped
+
+    return with_options
 
 
 def read_duration(option: str, text: str) -> int:

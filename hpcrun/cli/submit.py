@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import AFTER, CHAIN, DRY_RUN, FOLLOW, SUBMISSION, WAIT, takes_job, takes_job_options
-from hpcrun.cli.options import argument
+from hpcrun.cli.job_options import SUBMISSION, JobOptions, JobScript, StartOptions
+from hpcrun.cli.options import argument, takes_options
 from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
 
@@ -21,18 +21,13 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 
-@takes_job
+@takes_options(JobScript, JobOptions, StartOptions)
 def submit(
     options: dict[str, Any],
     output_dir: Path | None = SUBMISSION.option(
         "--output-dir DIR", "Folder for the run. Default: one per run in the runs folder."
     ),
-    after: list[str] | None = AFTER,
-    chain: str | None = CHAIN,
-    dry_run: bool = DRY_RUN,
-    follow: bool = FOLLOW,
-    wait: bool = WAIT,
-    as_json: JsonOption = False,
+    _json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
 
@@ -40,7 +35,7 @@ def submit(
     """
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    start = read_start(after, chain, dry_run=dry_run, follow=follow, wait=wait, as_json=as_json)
+    start = read_start(options)
     context = with_typed(make_context(), options, option_names(submit))
     prepared = prepare_job(options, context)
     folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
@@ -48,7 +43,7 @@ def submit(
     yield from wait_for_end(done, context, start)
 
 
-@takes_job_options(without=("module",))
+@takes_options(JobOptions, StartOptions, without=("module",))
 def resubmit(
     options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),
@@ -57,12 +52,7 @@ def resubmit(
     force: bool = SUBMISSION.flag("--force", "Submit even while the run is pending or running."),
     edit: bool = SUBMISSION.flag("--edit", "Edit the command in $VISUAL or $EDITOR first."),
     failed: bool = SUBMISSION.flag("--failed", "Submit only the failed elements of a sweep."),
-    after: list[str] | None = AFTER,
-    chain: str | None = CHAIN,
-    dry_run: bool = DRY_RUN,
-    follow: bool = FOLLOW,
-    wait: bool = WAIT,
-    as_json: JsonOption = False,
+    _json: JsonOption = False,
 ) -> Outcomes:
     """Submit a run again; it continues from its checkpoints.
 
@@ -78,7 +68,7 @@ def resubmit(
                          hint="write the script's arguments after --")  # fmt: skip
     if "--" in sys.argv:
         options["args"] = args or []
-    start = read_start(after, chain, dry_run=dry_run, follow=follow, wait=wait, as_json=as_json)
+    start = read_start(options)
     context = make_context()
     named = find_run(run, context.store)
     yield note([named.note])
@@ -95,7 +85,7 @@ def resubmit(
     env = {**action.same_python(named.run.plan.get("python") or {}, context.env)}
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
-    if not dry_run:
+    if not start.dry_run:
         action.check_over(named.run, context.ports, force=force or failed)
     with _edited(named.run, request, there, fresh) if edit else nullcontext(prepare_job(request, there)) as prepared:
         lineage = action.lineage_of(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED
-from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim
+from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
 from hpcrun.job.request import JobRequest, read_request
@@ -34,11 +34,12 @@ class Start:
     wait: bool
 
 
-def read_start(
-    after: list[str] | None, chain: str | None, *, dry_run: bool, follow: bool, wait: bool, as_json: bool
-) -> Start:
-    """Return these options of submit and resubmit, read."""
-    if follow and as_json:
+def read_start(options: dict[str, Any]) -> Start:
+    """Take these options of submit and resubmit from the others, and return them, read."""
+    after, chain, dry_run, follow, wait = (
+        options.pop(name) for name in ("after", "chain", "dry_run", "follow", "wait")
+    )
+    if follow and wants_json():
         raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
     runs = tuple(map(parse_after, after or ()))
     start = Start(runs, None if chain is None else parse_chain(chain), dry_run, follow, wait)

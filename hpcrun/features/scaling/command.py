@@ -11,7 +11,7 @@ from typing import Any
 from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.job_options import SUBMISSION, takes_job_options
+from hpcrun.cli.job_options import SUBMISSION, JobOptions
 from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
@@ -130,7 +130,7 @@ def forecast(
     )
 
 
-@takes_job_options(without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
+@takes_options(JobOptions, without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
 def scale(
     options: dict[str, Any],
     script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),

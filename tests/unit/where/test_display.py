@@ -11,8 +11,9 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.cli.job_options import takes_job
-from hpcrun.features.where.command import (
+from hpcrun.cli.job_options import JobOptions, JobScript
+from hpcrun.cli.options import takes_options
+from hpcrun.features.where.where import (
     Misfit,
     Offer,
     Placement,
@@ -62,7 +63,7 @@ def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> 
     app = typer.Typer()
 
     @app.command()
-    @takes_job
+    @takes_options(JobScript, JobOptions)
     def command(asked: dict[str, Any]) -> None:
         seen.append({name: value for name, value in asked.items() if value is not None})
 
