@@ -105,9 +105,7 @@ def test_every_option_is_named_as_messages_name_it_and_no_two_share_a_name() -> 
 
     options = {str(param.name): param.opts for param in typer.main.get_command(app).params}
     fields = set(declared_in(JobScript, JobOptions)) - {"script", "args"}
-    assert all(
-        option_of(field) in options[field] for field in {*declared_in(JobScript, JobOptions)} - {"script", "args"}
-    )
+    assert all(option_of(field) in options[field] for field in fields)
     every = [name for names in options.values() for name in names]
     assert len(set(every)) == len(every)
 
