@@ -83,8 +83,16 @@ def _text(plan: CleanPlan, store: RunStore, now_s: float, younger: int) -> Itera
         if younger:
             yield stderr([f"hint: {count(younger, 'run')} ended in the last 30 days: --all, or --older-than 7d"])
     if plan.going:
-        rows = ((each.item.run.run_id, each.item.status.state, format_age(now_s - each.ended_s),
-                 *map(bytes_text, (each.size.total, each.size.checkpoints))) for each in plan.going)  # fmt: skip
+        rows = (
+            (
+                each.item.run.run_id,
+                each.item.status.state,
+                format_age(now_s - each.ended_s),
+                bytes_text(each.size.total),
+                bytes_text(each.size.checkpoints) if each.size.checkpoints else "-",
+            )
+            for each in plan.going
+        )
         headings = ("RUN", "STATE", "ENDED", "SIZE", "CHECKPOINTS")
         yield table(text_table(headings, rows, right=headings[3:], whole=headings[1:]))
     yield stdout(

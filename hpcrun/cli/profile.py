@@ -32,7 +32,7 @@ def list_(_json: JsonOption = False) -> Outcome:
 
 
 def _list_text(rows: Sequence[ProfileRow], paths: Mapping[str, Path]) -> Iterator[TextPart]:
-    drawn, others, folders = view.profiles_tables(rows, paths, width())
+    drawn, others, folders = view.profiles_tables(rows, paths)
     yield table(drawn)
     if others is not None:
         yield stdout(["", "Shipped profiles of other machines:"])
@@ -61,7 +61,7 @@ def show(
         if not origin:
             yield stdout([one_line(f"# {loaded.path}"), view.profile_yaml(values)])
             return
-        drawn, folders = view.origins_table(loaded, context.profile_paths, width())
+        drawn, folders = view.origins_table(loaded, context.profile_paths)
         yield table(drawn)
         yield stdout(["", *folders] if folders else [])
 

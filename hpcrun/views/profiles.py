@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,37 +23,23 @@ if TYPE_CHECKING:
     from hpcrun.actions.profiles.variables import ProfileVariables
     from hpcrun.job.profile import Profile
 
-_BESIDE_PATHS = 60
-"""The width of the other columns, with names of usual length."""
 
+def profiles_tables(rows: Sequence[ProfileRow], layers: Mapping[str, Path]) -> tuple[Table, Table | None, list[str]]:
+    """Return the list of profiles for a terminal, that of other machines' profiles, and where their folders are.
 
-def profiles_tables(
-    rows: Sequence[ProfileRow], layers: Mapping[str, Path], width: int
-) -> tuple[Table, Table | None, list[str]]:
-    """Return the list of profiles for a terminal, that of other machines' profiles, and the short names of folders.
-
-    The user's own and detected profiles come before the shipped ones. If whole paths do not fit, a folder is named by
-    its layer.
+    The user's own and detected profiles come before the shipped ones. A folder is named by its layer.
     """
     headings = ("", "NAME", "GPU", "GPUS/NODE", "PARTITION", "MAX TIME", "SOURCE")
-    fits = all(_BESIDE_PATHS + len(str(row.path.parent)) <= width for row in rows)
-    named = {} if fits else layers
     here, elsewhere = (
         [
-            (
-                "*" if row.default else "",
-                row.name,
-                *_cells(row.profile),
-                layer_of(row.path, named) or str(row.path.parent),
-            )
+            ("*" if row.default else "", row.name, *_cells(row.profile), layer_of(row.path, layers) or str(row.path))
             for row in sorted(rows, key=lambda row: row.shipped)
             if row.elsewhere is is_elsewhere
         ]
         for is_elsewhere in (False, True)
     )
-    used = {layer: layers[layer] for row in rows if (layer := layer_of(row.path, named))}
     others = text_table(headings, elsewhere, whole=headings[:-1]) if elsewhere else None
-    return text_table(headings, here, whole=headings[:-1]), others, folder_lines(used)
+    return text_table(headings, here, whole=headings[:-1]), others, folder_lines((row.path for row in rows), layers)
 
 
 def _cells(profile: Profile | None) -> tuple[str, ...]:
@@ -131,18 +117,11 @@ def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
     }
 
 
-def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path], width: int) -> tuple[Table, list[str]]:
-    """Return a table of values with file and line, and the meaning of its short names of folders.
-
-    If whole paths do not fit beside the values, a folder is named by its layer.
-    """
-    rows = [(dotted(key), _text(value), origin) for key, value, origin in _rows(loaded)]
-    left = max((len(key) for key, _, _ in rows), default=0) + max((len(value) for _, value, _ in rows), default=0) + 4
-    fits = all(left + len(str(origin)) <= width for _, _, origin in rows)
-    named = {} if fits else layers
-    cells = ((key, value, place_text(origin, named)) for key, value, origin in rows)
-    used = {layer: layers[layer] for _, _, origin in rows if (layer := layer_of(origin.path, named))}
-    return text_table(("KEY", "VALUE", "SOURCE"), cells, whole=("KEY",)), folder_lines(used)
+def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Table, list[str]]:
+    """Return a table of values with file and line, and where the folders are that it names by their layer."""
+    rows = [(dotted(key), _text(value), place_text(origin, layers)) for key, value, origin in _rows(loaded)]
+    folders = folder_lines((origin.path for _, _, origin in _rows(loaded)), layers)
+    return text_table(("KEY", "VALUE", "SOURCE"), rows, whole=("KEY",)), folders
 
 
 def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
@@ -170,9 +149,10 @@ def place_text(origin: Origin, layers: Mapping[str, Path]) -> str:
     return f"{layer}: {origin.path.relative_to(layers[layer])}:{origin.line}" if layer else str(origin)
 
 
-def folder_lines(layers: Mapping[str, Path]) -> list[str]:
-    """Return the folders of the named layers."""
-    return [one_line(f"{layer + ':':<9} {folder}") for layer, folder in layers.items()]
+def folder_lines(paths: Iterable[Path], layers: Mapping[str, Path]) -> list[str]:
+    """Return the folders of the layers in which the files are."""
+    used = dict.fromkeys(layer_of(path, layers) for path in paths)
+    return [one_line(f"{layer + ':':<9} {layers[layer]}") for layer in used if layer]
 
 
 def diff_table(differences: Sequence[Difference], left: str, right: str) -> Table:
@@ -297,18 +277,14 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
 
 
 def profile_variables_lines(variables: ProfileVariables, layers: Mapping[str, Path], width: int) -> list[str]:
-    """Return the variables that a profile sets, with file, line and reason.
-
-    If a whole path does not fit, its folder is named by its layer.
-    """
+    """Return the variables that a profile sets, with file, line and reason; a folder is named by its layer."""
     lines = [
         f"Profile {variables.profile} sets" if variables.set_here else f"Profile {variables.profile} sets no variable"
     ]
     for row in variables.set_here:
         lines += ["", one_line(f"{row.name}={row.value}")]
         if row.origin is not None:
-            fits = len(f"    from {row.origin}") <= width
-            lines += _row("", f"from {row.origin if fits else place_text(row.origin, layers)}", 2, width)
+            lines += _row("", f"from {place_text(row.origin, layers)}", 2, width)
         if row.variable is not None:
             lines += _row("", _why(row.variable), 2, width)
         if row.problem:

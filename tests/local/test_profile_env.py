@@ -23,16 +23,16 @@ def test_a_variable_is_explained_whole(hpcrun: Hpcrun) -> None:
 
 
 def test_a_profile_says_what_it_sets_where_and_why(hpcrun: Hpcrun) -> None:
-    path = hpcrun.write(
+    hpcrun.write(
         "home/.config/hpcrun/profiles/mine.yaml", "extends: l40s\nenv:\n  NCCL_P2P_LEVEL: NVL\nsecrets: [HF_TOKEN]\n"
     )
     text = hpcrun("profile", "env", "mine", check=True).stdout
     assert "NCCL_DEBUG=WARN\n    from " in text
     assert "base/slurm.yaml:" in text
-    assert f"NCCL_P2P_LEVEL=NVL\n    from {path}:3\n" in text
+    assert "NCCL_P2P_LEVEL=NVL\n    from user: mine.yaml:3\n" in text
     assert "warning: harmful on this GPU" in text
     assert "OMP_NUM_THREADS" in text
-    assert f"HF_TOKEN=***\n    from {path}:4\n" in text
+    assert "HF_TOKEN=***\n    from user: mine.yaml:4\n" in text
 
 
 @pytest.mark.parametrize(

@@ -102,15 +102,15 @@ def test_use_sets_the_default_and_keeps_every_other_line(hpcrun: Hpcrun) -> None
 
 def test_every_value_with_its_file_and_line(hpcrun: Hpcrun) -> None:
     path = write(own(hpcrun), "extends: a100\npartition: long\nmodules: [cuda/12]\nenv:\n  A: x\n")
-    more = write(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\nmodules+:\n  - nccl\n")
+    write(hpcrun.folder / ".hpcrun/profiles/a100.yaml", "extends: a100\nmodules+:\n  - nccl\n")
     trust(hpcrun, hpcrun.folder)
-    lines = {
-        line.split()[0]: line.split() for line in hpcrun("profile", "show", "a100", "--origin").stdout.splitlines()
-    }
-    assert lines["partition"] == ["partition", "long", f"{path}:2"]
-    assert lines["env.A"][2] == f"{path}:5"
-    assert lines["modules.0"][2] == f"{path}:3"
-    assert lines["modules.1"] == ["modules.1", "nccl", f"{more}:3"]
+    shown = hpcrun("profile", "show", "a100", "--origin").stdout.splitlines()
+    lines = {line.split()[0]: line.split() for line in shown if line}
+    assert lines["partition"] == ["partition", "long", "user:", "a100.yaml:2"]
+    assert lines["env.A"][3] == "a100.yaml:5"
+    assert lines["modules.0"][3] == "a100.yaml:3"
+    assert lines["modules.1"] == ["modules.1", "nccl", "project:", "a100.yaml:3"]
+    assert lines["user:"] == ["user:", str(path.parent)]
     document = hpcrun.document("profile", "show", "a100", "--origin")
     assert document["origins"]["partition"] == {"value": "long", "file": str(path), "line": 2}
     for origin in document["origins"].values():  # each line does say the value's last key, or is an item of a list
