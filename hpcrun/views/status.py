@@ -43,8 +43,6 @@ _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
-_WHY_NARROW = 60
-"""In less room the exception comes before its rank."""
 _RANK_FIRST = re.compile(r"(?P<rank>rank \d+)(?: on (?P<host>\S+))? failed(?: first)?: (?P<what>.+)", re.DOTALL)
 _WHY_MOST_LINES = 3
 """A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
@@ -97,10 +95,9 @@ def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
 
 
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
-    """Cut every reason to a few lines of ``room`` characters; in little room its most important part comes first."""
+    """Cut every reason to a few lines of ``room`` characters."""
     for row in rows:
-        text = row["cut" if room < _WHY_NARROW else "why"]
-        lines = textwrap.wrap(text, max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False)
+        lines = textwrap.wrap(row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False)
         row["why"] = "\n".join(lines)
 
 
@@ -162,21 +159,20 @@ def _cells(item: RunStatus, now_s: float, names: Sequence[str]) -> dict[str, str
         "elapsed": clock_text(status.ran_s),
         "limit": clock_text(status.limit_s or run.walltime_s),
         "why": why_text(item, now_s),
-        "cut": why_text(item, now_s, is_cut=True),
     }
     if others := [name for name in names if name not in cells]:
         document = _run_json(item)
         cells |= {name: "-" if document[name] is None else str(document[name]) for name in others}
-    return {name: one_line(cells[name]) for name in (*names, "cut")}
+    return {name: one_line(cells[name]) for name in names}
 
 
-def why_text(item: RunStatus, now_s: float, *, is_cut: bool = False) -> str:
+def why_text(item: RunStatus, now_s: float) -> str:
     """Return what is to be said of a run besides its state: attempt, cause, silence, place in a chain, reason.
 
-    With ``is_cut`` there may be room for the beginning only.
+    An exception comes before its rank: there may be room for the beginning only.
     """
     status = item.status
-    cause = _exception_first(status.cause or "") if is_cut else status.cause
+    cause = _exception_first(status.cause or "")
     parts = [item.about] if item.about else []
     words = [element.status.state for element in item.elements if element.status.final]
     failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)

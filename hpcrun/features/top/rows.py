@@ -275,7 +275,7 @@ def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = 
     if item is None:
         return {"name": name, "state": row.state, "info": row.about}
     status = item.status
-    why = why_text(item, now_s, is_cut=True)
+    why = why_text(item, now_s)
     if words and item.silent_s is None:
         rest = why.removeprefix(item.about).removeprefix(", ")
         why = ", ".join(part for part in (item.about, words, rest) if part)

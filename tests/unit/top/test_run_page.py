@@ -166,7 +166,7 @@ def test_each_number_shows_a_section(tmp_path: Path) -> None:
     )  # fmt: skip
     lines = ranks.splitlines()
     assert lines[0].startswith("FAILED  train  job 4711")
-    assert lines[1].startswith("rank 2 failed first: KeyError")
+    assert lines[1].startswith("KeyError (rank 2)")
     assert lines[3].endswith("ago; 1 failed, 3 terminated")
     assert [line.split()[0] for line in lines[5:9]] == ["2", "0", "1", "3"]
     assert "rank 0 [bold]step 9[/bold]" in ranks
@@ -247,7 +247,7 @@ def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
     failed = replace(desk.item.status, cause=None)
     element = ElementStatus(0, "4711_0", (("lr", "0.1"),), failed)
     desk.item = replace(desk.item, elements=(element,), status=replace(failed, cause="whole"))
-    cause = "rank 2 on n0 failed first: KeyError: 'recall'"
+    cause = "KeyError: 'recall' (rank 2, n0)"
     shown, _ = _play(desk, RunPage(desk.reader, "r"), ("", "lr=0.1"), ("", cause))
     assert shown.startswith("FAILED  train/0  job 4711_0")
 
