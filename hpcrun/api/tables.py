@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas
 
-from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.find import find_element, named_elements
 from hpcrun.actions.runs.metrics import Metrics, read_elements
 from hpcrun.actions.runs.metrics import read_metrics as metrics_of
 from hpcrun.actions.status.status import chosen_ids, get_status
@@ -32,12 +32,10 @@ def read_status(*runs: str) -> DataFrame:
         HpcrunError: there is no such run, or its scheduler does not respond: the last known status may be old.
     """
     context = make_context(announce=None)
-    elements = [find_element(run, context.store) for run in runs]
-    ids = [item.run.run_id for item in elements] or chosen_ids(context.store, everything=True)
-    result = get_status(ids, context.ports)
+    named = named_elements(find_element(run, context.store) for run in runs)
+    result = get_status([*named] or chosen_ids(context.store, everything=True), context.ports)
     if result.away:
         raise result.away
-    named = [(item.run.run_id, item.element) for item in elements]
     rows = status_json(with_element_rows(only_elements(result, named)) if named else result)["runs"]
     return pandas.DataFrame([{name: row.get(name) for name in FIELDS} for row in rows], columns=list(FIELDS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import one_element
-from hpcrun.actions.runs.find import find_element
+from hpcrun.actions.runs.find import find_element, named_elements
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
 from hpcrun.actions.status.status import chosen_ids, first_silent, get_status, last_known, one_status, with_silence
 from hpcrun.actions.status.wait import Changes, answers_of
@@ -27,7 +27,6 @@ from hpcrun.job.state import parse_states
 from hpcrun.job.units import format_span
 from hpcrun.views.status import (
     check_columns,
-    closer_rows,
     lost_line,
     never_starts_lines,
     only_elements,
@@ -161,8 +160,8 @@ def _show(request: _Request) -> Outcomes:
     named_runs = [find_element(name, context.store) for name in request.words]
     yield note(item.note for item in named_runs)
     everything = request.everything or bool(request.wanted)
-    ids = [item.run.run_id for item in named_runs] or chosen_ids(context.store, everything=everything)
-    named = [(item.run.run_id, item.element) for item in named_runs]
+    named = named_elements(named_runs)
+    ids = [*named] or chosen_ids(context.store, everything=everything)
 
     def ask() -> StatusResult:
         result = with_silence(get_status(ids, request.ports), context.now_s())
@@ -185,18 +184,16 @@ def _show(request: _Request) -> Outcomes:
         raise away
 
 
-def _with_elements(item: RunStatus, named: list[tuple[str, int | None]], context: Context) -> RunStatus:
+def _with_elements(item: RunStatus, named: Mapping[str, set[int] | None], context: Context) -> RunStatus:
     """Return a run; for a sweep whose elements have rows, also why elements failed."""
-    words = [index for run_id, index in named if run_id == item.run.run_id]
-    if not (item.elements and words):
+    if not item.elements or item.run.run_id not in named:
         return item
-    all_of_it = [element.index for element in item.elements]
-    indices = all_of_it if None in words else [index for index in words if index is not None]
+    indices = named[item.run.run_id] or [element.index for element in item.elements]
     return with_element_lines(item, indices, context.store, context.rules)
 
 
 def _shown(
-    request: _Request, result: StatusResult, named: list[tuple[str, int | None]], *, known_only: bool = False
+    request: _Request, result: StatusResult, named: Mapping[str, set[int] | None], *, known_only: bool = False
 ) -> Outcomes:
     """Show statuses, each element of ``named`` sweeps in a row. With ``known_only`` no scheduler is queried."""
     context, now_s = request.context, request.context.now_s()
@@ -215,7 +212,7 @@ def _shown(
 
         # these queries are not shared: --watch would repeat them
         asks = not (known_only or result.away or request.watch)
-        closer = closer_rows(result, named)
+        closer = with_element_rows(result, [run_id for run_id, indices in named.items() if indices]).runs
         insight = look_closer(closer, context.queue(), context.env, inside=bool(named)) if asks else Insight()
         shown = () if request.json else closer
         details = [line for item in shown for line in verbose_lines(item, insight, width(), now_s)]

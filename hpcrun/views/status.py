@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,9 @@ def _fitting(least: Mapping[str, int], width: int) -> tuple[str, ...]:
 def _shorten(rows: Sequence[dict[str, str]], room: int) -> None:
     """Cut every reason to a few lines of ``room`` characters."""
     for row in rows:
-        lines = textwrap.wrap(row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False)
+        lines = textwrap.wrap(
+            row["why"], max(room, 1), max_lines=_WHY_MOST_LINES, placeholder=" …", break_on_hyphens=False
+        )
         row["why"] = "\n".join(lines)
 
 
@@ -113,38 +115,28 @@ def status_csv(result: StatusResult, now_s: float, columns: Sequence[str] = ()) 
     return rows_csv(rows, columns or FIELDS)
 
 
-def only_elements(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> StatusResult:
+def only_elements(result: StatusResult, chosen: Mapping[str, set[int] | None]) -> StatusResult:
     """Return the result with only the named elements of its sweeps, by run id; with all if the run itself was named."""
-    chosen: dict[str, set[int | None]] = {}
-    for run_id, index in named:
-        chosen.setdefault(run_id, set()).add(index)
 
     def kept(item: RunStatus) -> RunStatus:
-        wanted = chosen.get(item.run.run_id, {None})
-        if None in wanted:
+        indices = chosen.get(item.run.run_id)
+        if indices is None:
             return item
-        return replace(item, elements=tuple(element for element in item.elements if element.index in wanted))
+        return replace(item, elements=tuple(element for element in item.elements if element.index in indices))
 
-    return replace(result, runs=tuple(kept(item) for item in result.runs))
-
-
-def closer_rows(result: StatusResult, named: Sequence[tuple[str, int | None]]) -> tuple[RunStatus, ...]:
-    """Return the rows for --verbose: the named elements, else whole runs."""
-    by_element = {run_id for run_id, index in named if index is not None} - {
-        run for run, index in named if index is None
-    }
-    return tuple(
-        row
-        for item in result.runs
-        for row in ([element_row(item, one) for one in item.elements] if item.run.run_id in by_element else [item])
-    )
+    return replace(result, runs=tuple(map(kept, result.runs)))
 
 
-def with_element_rows(result: StatusResult) -> StatusResult:
-    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first."""
+def with_element_rows(result: StatusResult, of: Collection[str] | None = None) -> StatusResult:
+    """Return the result with each sweep as its elements: ``train/3``, job ``123_3``, its parameters first.
+
+    Args:
+        of: the ids of the runs that become their elements. Default: all sweeps.
+    """
     rows: list[RunStatus] = []
     for item in result.runs:
-        rows += [element_row(item, element) for element in item.elements] or [item]
+        elements = item.elements if of is None or item.run.run_id in of else ()
+        rows += [element_row(item, element) for element in elements] or [item]
     return replace(result, runs=tuple(rows))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
@@ -65,6 +65,15 @@ def find_element(label: str, store: RunStore) -> FoundRun:
         if run and run.job_id == match["run"] and (there := elements_of(run)):
             return FoundRun(run, _checked_index(run, there, int(match["task"]) + there.first))
     return find_run(label, store)
+
+
+def named_elements(named: Iterable[FoundRun]) -> dict[str, set[int] | None]:
+    """Return the elements that are named of each run, by run id; None where a run itself is named."""
+    chosen: dict[str, set[int] | None] = {}
+    for item in named:
+        before = chosen.get(item.run.run_id, set())
+        chosen[item.run.run_id] = None if before is None or item.element is None else {*before, item.element}
+    return chosen
 
 
 def _checked_index(run: Run, elements: Elements | None, index: int) -> int:

@@ -70,7 +70,9 @@ def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
     text = why_text(RunStatus(run(), Path("/runs/it"), status, elements=elements), 1000.0)
     assert text == "2 of 4 failed: KeyError: 'x' (rank 0, a100-1)"
     runs = replace(status, state="RUNNING", final=False, reason="4 elements: 2 running, 2 failed")
-    assert why_text(RunStatus(run(), Path("/runs/it"), runs, elements=elements), 1000.0).endswith(f"a100-1), {runs.reason}")
+    assert why_text(RunStatus(run(), Path("/runs/it"), runs, elements=elements), 1000.0).endswith(
+        f"a100-1), {runs.reason}"
+    )
 
 
 def test_the_attempt_before_is_named_while_the_job_runs() -> None:

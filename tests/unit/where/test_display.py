@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 import typer
-from rich.console import Console
-
-from hpcrun.cli.job_options import JobOptions, JobScript
-from hpcrun.cli.options import takes_options
 from hpcrun.features.where.where import (
     Misfit,
     Offer,
@@ -23,6 +19,10 @@ from hpcrun.features.where.where import (
     start_text,
     submit_line,
 )
+from rich.console import Console
+
+from hpcrun.cli.job_options import JobOptions, JobScript
+from hpcrun.cli.options import takes_options
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.client import JobStart
 from tests.unit.given import plan, request
