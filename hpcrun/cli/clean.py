@@ -12,7 +12,7 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.confirm import can_ask, confirm
 from hpcrun.cli.context import make_context
-from hpcrun.cli.options import argument, flag, option, read_duration
+from hpcrun.cli.options import argument, check_least, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
@@ -40,12 +40,9 @@ def clean(
     Shows the runs and their size, then asks.
     Without a terminal, --yes is required.
     """
-    if keep is not None and keep < 0:
-        raise UsageError(f"--keep {keep}: must be 0 or more")
+    check_least("--keep", keep, 0)
     if everything and (runs or older_than is not None):
-        raise UsageError(
-            f"--all and {'RUN' if runs else '--older-than'} cannot be combined", hint="leave one of them out"
-        )
+        raise UsageError("--all cannot be combined with RUN or --older-than", hint="leave one of them out")
     wanted = frozenset(parse_states(states or []))
     by_default = older_than is None and not (everything or runs or wanted or keep is not None)
     age_s = DEFAULT_AGE_S if by_default else None

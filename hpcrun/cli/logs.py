@@ -15,7 +15,7 @@ from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import Lines, print_finished, print_followed
-from hpcrun.cli.options import flag, option, read_duration
+from hpcrun.cli.options import check_least, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import Outcome, Outcomes, for_person, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
@@ -59,20 +59,13 @@ def logs(
     merge: bool = flag("--merge", "Sort the lines of all ranks by their timestamps."),
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
-    if sum((rank is not None, all_ranks, batch, node is not None)) > 1:
-        raise UsageError("--rank, --all-ranks, --node and --batch cannot be combined", hint="choose one")
-    if lines is not None and lines < 0:  # typer's own min= would import pydantic's types: a fifth of the time of -n
-        raise UsageError(f"-n {lines}: must be 0 or more")
-    if attempt is not None and attempt < 1:
-        raise UsageError(
-            f"--attempt {attempt}: must be 1 or more", hint="attempts are counted from 1, as in hpcrun status"
-        )
-    if batch and (merge or attempt is not None):
-        raise UsageError("--batch is one log for all attempts", hint="leave out --merge and --attempt")
-    if follow and (merge or since is not None):
-        raise UsageError(
-            "--follow cannot be combined with --merge or --since", hint="to begin with the last 100 lines: -f -n 100"
-        )
+    check_one_of(rank=rank, node=node, batch=batch, **{"all-ranks": all_ranks})
+    check_one_of(batch=batch, merge=merge)
+    check_one_of(batch=batch, attempt=attempt)  # the log of the batch script is one for all attempts
+    check_one_of(follow=follow, merge=merge)
+    check_one_of(follow=follow, since=since)
+    check_least("-n", lines, 0)
+    check_least("--attempt", attempt, 1)
     context = make_context()
     pattern, since_s = _pattern(grep), None if since is None else context.now_s() - read_duration("--since", since)
     place = yield from _find(run, context)

@@ -11,7 +11,7 @@ from hpcrun.actions.runs.logs import parse_ranks
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context, user_folder
-from hpcrun.cli.options import flag, option
+from hpcrun.cli.options import check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
 from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
@@ -56,10 +56,8 @@ def metrics(
 
     They come from hpcrun_runtime.log_metrics, or from patterns in the logs.
     """
-    if sum((plot, png is not None, as_csv, as_json)) > 1:
-        raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
-    if rank is not None and all_ranks:
-        raise UsageError("--rank and --all-ranks cannot be combined", hint="choose one")
+    check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
+    check_one_of(rank=rank, **{"all-ranks": all_ranks})
     context = make_context()
     named = find_element(run, context.store)
     wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None

@@ -92,6 +92,19 @@ def takes_options(
     return with_options
 
 
+def check_one_of(**options: object) -> None:
+    """Refuse options that cannot be combined; each is named as its option without ``--``, and has its value."""
+    given = [f"--{name}" for name, value in options.items() if value is not None and value is not False]
+    if len(given) > 1:
+        raise UsageError(f"{', '.join(given[:-1])} and {given[-1]} cannot be combined", hint="choose one")
+
+
+def check_least(option: str, number: int | None, least: int) -> None:
+    """Refuse a number that is too small; typer's own ``min`` would import pydantic's types, a fifth of a command."""
+    if number is not None and number < least:
+        raise UsageError(f"{option} {number}: must be {least} or more")
+
+
 def read_duration(option: str, text: str) -> int:
     """Return a duration in seconds, as it was typed behind an option."""
     try:

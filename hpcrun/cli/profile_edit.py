@@ -22,7 +22,7 @@ from hpcrun.actions.profiles.edit import (
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask, confirm, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
-from hpcrun.cli.options import argument, flag, option, read_duration
+from hpcrun.cli.options import argument, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
@@ -210,8 +210,7 @@ def trust(
     hpcrun ignores a project's .hpcrun until you trust it, and asks again after
     any change of its files.
     """
-    if list_ + revoke + never > 1:
-        raise UsageError("--list, --revoke and --never cannot be combined", hint="hpcrun profile trust --help")
+    check_one_of(list=list_, revoke=revoke, never=never)
     context = make_context(announce=None)
     if list_:
         rows = trust_action.list_trust(context.trust)

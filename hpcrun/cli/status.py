@@ -19,7 +19,7 @@ from hpcrun.actions.status.wait import Changes, answers_of
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.options import argument, flag, option
+from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, verbatim, width
 from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.explain.first_line import with_element_lines, with_first_lines
@@ -72,12 +72,9 @@ def status(
 ) -> Outcomes:
     """Show the newest runs and all that have not ended, newest last."""
     wanted, shown_columns = parse_states(states or []), check_columns(columns or [])
-    if watch and (as_json or as_csv):
-        raise UsageError(f"--watch and {'--json' if as_json else '--csv'} cannot be combined")
-    if as_json and (as_csv or columns):
-        raise UsageError(f"--json and {'--csv' if as_csv else '--columns'} cannot be combined")
-    if interval < MIN_INTERVAL_S:
-        raise UsageError(f"--interval {interval}: the shortest interval is {MIN_INTERVAL_S} s")
+    check_one_of(watch=watch, csv=as_csv, json=as_json)
+    check_one_of(columns=columns, json=as_json)
+    check_least("--interval", interval, MIN_INTERVAL_S)
     request = _Request(make_context(), runs or [], wanted, everything, shown_columns, as_csv, as_json, verbose, watch)
     show = _gpus if gpus else _show
     if not watch:

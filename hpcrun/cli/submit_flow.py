@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED
+from hpcrun.cli.job_options import StartOptions
+from hpcrun.cli.options import check_one_of, declared_in
 from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
@@ -36,18 +38,12 @@ class Start:
 
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read."""
-    after, chain, dry_run, follow, wait = (
-        options.pop(name) for name in ("after", "chain", "dry_run", "follow", "wait")
-    )
-    if follow and wants_json():
-        raise UsageError("--follow and --json cannot be combined", hint="use --wait --json")
+    after, chain, dry_run, follow, wait = (options.pop(name) for name in declared_in(StartOptions))
+    check_one_of(follow=follow, json=wants_json())
+    check_one_of(chain=chain, follow=follow)
+    check_one_of(chain=chain, wait=wait)
     runs = tuple(map(parse_after, after or ()))
-    start = Start(runs, None if chain is None else parse_chain(chain), dry_run, follow, wait)
-    if start.chain and (follow or wait):
-        raise UsageError(
-            "--chain cannot be combined with --follow or --wait", hint="follow one of its runs: hpcrun logs -f RUN"
-        )
-    return start
+    return Start(runs, None if chain is None else parse_chain(chain), dry_run, follow, wait)
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:

@@ -172,7 +172,7 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
         (("--gpus", "9"), "9 GPUs do not divide by 2 nodes"),
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
         (("--epochs", "\x1b[31m5M"), "--epochs: '\\x1b[31m5M' is not a number"),
-        (("--csv", "--json"), "--json and --csv cannot be combined"),
+        (("--csv", "--json"), "--csv and --json cannot be combined"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

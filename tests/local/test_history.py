@@ -63,7 +63,7 @@ def test_what_history_does_not_understand(hpcrun: Hpcrun) -> None:
         (("--since", "30"), "--since: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
         (("--since", "lately"), "--since: 'lately' is not a time"),
         (("--since", "2999-01-01"), "--since 2999-01-01: lies in the future"),
-        (("--csv", "--json"), "--plot, --csv and --json cannot be combined"),
+        (("--csv", "--json"), "--csv and --json cannot be combined"),
     ):
         done = hpcrun("history", *words)
         assert done.returncode == 2

@@ -63,7 +63,7 @@ def test_attempts(hpcrun: Hpcrun) -> None:
         (("--attempt", "1"), 0, "first\n", ""),
         (("--attempt", "2"), 0, "second\n", ""),
         (("--attempt", "3"), 6, "", "has no attempt 3\nhint: its attempts: 1-2\n"),
-        (("--attempt", "0"), 2, "", "attempts are counted from 1"),
+        (("--attempt", "0"), 2, "", "--attempt 0: must be 1 or more"),
     ):
         done = hpcrun("logs", *choice)
         assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import flag, option, read_duration
+from hpcrun.cli.options import check_one_of, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
@@ -58,8 +58,7 @@ def history(
     """
     if by not in _BY:
         raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
-    if sum((plot is not None, as_csv, as_json)) > 1:
-        raise UsageError("--plot, --csv and --json cannot be combined", hint="choose one")
+    check_one_of(plot=plot, csv=as_csv, json=as_json)
     if plot is not None:
         _check_figure(plot, force=force)
     context = make_context()

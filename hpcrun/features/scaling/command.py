@@ -12,7 +12,7 @@ from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import SUBMISSION, JobOptions
-from hpcrun.cli.options import HelpPanel, argument, flag, option, takes_options
+from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
@@ -109,8 +109,7 @@ def forecast(
     measurements make it more certain. It says how many GPUs to ask for, and
     shows batch, steps, learning rate, time, GPU-hours and cost.
     """
-    if as_json and as_csv:
-        raise UsageError("--json and --csv cannot be combined", hint="choose one")
+    check_one_of(csv=as_csv, json=as_json)
     from hpcrun.features.scaling.forecast_display import forecast_csv, forecast_json, forecast_text
     from hpcrun.features.scaling.plan import make_forecast, read_measured
 

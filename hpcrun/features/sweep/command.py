@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.metrics import how_to_record
-from hpcrun.cli.options import argument, flag, option
+from hpcrun.cli.options import argument, check_least, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout, table, verbatim, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.sweep.sweep import (
@@ -67,12 +67,10 @@ def sweep(
     A sweep that repeats elements of another, such as by resubmit --failed,
     shows the newest of each.
     """
-    if sum((plot, png is not None, as_csv, as_json)) > 1:
-        raise UsageError("--plot, --png, --csv and --json cannot be combined", hint="choose one")
+    check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
     if best is not None and (plot or png is not None or as_csv or order is not None):
         raise UsageError("--best prints one command: --sort, --plot, --png and --csv have no effect")
-    if lines is not None and lines < 1:
-        raise UsageError(f"--lines {lines}: must be 1 or more")
+    check_least("--lines", lines, 1)
     context = make_context()
     sweeps: dict[str, Run] = {}
     for label in runs or ["last"]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from hpcrun.actions.runs.find import FoundRun, find_element
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import argument, flag, option
+from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stderr, stdout
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.features.trackers.tensorboard import (
@@ -56,8 +56,7 @@ def open_(
     Without a display it prints the address. What trackers wrote on disk is shown with the command that displays it.
     TensorBoard shows the event files that the runs began to write, each run under its name.
     """
-    if url_only + tensorboard + upload > 1:
-        raise UsageError("--url, --tensorboard and --upload cannot be combined", hint="choose one")
+    check_one_of(url=url_only, tensorboard=tensorboard, upload=upload)
     if not tensorboard and (port is not None or logdir):
         raise UsageError(f"{'--logdir' if logdir else '--port'} has no effect without --tensorboard")
     if port is not None and not 0 < port <= _LAST_PORT:
