@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.logs import parse_ranks
@@ -17,16 +18,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.parameters import Parameters, index_ranges
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.runs.elements import elements_of
-from hpcrun.runs.record import Run
-from hpcrun.views.metrics import (
-    elements_json,
-    elements_table,
-    metrics_csv,
-    metrics_json,
-    metrics_table,
-    plot_lines,
-    save_png,
-)
+from hpcrun.views.metrics import metrics_csv, metrics_json, metrics_table, plot_lines, save_png
 from hpcrun.views.text import count, one_line
 
 SHOWN = 20
@@ -65,69 +57,52 @@ def metrics(
     yield note([named.note, remark])
     folder = context.store.folder(named.run.run_id)
     elements = elements_of(named.run)
+    each: Mapping[Any, Metrics]
     if elements and named.element is None:
         if plot or png is not None:
-            what, several = ("--plot", "--plot") if plot else ("--png", "--png FILE")
-            one = f"{index_ranges(elements.parameters)}: {named.run.job_id}/{min(elements.parameters)}"
-            together = f"hpcrun sweep {named.run.job_id} {several} draws all; " if named.run.plan.get("sweep") else ""
             raise UsageError(
-                f"{what} draws one element, but {named.run.name} has {len(elements.parameters)}",
-                hint=f"{together}choose one of {one}",
+                f"--plot and --png draw one element, but {named.run.name} has {len(elements.parameters)}",
+                hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot draws all",
             )
         each = read_elements(
             folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
         )
-        whole = {index: last_rows(result, lines) for index, result in each.items()}
-        yield Outcome(
-            lambda: _elements_text(each, whole, named.run, elements.parameters, lines, as_csv=as_csv),
-            lambda: elements_json(whole, named.run.run_id, elements.parameters),
-        )
-        return
-    result = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0)
-    result = last_rows(choose_metrics(result, names or ()), lines)
-    if result.unreadable:
-        yield note([f"hpcrun: left out {count(result.unreadable, 'line')} that cannot be read as metrics"])
-    if png is not None and result.rows:
-        save_png(result, png, named.run.run_id)
+    else:
+        one = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0)
+        elements, each = None, {None: choose_metrics(one, names or ())}
+    if unreadable := sum(result.unreadable for result in each.values()):
+        yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])
+    chosen = {index: last_rows(result, lines) for index, result in each.items()}
+    if png is not None and chosen[None].rows:
+        save_png(chosen[None], png, named.run.run_id)
+    parameters = elements.parameters if elements else None
     yield Outcome(
-        lambda: _text(result, lines, as_csv=as_csv, plot=plot, png=png),
-        lambda: {**metrics_json(result, named.run.run_id), "element": named.element},
+        lambda: _text(chosen, parameters, lines, as_csv=as_csv, plot=plot, png=png),
+        lambda: metrics_json(chosen, named.run.run_id, parameters, element=named.element),
     )
 
 
-def _elements_text(
-    each: Mapping[int, Metrics],
-    whole: Mapping[int, Metrics],
-    run: Run,
-    parameters: Mapping[int, Parameters],
+def _text(
+    each: Mapping[Any, Metrics],
+    parameters: Mapping[int, Parameters] | None,
     lines: int | None,
     *,
     as_csv: bool,
+    plot: bool,
+    png: Path | None,
 ) -> Iterator[TextPart]:
-    """Show the metrics of a sweep: on a terminal the last rows of each element, else all of them."""
+    """Show the metrics of a run or of a sweep: the last rows at a terminal, all of them to a program."""
+    most = lines if lines is not None else 1 if parameters else SHOWN
     if as_csv:
-        yield verbatim(metrics_csv(whole))
+        yield verbatim(metrics_csv(each))
     elif not any(result.rows for result in each.values()):
-        yield stderr([f"hpcrun: no metrics in any of {len(each)} elements", f"hint: {how_to_record()}"])
-    else:
-        last = {index: last_rows(result, lines or 1) for index, result in each.items()}
-        yield table(elements_table(last, parameters))
-        if lines is None:
-            yield stderr(
-                [f"hpcrun: the last row of each element; for all rows of one: hpcrun metrics {run.job_id}/{min(each)}"]
-            )
-
-
-def _text(metrics: Metrics, shown: int | None, *, as_csv: bool, plot: bool, png: Path | None) -> Iterator[TextPart]:
-    if as_csv:
-        yield verbatim(metrics_csv({None: metrics}))
-    elif not metrics.rows:
         yield stderr(["hpcrun: no metrics", f"hint: {how_to_record()}"])
     elif png is not None:
         yield stdout([f"written  {png}"])
     elif plot:
-        yield stdout(plot_lines(metrics, width() if sys.stdout.isatty() else 80))
+        yield stdout(plot_lines(each[None], width() if sys.stdout.isatty() else 80))
     else:
-        yield table(metrics_table(metrics if shown is not None else last_rows(metrics, SHOWN)))
-        if shown is None and len(metrics.rows) > SHOWN:
-            yield stderr([f"hpcrun: the last {SHOWN} of {len(metrics.rows)} rows; for more: -n, --csv or --json"])
+        yield table(metrics_table({index: last_rows(result, most) for index, result in each.items()}, parameters))
+        if any(len(result.rows) > most for result in each.values()):
+            shown = f"{count(most, 'row')} of each element" if parameters else f"{most} of {len(each[None].rows)} rows"
+            yield stderr([f"hpcrun: the last {shown}; for more: -n, --csv or --json"])

@@ -14,7 +14,7 @@ from hpcrun.errors import HpcrunError
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.metrics import MetricsRow, Value
 from hpcrun.views.figure import PAGE, new_figure, paper_style, save_figure, style_of
-from hpcrun.views.text import csv_text, one_line, text_table
+from hpcrun.views.text import csv_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,42 +27,31 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bit of each dot of a character of Unicode's block at U+2800, by row and column."""
 
 
-def metrics_table(metrics: Metrics) -> Table:
-    """Return the rows for a terminal; the rank and the attempt only where there are several."""
-    front = [name for name in ("rank", "attempt") if len({getattr(row, name) for row in metrics.rows}) > 1]
-    headings = _headings(front, metrics.names)
-    return text_table(headings, (_cells(row, front, metrics.names) for row in metrics.rows), right=headings)
+def metrics_table(each: Mapping[Any, Metrics], parameters: Mapping[int, Parameters] | None = None) -> Table:
+    """Return rows for a terminal; the rank and the attempt only where there are several.
 
-
-def _headings(front: Iterable[str], names: Iterable[str]) -> list[str]:
-    return [*map(str.upper, front), "STEP", *map(one_line, names), "TIME"]
-
-
-def _cells(row: MetricsRow, front: Iterable[str], names: Iterable[str]) -> list[str]:
-    who = (row.attempt + 1 if name == "attempt" else getattr(row, name) for name in front)  # people count from 1
-    return [*map(value_text, (*who, row.step, *map(row.values.get, names))), _clock(row.time_s)]
-
-
-def elements_table(each: Mapping[int, Metrics], parameters: Mapping[int, Parameters]) -> Table:
-    """Return rows of the elements of a sweep for a terminal, with the parameters of each."""
+    Args:
+        each: the elements of a sweep, with their parameters; or a run alone.
+    """
     names = _names(each)
-    front = ["rank"] if any(len(metrics.ranks) > 1 for metrics in each.values()) else []
-    numbers = _headings(front, names)
-    rows = (
-        (str(index), parameters_text(parameters[index]), *cells)
-        for index, metrics in each.items()
-        for cells in ([_cells(row, front, names) for row in metrics.rows] or [["-"] * len(numbers)])
-    )
-    return text_table(("ELEMENT", "PARAMETERS", *numbers), rows, right=("ELEMENT", *numbers))
-
-
-def elements_json(each: Mapping[int, Metrics], run_id: str, parameters: Mapping[int, Parameters]) -> dict[str, Any]:
-    """Return the rows of a sweep as a JSON document, by element."""
-    elements = [
-        {"element": index, "parameters": dict(parameters[index]), **_rows_json(metrics)}
-        for index, metrics in each.items()
+    several = [
+        name
+        for name in ("rank", "attempt")
+        if any(len({getattr(row, name) for row in metrics.rows}) > 1 for metrics in each.values())
     ]
-    return {"kind": "metrics", "run_id": run_id, "metrics": list(_names(each)), "elements": elements}
+    numbers = [*map(str.upper, several), "STEP", *map(one_line, names), "TIME"]
+    front = ["ELEMENT", "PARAMETERS"] if parameters else []
+    rows = (
+        (*((str(index), parameters_text(parameters[index])) if parameters else ()), *cells)
+        for index, metrics in each.items()
+        for cells in ([_cells(row, several, names) for row in metrics.rows] or [["-"] * len(numbers)])
+    )
+    return text_table((*front, *numbers), rows, right=("ELEMENT", *numbers))
+
+
+def _cells(row: MetricsRow, several: Iterable[str], names: Iterable[str]) -> list[str]:
+    who = (row.attempt + 1 if name == "attempt" else getattr(row, name) for name in several)  # people count from 1
+    return [*map(value_text, (*who, row.step, *map(row.values.get, names))), _clock(row.time_s)]
 
 
 def _names(each: Mapping[Any, Metrics]) -> tuple[str, ...]:
@@ -105,18 +94,30 @@ def whole(value: Value | None) -> Value | None:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def metrics_json(metrics: Metrics, run_id: str) -> dict[str, Any]:
-    """Return the rows as a JSON document; JSON has no NaN and no infinity, so these are text."""
-    return {"kind": "metrics", "run_id": run_id, "metrics": list(metrics.names), **_rows_json(metrics)}
+def metrics_json(
+    each: Mapping[Any, Metrics],
+    run_id: str,
+    parameters: Mapping[int, Parameters] | None = None,
+    *,
+    element: int | None = None,
+) -> dict[str, Any]:
+    """Return the rows of a run or of one element as a JSON document, or those of a sweep by element."""
+    head = {"kind": "metrics", "run_id": run_id, "metrics": list(_names(each))}
+    if parameters is None:
+        (metrics,) = each.values()
+        return {**head, **_rows_json(metrics), "element": element}
+    elements = [
+        {"element": index, "parameters": dict(parameters[index]), **_rows_json(metrics)}
+        for index, metrics in each.items()
+    ]
+    return {**head, "elements": elements}
 
 
 def _rows_json(metrics: Metrics) -> dict[str, Any]:
     rows = [
         {
-            "rank": row.rank,
-            "attempt": row.attempt,
-            "step": None if row.step is None else whole(row.step),
-            "time_s": row.time_s,
+            **fields_of(row, "rank attempt time_s"),
+            "step": whole(row.step),
             "values": {name: json_value(value) for name, value in row.values.items()},
         }
         for row in metrics.rows

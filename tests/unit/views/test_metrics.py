@@ -49,12 +49,12 @@ def test_csv() -> None:
 
 
 def test_the_table_counts_attempts_from_1_as_status_does() -> None:
-    attempts, steps, *_ = ([str(cell) for cell in column.cells] for column in metrics_table(METRICS).columns)
+    attempts, steps, *_ = ([str(cell) for cell in column.cells] for column in metrics_table({None: METRICS}).columns)
     assert (attempts, steps) == (["1", "2", "2"], ["1", "2", "-"])
 
 
 def test_json_is_json() -> None:
-    text = json.dumps(metrics_json(METRICS, "run"), allow_nan=False)
+    text = json.dumps(metrics_json({None: METRICS}, "run"), allow_nan=False)
     rows = json.loads(text)["rows"]
     assert [row["values"]["loss"] for row in rows] == [0.5, "NaN", "-Infinity"]
     assert [row["step"] for row in rows] == [1, 2, None]
