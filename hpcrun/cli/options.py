@@ -82,8 +82,8 @@ def takes_options(
         def wrapped(**values: Any) -> Any:
             return command({name: values.pop(name) for name in declared}, **values)
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         joined = [*others, *declared.values()] if own_first else [*declared.values(), *others]
         wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]  # which typer reads
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}

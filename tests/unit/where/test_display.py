@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 import typer
-from hpcrun.features.where.where import (
+from rich.console import Console
+
+from hpcrun.cli.job_options import JobOptions, JobScript
+from hpcrun.cli.options import takes_options
+from hpcrun.features.where.command import (
     Misfit,
     Offer,
     Placement,
@@ -19,10 +23,6 @@ from hpcrun.features.where.where import (
     start_text,
     submit_line,
 )
-from rich.console import Console
-
-from hpcrun.cli.job_options import JobOptions, JobScript
-from hpcrun.cli.options import takes_options
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.client import JobStart
 from tests.unit.given import plan, request
