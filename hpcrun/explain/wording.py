@@ -285,11 +285,10 @@ def _of_launchers(facts: Facts) -> Iterator[Evidence]:
         yield Evidence("srun", _at(log, log.scan.number(task[0])), (_short(task[2]),))
     root = root_of(facts)
     if root is not None and not facts.ends:
-        rank = "a rank" if root.rank is None else f"rank {root.rank}"
-        message = [line for line in root.message if "To enable traceback see" not in line]
+        message = [line for line in root.message.splitlines() if "To enable traceback see" not in line]
         lines = tuple(_short(line) for line in last_lines(message, _LAST_LINES)) or (f"exit status {root.exitcode}",)
         where = _at(log, log.scan.number(root.position))
-        yield Evidence(f"torchrun: {rank} on {root.host}", where, lines)
+        yield Evidence(f"torchrun: rank {root.rank} on {root.host}", where, lines)
 
 
 def advice(item: RunStatus, diagnosis: Diagnosis) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcrun.explain.diagnosis.facts import (
@@ -14,7 +14,7 @@ from hpcrun.explain.diagnosis.facts import (
     Speech,
 )
 from hpcrun.explain.diagnosis.last_words import speech_of
-from hpcrun.explain.diagnosis.launcher import TORN_DOWN, RootCause, failed_task, first_root_cause
+from hpcrun.explain.diagnosis.launcher import TORN_DOWN, Failure, failed_task, failed_with, first_failure
 from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit
 from hpcrun.explain.diagnosis.root_exception import without_values
 from hpcrun.job.state import EXIT_ABORTED, EXIT_KILLED, EXIT_TERMINATED
@@ -203,8 +203,8 @@ def rank_without_records(
     if alone is not None:
         return Culprit(alone)
     rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs, *hit_of), *places)
-    root = root_of(facts) if rank is None else None
-    return Culprit(rank, alike=root.tied if root is not None and len(root.tied) > 1 else ())
+    tied = _seen_together(facts) if rank is None else ()
+    return Culprit(rank, alike=tied if len(tied) > 1 else ())
 
 
 def _first_known(*ranks: int | None) -> int | None:
@@ -243,14 +243,25 @@ def seen_by_launcher(facts: Facts, *, several: bool = False) -> int | None:
             one second proves nothing.
     """
     if (root := root_of(facts)) is not None:
-        return None if several and len(root.tied) > 1 else root.rank
+        return None if several and len(_seen_together(facts)) > 1 else root.rank
     shared = (log for log in facts.logs if log.rank is None)
     return _first_known(
         *(failed_task(log.scan.tail, several_nodes=log.several_nodes, several=several) for log in shared)
     )
 
 
-def root_of(facts: Facts) -> RootCause | None:
+def root_of(facts: Facts) -> Failure | None:
     """Return what torchrun says of the first failure; None where it says nothing of it."""
-    roots = (first_root_cause(log.scan.tail) for log in facts.logs if log.rank is None)
-    return next((root for root in roots if root is not None and root.exitcode != TORN_DOWN), None)
+    return next((root for _, root in _roots(facts)), None)
+
+
+def _seen_together(facts: Facts) -> tuple[int, ...]:
+    """Return the ranks that torchrun saw fail in the second of the first failure."""
+    return next((tuple(failed_with(root, lines)) for lines, root in _roots(facts)), ())
+
+
+def _roots(facts: Facts) -> Iterator[tuple[Sequence[str], Failure]]:
+    for log in facts.logs_of(None):
+        root = first_failure(log.scan.tail)
+        if root is not None and root.exitcode != TORN_DOWN:
+            yield log.scan.tail, root

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _OUTER = (
     r"(?:std(?:err|out): "  # accelerate test
@@ -45,9 +45,15 @@ _LONGEST_LEAD = 120
 _DEEPEST = 2
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
 _ROOT = "Root Cause (first observed failure):"
-_FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback)\s*: (.*)$")
-_ANY_FIELD = re.compile(r"\s+(time|rank|exitcode)\s*: (.*)$")
-_RULER = re.compile(r"^[=-]{20,}$")
+_ON = r"\s*\n(?:.*\n){0,2}?.*\b"
+_ENTRY = re.compile(
+    r"(?:(?P<root>"
+    + re.escape(_ROOT)
+    + rf")\s*\n(?:.*\n){{0,1}}?)?.*\btime\s*: (?P<time>\S+){_ON}host\s*: (?P<host>\S+)"
+    rf"{_ON}rank\s*: (?P<rank>\d{{1,7}}).*{_ON}exitcode\s*: (?P<exitcode>\S+).*"
+    rf"(?:{_ON}traceback\s*: (?P<message>(?:.*\n){{1,60}}?)(?=.*[=-]{{20}}|.*\[\d+\]:|\Z))?"
+)
+"""A rank in a report, whose lines may be mixed with those of others."""
 # Slurm's src/srun/launch.c
 NODE_FAILED = re.compile(r"\bNode failure on (?P<node>\S+)")
 _TASK = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
@@ -176,24 +182,24 @@ def speakers_of(lines: Sequence[Speaker | None]) -> list[Speaker]:
 
 
 @dataclass(frozen=True, slots=True)
-class RootCause:
-    """The rank that a node's torchrun saw fail first.
+class Failure:
+    """A rank that failed, by the report of its node's torchrun.
 
     Attributes:
+        position: of its first line, or of the heading above it.
+        is_root: torchrun saw it first; of those in the same second it names the one with the lowest number.
         time: in torchrun's form, ``2026-11-21_10:00:00``; sorted by text is sorted by time.
         exitcode: ``-9`` for signal 9.
-        position: of its heading among the lines.
         message: the traceback of the rank in torch's error file, else torchrun's own lines.
-        tied: the ranks that failed in the same second, itself among them; torchrun names the first by its number.
     """
 
+    position: int
+    is_root: bool
     time: str
     host: str
-    rank: int | None
+    rank: int
     exitcode: str
-    position: int
-    message: tuple[str, ...] = ()
-    tied: tuple[int, ...] = ()
+    message: str = ""
 
 
 def _with(words: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
@@ -218,51 +224,28 @@ def of_several_nodes(lines: Iterable[str]) -> bool:
     return False
 
 
-def first_root_cause(lines: Sequence[str]) -> RootCause | None:
-    """Return the earliest root cause of all nodes' blocks; a terminated rank does not count."""
-    roots = [_read(lines, position) for position, line in enumerate(lines) if line.rstrip().endswith(_ROOT)]
-    first = min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
-    return None if first is None else replace(first, tied=_failed_at(first.time, lines))
+def failures(lines: Sequence[str]) -> list[Failure]:
+    """Return what torchrun reports of each rank that failed; nothing without a root cause."""
+    if not any(_ROOT in line for line in lines):
+        return []
+    text = "\n".join([*lines, ""])
+    return [
+        Failure(text.count("\n", 0, entry.start()), entry["root"] is not None, entry["time"], entry["host"],
+                int(entry["rank"]), entry["exitcode"], entry["message"] or "")
+        for entry in _ENTRY.finditer(text)
+    ]  # fmt: skip
 
 
-def _failed_at(time: str, lines: Sequence[str]) -> tuple[int, ...]:
-    """Return the ranks that torchrun saw fail in one second, by all of its reports."""
-    failed: set[int] = set()
-    fields: dict[str, str] = {}
-    for line in lines:
-        if (match := _ANY_FIELD.search(line)) is None:
-            continue
-        fields = {match[1]: match[2]} if match[1] == "time" else {**fields, match[1]: match[2]}
-        rank, code = re.match(r"\d{1,7}", fields.get("rank", "")), fields.get("exitcode", TORN_DOWN).split()[:1]
-        if match[1] == "exitcode" and fields.get("time") == time and rank and code != [TORN_DOWN]:
-            failed.add(int(rank[0]))
-    return tuple(sorted(failed))
+def first_failure(lines: Sequence[str]) -> Failure | None:
+    """Return the earliest root cause in the reports of all nodes; a terminated rank does not count."""
+    roots = [one for one in failures(lines) if one.is_root]
+    return min(roots, key=lambda root: (root.exitcode == TORN_DOWN, root.time), default=None)
 
 
-def _read(lines: Sequence[str], heading: int) -> RootCause:
-    fields: dict[str, str] = {}
-    message: list[str] = []
-    lead = lines[heading].partition(_ROOT)[0]
-    for whole in lines[heading + 1 : heading + 60]:
-        line = whole.removeprefix(lead)
-        if _RULER.match(line.strip()):
-            break
-        if match := _FIELD.match(line):
-            fields[match[1]] = match[2]
-            if match[1] == "traceback":
-                message.append(match[2])
-        elif message:
-            message.append(line)
-    rank = re.match(r"\d{1,7}", fields.get("rank", ""))
-    code = fields.get("exitcode", "").split()
-    return RootCause(
-        fields.get("time", "~"),
-        fields.get("host", "?"),
-        int(rank[0]) if rank else None,
-        code[0] if code else "?",
-        heading,
-        tuple(message),
-    )
+def failed_with(first: Failure, lines: Sequence[str]) -> list[int]:
+    """Return the ranks that torchrun saw fail in the same second as one of them."""
+    together = {one.rank for one in failures(lines) if one.time == first.time and one.exitcode != TORN_DOWN}
+    return sorted(together)
 
 
 def failed_task(lines: Sequence[str], *, several_nodes: bool = False, several: bool = False) -> int | None:

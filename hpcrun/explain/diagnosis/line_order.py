@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S
-from hpcrun.explain.diagnosis.launcher import first_root_cause
+from hpcrun.explain.diagnosis.launcher import failures, first_failure
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import is_exception_line
@@ -27,11 +27,8 @@ _SHORTLY_S = 600.0
 """The time between a caught failure and the start of the wait of the others, at most: else they are not related."""
 _MOST_WAITS = 16
 """Ranks that waited whose times are compared; of a job with thousands one is as good as another."""
-
-_ENTRY = re.compile(r"^\s*\[\d{1,6}\]:\s*$")
-_ENTRY_TIME = re.compile(r"^\s+time\s*: ")
 _ENTRY_LINES = 8
-"""Lines of an entry of torchrun's summary, which is about one rank."""
+"""Lines of an entry of torchrun's report that may match a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +148,12 @@ def _led_to(line: LogLine, log: Log, wait: Hit) -> bool:
 
 
 def was_cleared_away(log: Log, hit: Hit) -> bool:
-    """Whether a line of torchrun's summary is about a rank that torchrun killed because another one had failed."""
+    """Whether a line of torchrun's report is about a rank that torchrun killed because another one had failed."""
     place = log.scan.position(hit.number)
-    if place is None or not 0 <= place < len(log.scan.tail) or hit.rule.level != "symptom":
+    if place is None or hit.rule.level != "symptom":
         return False
-    root = first_root_cause(log.scan.tail)
-    if root is None:
-        return False
-    for line in reversed(log.scan.tail[max(0, place - _ENTRY_LINES) : place]):
-        if _ENTRY.match(line):
-            break
-        if _ENTRY_TIME.match(line):
-            first_s, ended_s = second_of_year(root.time), second_of_year(line)
-            known = first_s is not None and ended_s is not None
-            return known and seconds_between(first_s or 0.0, ended_s or 0.0) >= CLEARED_AWAY_AFTER_S
-    return False
+    root, entries = first_failure(log.scan.tail), failures(log.scan.tail)
+    mine = next((one for one in reversed(entries) if 0 < place - one.position <= _ENTRY_LINES), None)
+    first_s, ended_s = (second_of_year(one.time) if one else None for one in (root, mine))
+    known = first_s is not None and ended_s is not None
+    return known and seconds_between(first_s or 0.0, ended_s or 0.0) >= CLEARED_AWAY_AFTER_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcrun.explain.diagnosis.launcher import failed_task, first_root_cause, first_task
+from hpcrun.explain.diagnosis.launcher import failed_task, first_failure, first_task
 from hpcrun.explain.diagnosis.root_exception import root_exception
 
 PLAIN = """\
@@ -70,7 +70,7 @@ def test_torchruns_report_is_not_taken_for_the_programs_own() -> None:
 def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
     later = [line.replace("10:00:02", "10:00:09").replace("rank      : 5", "rank      : 1") for line in BLOCK]
     torn_down = [line.replace("10:00:02", "09:00:00").replace(": 1 (pid", ": -15 (pid") for line in BLOCK]
-    root = first_root_cause([*torn_down, *later, *BLOCK])
+    root = first_failure([*torn_down, *later, *BLOCK])
     assert root is not None
     assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
     assert "  ValueError: shapes differ" in root.message
