@@ -135,7 +135,7 @@ def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation 
         return explain_running(running) if running else None
     from hpcrun.explain.stacks import take_stacks
 
-    return explain_running(running, [take_stacks(running, context.env)])
+    return explain_running(running, take_stacks(running, context.env))
 
 
 def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:

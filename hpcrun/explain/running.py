@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
@@ -14,13 +12,10 @@ from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
 from hpcrun.job import state
 from hpcrun.job.patterns import STEP, compile_pattern
-from hpcrun.job.units import count, format_span, rank_text
-from hpcrun.reading import parse_object
+from hpcrun.job.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
-from hpcrun.runs.logs import fold, rank_log, tail
-from hpcrun.runs.metrics import LogMetrics, Value
+from hpcrun.runs.metrics import LogMetrics, Unreadable, Value, noted
 from hpcrun.runs.silence import (
-    STREAMS,
     Writes,
     last_line_of,
     last_writes,
@@ -32,8 +27,8 @@ from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8
 """Ranks whose last lines are read and shown."""
-_LAST_LINES = 20
-"""Lines at the end of a log that are searched for metrics."""
+_LAST_LINES, _LAST_ROWS = 20, 2
+"""Lines at the end of a log that are searched for metrics; of those that a rank noted, the last may be cut off."""
 _LONGEST = 120
 _ENDED_S = 5.0
 """The head start of a rank that ended too early: at the end of a job, all ranks end at once."""
@@ -82,18 +77,6 @@ class Running:
         return rank_text(rank, self.node_of.get(rank))
 
 
-class Subject(IntEnum):
-    """The subject of a remark, the most important first."""
-
-    STACKS = 0
-    NODES = 1
-    ENDED_RANKS = 2
-    SLOW_RANKS = 3
-    SILENCE = 4
-    HEARTBEATS = 5
-    IDLE_LIMIT = 6
-
-
 @dataclass(frozen=True, slots=True)
 class Remark:
     """One thing that is known of a running job.
@@ -107,7 +90,6 @@ class Remark:
     """
 
     sentence: str
-    subject: Subject
     evidence: tuple[Evidence, ...] = ()
     stuck: bool = True
     rank: int | None = None
@@ -140,33 +122,30 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
     return max(silent, key=lambda index: silent[index], default=None)
 
 
-def explain_running(running: Running, more: Sequence[Remark] = ()) -> Explanation:
-    """Explain a job that runs."""
-    remarks = [*more, *(remark for make in REMARKS if (remark := make(running)) is not None)]
-    remarks.sort(key=lambda remark: remark.subject)
-    label = running.item.run.job_id or running.item.run.run_id
+def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
+    """Explain a job that runs, from what is known of it, the most important first, and from the stacks of its ranks."""
+    beats, silence = _heartbeats(running), _silence(running)
+    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence,
+             None if beats.stuck else beats, _idle_limit(running))  # fmt: skip
+    remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
-    look_on = f"hpcrun explain {label} --stacks" if stuck and not more else f"hpcrun logs -f {label}"
+    chosen = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
+    if not stuck:
+        chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
+    elif stacks in chosen:  # they have how long no rank has written
+        chosen = [remark for remark in chosen if remark is not silence]
+    label = running.item.run.job_id or running.item.run.run_id
+    look_on = f"hpcrun explain {label} --stacks" if stuck and stacks is None else f"hpcrun logs -f {label}"
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
-        "; ".join(_sentences(remarks, stuck=stuck)),
-        fix=next((remark.fix for remark in remarks if remark.fix), ""),
+        "; ".join(remark.sentence for remark in chosen),
+        fix=stacks.fix if stacks else "",
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
         evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
-        next=next((remark.next for remark in remarks if remark.next), look_on),
+        next=(stacks and stacks.next) or look_on,
     )
-
-
-def _sentences(remarks: Sequence[Remark], *, stuck: bool) -> list[str]:
-    """Return the parts of the verdict; the stacks have how long no rank has written."""
-    chosen = [remark for remark in remarks if remark.sentence and remark.stuck == stuck]
-    if not stuck:
-        chosen.sort(key=lambda remark: remark.subject is not Subject.SILENCE)  # "nothing looks stuck" comes first
-    elif any(remark.subject is Subject.STACKS for remark in chosen):
-        chosen = [remark for remark in chosen if remark.subject is not Subject.SILENCE]
-    return [remark.sentence for remark in chosen or remarks if remark.sentence]
 
 
 def _ended(running: Running) -> Remark | None:
@@ -184,7 +163,7 @@ def _ended(running: Running) -> Remark | None:
     where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
     line = f"exit status {first.status}, {age} ago"
     evidence = Evidence(who, where, (line,))
-    return Remark(sentence, Subject.ENDED_RANKS, (evidence,), rank=first.rank)
+    return Remark(sentence, (evidence,), rank=first.rank)
 
 
 def _heartbeats(running: Running) -> Remark:
@@ -198,16 +177,13 @@ def _heartbeats(running: Running) -> Remark:
     if ages:
         least, most = format_span(min(ages.values())), format_span(max(ages.values()))
         lines.append(f"nodes ({len(ages)}): {least if least == most else f'{least} to {most}'} ago")
-    evidence = (Evidence("heartbeat", None, tuple(lines)),)
-    late = [node for node, age_s in ages.items() if age_s - min(ages.values()) > _LATE_S]
+    late = sorted((node for node in ages if ages[node] - min(ages.values()) > _LATE_S), key=lambda node: -ages[node])
+    sentence = ""
     if late:
-        late.sort(key=lambda node: -ages[node])
-        named = ", ".join(late[:3]) + (" ..." if len(late) > 3 else "")
-        return Remark(f"no heartbeat from {named} for {format_span(ages[late[0]])}", Subject.NODES, evidence)
-    if job_s > ALIVE_WITHIN_S:
+        sentence = f"no heartbeat from {joined(late)} for {format_span(ages[late[0]])}"
+    elif job_s > ALIVE_WITHIN_S:
         sentence = f"no heartbeat from the job's script on {attempt.host} for {format_span(job_s)}"
-        return Remark(sentence, Subject.NODES, evidence)
-    return Remark("", Subject.HEARTBEATS, evidence, stuck=False)
+    return Remark(sentence, (Evidence("heartbeat", None, tuple(lines)),), stuck=bool(sentence))
 
 
 def _silence(running: Running) -> Remark:
@@ -220,7 +196,7 @@ def _silence(running: Running) -> Remark:
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    return Remark(sentence, Subject.SILENCE, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
+    return Remark(sentence, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
 
 
 def _slow(running: Running) -> Remark | None:
@@ -228,7 +204,7 @@ def _slow(running: Running) -> Remark | None:
     slow = stragglers_of(running.attempt)
     if slow is None:
         return None
-    return Remark(straggler_sentence(*slow), Subject.SLOW_RANKS, rank=slow[0].ranks[0], stuck=False)
+    return Remark(straggler_sentence(*slow), rank=slow[0].ranks[0], stuck=False)
 
 
 def _idle_limit(running: Running) -> Remark | None:
@@ -237,11 +213,7 @@ def _idle_limit(running: Running) -> Remark | None:
     if node is None:
         return None
     line = f"--cancel-idle has no effect: no use of the GPUs is known from nvidia-smi on {node}"
-    return Remark("", Subject.IDLE_LIMIT, (Evidence("idle limit", None, (line,)),), stuck=False)
-
-
-REMARKS: tuple[Callable[[Running], Remark | None], ...] = (_ended, _heartbeats, _slow, _silence, _idle_limit)
-"""What is said of every running job, each from what ``Running`` knows."""
+    return Remark("", (Evidence("idle limit", None, (line,)),), stuck=False)
 
 
 def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
@@ -256,32 +228,18 @@ def shown_ranks(silent_s: Mapping[int, float | None]) -> list[int]:
 def _row(running: Running, rank: int, silent_s: float | None) -> str:
     """Return what a rank last did: ``rank 3 on node-1: 12 min ago, step 480, loss 0.31: last line``."""
     wrote = "nothing yet" if silent_s is None else f"{format_span(silent_s)} ago"
-    metrics = _last_metrics(running, rank)
-    numbers = ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in metrics
+    numbers = (
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in _last_metrics(running, rank).items()
     )
     line = last_line_of(running.attempt, rank)
-    parts = [f"{running.name(rank)}: {wrote}", *([numbers] if numbers else [])]
-    return ", ".join(parts) + (f": {line[:_LONGEST]}" if line else "")
+    return ", ".join((f"{running.name(rank)}: {wrote}", *numbers)) + (f": {line[:_LONGEST]}" if line else "")
 
 
-def _last_metrics(running: Running, rank: int) -> list[tuple[str, Value]]:
+def _last_metrics(running: Running, rank: int) -> dict[str, Value]:
     """Return the last step and metrics of a rank: those that it noted, else those in the last lines of its log."""
-    folder = running.attempt.folder
-    with suppress(OSError):
-        for line in reversed(tail(folder.rank_metrics(rank), 2).splitlines()):
-            with suppress(ValueError):
-                row = parse_object(line, finite=False)
-                row.pop("time", None)
-                return [(name, value) for name, value in row.items() if isinstance(value, float | int | str)]
-    finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
-    for stream in STREAMS if running.patterns else ():
-        last: list[tuple[str, Value]] = []
-        with suppress(OSError):
-            for line in tail(rank_log(folder, rank, stream).path, _LAST_LINES).splitlines():
-                step, values = finder.read(fold(line))
-                if values:
-                    last = [*([] if step is None else [(STEP, step)]), *values.items()]
-        if last:
-            return last
-    return []
+    rows = [*noted(running.attempt, rank, Unreadable(), _LAST_ROWS)]
+    if not rows and running.patterns:
+        finder = LogMetrics({name: compile_pattern(text) for name, text in running.patterns.items()})
+        rows = [*finder.rows(running.attempt, rank, _LAST_LINES)]
+    return {} if not rows else {**({} if rows[-1].step is None else {STEP: rows[-1].step}), **rows[-1].values}

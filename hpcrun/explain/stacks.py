@@ -31,11 +31,11 @@ from hpcrun.explain.diagnosis.stack_groups import (
     waits_for_worker,
 )
 from hpcrun.explain.diagnosis.traceback import Frame
-from hpcrun.explain.running import Remark, Running, Subject
+from hpcrun.explain.running import Remark, Running
 from hpcrun.explain.wording import Evidence
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.units import listed, rank_text, ranks_text
-from hpcrun.reading import open_regular, parse_object, whole
+from hpcrun.reading import flag, list_of, matching, number, open_regular, parse_object, read_fields, text, whole
 from hpcrun.runs.silence import silence_limit_s
 from hpcrun.schedulers.process import Completed, run_command
 
@@ -50,7 +50,10 @@ _MOST_NODES = 5
 _MOST_SOURCE = 4 << 20
 _MOST_ANSWER, _MOST_INFLATED, _MOST_ANSWERS = 9 << 20, 1 << 28, 1 << 16
 """The bytes of an answer (probe/__main__.py prints at most 8 MB) and of all together; how many answers are read."""
-_LONGEST_WORD = 300
+_WORD = matching(r".{0,300}", "a short text")
+_FIELDS = {"rank": whole(), "pid": whole(), "busy": number, "gpu": flag, "stack": text, "workers": list_of(text),
+           "ras": list_of(text), **dict.fromkeys(("node", "how", "state", "wchan", "lacks"), _WORD)}  # fmt: skip
+"""What ``probe/__main__.py`` prints; an answer with anything else in one of them is left out."""
 _PLACE = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
 _LONGEST_CODE = 80
 # the first Python that starts there: that of the job, that of hpcrun, any; none of the current folder
@@ -126,24 +129,22 @@ def read_answers(answer: Completed) -> Answers:
     """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
     ranks, nodes, ras, pids = [], set(), [], []
     left = _MOST_INFLATED
-    for text in _whole_answers(answer.stdout):
+    for packed in _whole_answers(answer.stdout):
         if left <= 0:
             break
         with suppress(ValueError, binascii.Error, zlib.error):
-            record = _inflated(text, min(left, _MOST_ANSWER))
+            record = _inflated(packed, min(left, _MOST_ANSWER))
             left -= len(record)
-            fields = parse_object(record, finite=False)
+            fields, _ = read_fields(parse_object(record), _FIELDS)
             if "rank" in fields:
                 ranks.append(rank_stack(fields))
                 pids.append((fields.get("pid"), ranks[-1].rank))
-                continue
-            reports = fields.get("ras")
-            ras += [each for each in reports if isinstance(each, str)] if isinstance(reports, list) else []
-            if node := _word(fields, "node"):
-                nodes.add(node)
+            else:
+                ras += fields.get("ras", [])
+                nodes.add(fields.get("node", ""))
     words_ = "; ".join(dict.fromkeys(line.strip() for line in answer.stderr.splitlines() if line.strip()))
-    often = Counter(pid for pid, _ in pids if isinstance(pid, int))
-    rank_of = {pid: rank for pid, rank in pids if isinstance(pid, int) and often[pid] == 1}
+    often = Counter(pid for pid, _ in pids)
+    rank_of = {pid: rank for pid, rank in pids if often[pid] == 1 and pid is not None}
     return Answers(tuple(sorted(ranks, key=lambda each: each.rank)), frozenset(nodes), words_, tuple(ras), rank_of)
 
 
@@ -178,40 +179,26 @@ def _inflated(text: str, most: int) -> bytes:
     return record
 
 
-def _word(record: Mapping[str, Any], name: str) -> str:
-    """Return a short text of a record; empty if it has none."""
-    value = record.get(name)
-    return value[:_LONGEST_WORD] if isinstance(value, str) else ""
-
-
-def rank_stack(record: Mapping[str, Any]) -> RankStack:
-    """Return the stack of a rank from a node's answer.
-
-    Raises:
-        ValueError: the answer has no such record.
-    """
-    number = whole()(record["rank"])
-    how, text, lacks = _word(record, "how"), str(record.get("stack", "")), _word(record, "lacks")
+def rank_stack(fields: Mapping[str, Any]) -> RankStack:
+    """Return the stack of a rank from a node's answer."""
+    how, stack, lacks = (fields.get(name, "") for name in ("how", "stack", "lacks"))
     frames: tuple[Frame, ...] = ()
     try:
-        frames = parse_py_spy(text) if how == "py-spy" else parse_faulthandler(text)
+        frames = parse_py_spy(stack) if how == "py-spy" else parse_faulthandler(stack)
     except ValueError as error:
         lacks = str(error)
     worker: tuple[Frame, ...] = ()
-    workers = record.get("workers")
-    if waits_for_worker(frames) and isinstance(workers, list):
-        for each in workers:
-            with suppress(ValueError):
-                worker = worker or own_work(parse_py_spy(str(each)))
-    busy = record.get("busy")
+    for each in fields.get("workers", []) if waits_for_worker(frames) else []:
+        with suppress(ValueError):
+            worker = worker or own_work(parse_py_spy(each))
     return RankStack(
-        number,
-        _word(record, "node"),
+        fields["rank"],
+        fields.get("node", ""),
         frames,
-        state=_word(record, "state"),
-        waits_in=_word(record, "wchan"),
-        busy=float(busy) if isinstance(busy, int | float) and 0 <= busy <= 1 else None,
-        gpu=record.get("gpu") is True,
+        state=fields.get("state", ""),
+        waits_in=fields.get("wchan", ""),
+        busy=fields.get("busy"),
+        gpu=fields.get("gpu", False),
         worker=worker,
         how=how if frames else "",
         lacks=lacks,
@@ -237,7 +224,6 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     label = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
-        Subject.STACKS,
         (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),

@@ -83,12 +83,12 @@ class LogMetrics:
     _step: float | None = None
     _at_step: set[str] = field(default_factory=set)
 
-    def rows(self, attempt: Attempt, rank: int) -> Iterator[MetricsRow]:
-        """Yield the metrics of one attempt, stdout before stderr."""
+    def rows(self, attempt: Attempt, rank: int, lines: int | None = None) -> Iterator[MetricsRow]:
+        """Yield the metrics of one attempt, stdout before stderr: of the last lines of both, of all for None."""
         for stream in ("out", "err"):
             stamps = Stamps(attempt.started_s)
             try:
-                for line in log_lines(rank_log(attempt.folder, rank, stream).path):
+                for line in log_lines(rank_log(attempt.folder, rank, stream).path, lines):
                     at_s = stamps.read(line)
                     step, values = self.read(fold(line))
                     if values:

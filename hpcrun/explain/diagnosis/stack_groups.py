@@ -11,10 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcrun.explain.diagnosis.traceback import Frame, ThreadStack, read_stack_line
-from hpcrun.job.units import format_span, rank_text
+from hpcrun.job.units import format_span, joined, rank_text
 
 STOPPED, TRACED, BLOCKED, RUNNING = "T", "t", "D", "R"
 """States of a process by proc(5)."""
+_STATES = {
+    STOPPED: "stopped by a signal (state T)",
+    TRACED: "stopped by a debugger (state t)",
+    BLOCKED: "in uninterruptible I/O (state D{})",
+}
 BUSY = 0.8
 """The share of the time from which a process computes, or polls."""
 _COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
@@ -149,7 +154,7 @@ def waits_for_worker(frames: Sequence[Frame]) -> bool:
 
 def position_of(stack: RankStack) -> Position:
     """Return where a rank is."""
-    state = stack.state if stack.state in (STOPPED, TRACED, BLOCKED) else ""
+    state = stack.state if stack.state in _STATES else ""
     place = next((place for place in reversed(range(len(stack.frames))) if stack.frames[place].in_user_code), None)
     if place is None:
         return Position(None, "", waits=False, state=state, inner=stack.frames[-1] if stack.frames else None)
@@ -238,14 +243,8 @@ def _crowd(group: Group, world: int, code: Mapping[Frame, str]) -> str:
 
 
 def _odd(group: Group, code: Mapping[Frame, str]) -> str:
-    ranks = group.ranks
-    if len(ranks) == 1:
-        who = rank_text(ranks[0].rank, ranks[0].node)
-    elif len(ranks) <= _MOST_NAMED:
-        who = "ranks " + ", ".join(f"{each.rank} on {each.node}" for each in ranks)
-    else:
-        who = f"{len(ranks)} ranks ({', '.join(str(each.rank) for each in ranks[:_MOST_NAMED])} ...)"
-    return f"{who} {_doing(group, len(ranks), code)}"
+    who = joined([rank_text(each.rank, each.node) for each in group.ranks], _MOST_NAMED)
+    return f"{who} {_doing(group, len(group.ranks), code)}"
 
 
 def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
@@ -254,26 +253,17 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     be = "is" if number == 1 else "are"
     busy = all(map(_is_busy, group.ranks)) and not position.call
     at = place_text(position, {} if busy else code)
-    if position.state == STOPPED:
-        return f"{be} stopped by a signal (state T){at}"
-    if position.state == TRACED:
-        return f"{be} stopped by a debugger (state t){at}"
-    if position.state == BLOCKED:
-        waits_in = f", {first.waits_in}" if first.waits_in not in ("", "0") else ""
-        return f"{be} in uninterruptible I/O (state D{waits_in}){at}"
+    waits_in = f", in {first.waits_in}" if first.waits_in not in ("", "0") else ""
+    if position.state:
+        return f"{be} {_STATES[position.state].format(waits_in)}{at}"
     if position.waits:
         return f"{'waits' if number == 1 else 'wait'}{at}"
+    if not at and (_is_busy(first) or first.state == RUNNING):
+        return f"{be} computing or polling (state R)"
     if not at:
-        return _without_stack(first, be)
+        return f"{be} waiting (state {first.state or '?'}{waits_in})"
     text = f"{'computes' if number == 1 else 'compute'}{at}" if busy else f"{be}{at}"
     return text + _worker_text(first)
-
-
-def _without_stack(stack: RankStack, be: str) -> str:
-    if _is_busy(stack) or stack.state == RUNNING:
-        return f"{be} computing or polling (state R)"
-    waits_in = f", in {stack.waits_in}" if stack.waits_in not in ("", "0") else ""
-    return f"{be} waiting (state {stack.state or '?'}{waits_in})"
 
 
 def _worker_text(stack: RankStack) -> str:

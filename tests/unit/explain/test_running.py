@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import Explanation
-from hpcrun.explain.running import Remark, Subject, explain_running, most_silent, read_running, shown_ranks
+from hpcrun.explain.running import Remark, explain_running, most_silent, read_running, shown_ranks
 from hpcrun.job.layout import AttemptFolder, RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_writes
@@ -37,11 +37,11 @@ def wrote(folder: AttemptFolder, rank: int, text: str, ago_s: float, stream: str
     os.utime(path, (NOW_S - ago_s,) * 2)
 
 
-def explained(path: Path, *more: Remark, **record: Any) -> Explanation:
+def explained(path: Path, stacks: Remark | None = None, **record: Any) -> Explanation:
     item = RunStatus(run(**record), path, LastStatus("RUNNING", NOW_S), live=True)
     running = read_running(item, NOW_S, {"loss": r"loss (?P<value>[\d.]+)", "step": r"step (\d+)"})
     assert running is not None
-    return explain_running(running, more)
+    return explain_running(running, stacks)
 
 
 def test_nothing_has_started(tmp_path: Path) -> None:
@@ -97,20 +97,14 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
     assert (found.rank, found.node) == (1, "n1")
 
 
-def test_remarks_from_elsewhere_are_joined_by_importance(tmp_path: Path) -> None:
-    wrote(attempt(tmp_path), 0, "step 1\n", 700)
-    found = explained(tmp_path, Remark("rank 3 is slow", Subject.ENDED_RANKS, rank=3, next="hpcrun logs 4711 --rank 3"))
-    assert found.summary == "rank 3 is slow; the job has written nothing for 11 min"
-    assert (found.rank, found.next) == (3, "hpcrun logs 4711 --rank 3")
-
-
 def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "step 1\n", 700)
-    found = explained(tmp_path, Remark("rank 3 is stopped, 11 min", Subject.STACKS))
-    assert found.summary == "rank 3 is stopped, 11 min"
+    found = explained(tmp_path, Remark("rank 3 is stopped, 11 min", rank=3, next="hpcrun logs 4711 --rank 3"))
+    assert (found.summary, found.rank) == ("rank 3 is stopped, 11 min", 3)
+    assert found.next == "hpcrun logs 4711 --rank 3"
     wrote(folder, 0, "step 1\n", 3)
-    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", Subject.STACKS, stuck=False))
+    found = explained(tmp_path, Remark("the rank is in f (t.py:1)", stuck=False))
     assert found.summary == "the job wrote 3 s ago: nothing looks stuck; the rank is in f (t.py:1)"
 
 

@@ -98,7 +98,7 @@ def test_a_worker_shows_its_own_work_and_one_that_waits_for_work_nothing() -> No
         (
             with_odd(rank(5, "dataset", "D", waits_in="nfs_wait_bit_killable")),
             "15 of 16 ranks wait in all_reduce (train.py:29); rank 5 on node-1 is in uninterruptible I/O"
-            " (state D, nfs_wait_bit_killable) in read_slowly (train.py:20), 12 min",
+            " (state D, in nfs_wait_bit_killable) in read_slowly (train.py:20), 12 min",
         ),
         (
             with_odd(rank(5, "", "R", busy=1.0), rank(6, "", "S", waits_in="futex_wait_queue")),
@@ -107,7 +107,7 @@ def test_a_worker_shows_its_own_work_and_one_that_waits_for_work_nothing() -> No
         ),
         (
             with_odd(rank(5, "spin-3.13", "R", busy=0.97), rank(6, "dataset"), rank(7, "dataset")),
-            "13 of 16 ranks wait in all_reduce (train.py:29); ranks 6 on node-1, 7 on node-1 are in read_slowly"
+            "13 of 16 ranks wait in all_reduce (train.py:29); rank 6 on node-1 and rank 7 on node-1 are in read_slowly"
             " (train.py:20); rank 5 on node-1 computes in spin (spin.py:10), 12 min",
         ),
         ([rank(0, "spin-3.10"), LOADER], ("rank 0 on node-0 is in spin (spin.py:10); rank 11 on node-3 is in next")),
