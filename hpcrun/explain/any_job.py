@@ -5,39 +5,32 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.job.state import base_state
+from hpcrun.job.state import base_state, is_terminal
+from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.process import Completed, SlurmSite
-from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct
+from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct, whole_number
 
 ANSWER_WITHIN_S = 15.0
 _JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
 _KEY = re.compile(r"(?:^| )([A-Z][\w:/]*)=")
-_BEFORE_STDOUT = ("JobID", "JobName", "State", "ExitCode", "NodeList", "NNodes", "ElapsedRaw", "Reason", "WorkDir")
-_SACCT_FIELDS = (*_BEFORE_STDOUT, "StdOut", "StdErr")
+_BEFORE_STDOUT = ("JobID", "JobName", "State", "ExitCode", "NodeList", "NNodes", "Elapsed", "Reason", "WorkDir")
+_SACCT_FIELDS = (*_BEFORE_STDOUT, "StdErr", "StdOut")
 """sacct has the files since Slurm 24.05; before that, sbatch's default is tried."""
+_SCONTROL_FIELDS = ("JobId", "JobName", "JobState", "ExitCode", "NodeList", "NumNodes", "RunTime", "Reason", "WorkDir",
+                    "StdErr", "StdOut")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class AnyJob:
-    """A job as scontrol or sacct shows it.
-
-    Attributes:
-        elapsed_s: how long it has run, in seconds; None where it is not said.
-        outputs: the files of its stdout and stderr, as far as they are known.
-    """
+    """A job as scontrol or sacct shows it; ``outputs``: its stderr and stdout, as far as they are known."""
 
     job_id: str
     name: str
-    state: str
-    reason: str | None
-    exit_status: int | None
-    signal: int | None
-    hosts: str | None
+    status: LastStatus
     nodes: int
-    elapsed_s: int | None
     workdir: Path
     outputs: tuple[Path, ...]
 
@@ -74,20 +67,10 @@ def parse_shown(text: str) -> AnyJob | None:
     fields = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
     if "JobState" not in fields:
         return None
-    array = fields.get("ArrayJobId")
-    task = fields.get("ArrayTaskId", "")
-    return AnyJob(
-        f"{array}_{task}" if array and task.isdigit() else fields["JobId"],
-        fields.get("JobName", ""),
-        base_state(fields["JobState"]),
-        known_text(fields.get("Reason", "")),
-        *_exit(fields.get("ExitCode", "")),
-        known_text(fields.get("NodeList", "")),
-        int(fields.get("NumNodes", "1").partition("-")[0] or 1),
-        parse_clock(fields.get("RunTime", "")),
-        Path(fields.get("WorkDir", "/")),
-        _files(fields.get("StdErr", ""), fields.get("StdOut", "")),
-    )
+    array, task = fields.get("ArrayJobId"), fields.get("ArrayTaskId", "")
+    if array and task.isdigit():
+        fields["JobId"] = f"{array}_{task}"
+    return _job(*(fields.get(name, "") for name in _SCONTROL_FIELDS))
 
 
 def parse_listed(text: str) -> AnyJob | None:
@@ -95,33 +78,22 @@ def parse_listed(text: str) -> AnyJob | None:
     rows = rows_of(text, len(_SACCT_FIELDS)) or rows_of(text, len(_BEFORE_STDOUT))
     if not rows:
         return None
-    job_id, name, state, exit_code, hosts, nodes, elapsed, reason, workdir, *files = rows[-1]
-    outputs = _files(*reversed(files)) or tuple(
-        path for path in (Path(workdir, f"slurm-{job_id}.out"),) if workdir and path.exists()
-    )
-    return AnyJob(
-        job_id,
-        name,
-        base_state(state),
-        known_text(reason),
-        *_exit(exit_code),
-        known_text(hosts),
-        int(nodes) if nodes.isdigit() else 1,
-        int(elapsed) if elapsed.isdigit() else None,
-        Path(workdir or "/"),
-        outputs,
-    )
+    job = _job(*rows[-1])
+    default = job.workdir / f"slurm-{job.job_id}.out"
+    return job if job.outputs or not default.exists() else replace(job, outputs=(default,))
 
 
-def _exit(text: str) -> tuple[int | None, int | None]:
-    """Return exit status and signal of ``1:0``."""
-    status, _, signal = text.partition(":")
-    return (int(status) if status.isdigit() else None), (int(signal) if signal.isdigit() and int(signal) else None)
-
-
-def _files(*names: str) -> tuple[Path, ...]:
-    known = (name for name in names if name.startswith("/") and name != "/dev/null")
-    return tuple(dict.fromkeys(map(Path, known)))
+def _job(job_id: str, name: str, state: str, exit_code: str, hosts: str, nodes: str, elapsed: str, reason: str,
+         workdir: str, *outputs: str) -> AnyJob:  # fmt: skip
+    exit_status, _, signal = exit_code.partition(":")
+    status = LastStatus(
+        base_state(state), 0.0, final=is_terminal(base_state(state)), reason=known_text(reason),
+        elapsed_s=parse_clock(elapsed), hosts=known_text(hosts), exit_status=whole_number(exit_status),
+        signal=whole_number(signal) or None,
+    )  # fmt: skip
+    files = (Path(file) for file in outputs if file.startswith("/") and file != "/dev/null")
+    return AnyJob(job_id, name, status, whole_number(nodes.partition("-")[0]) or 1, Path(workdir or "/"),
+                  tuple(dict.fromkeys(files)))  # fmt: skip
 
 
 def _run(argv: list[str], env: Mapping[str, str]) -> Completed:

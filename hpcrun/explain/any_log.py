@@ -23,7 +23,7 @@ from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
-from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, is_terminal
+from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT
 from hpcrun.job.units import format_span
 from hpcrun.reading import open_regular
 from hpcrun.runs.record import LastStatus, Run
@@ -34,73 +34,61 @@ _MOST_BESIDE = 512
 _MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
 _BEGINNING = 4096
 """Bytes at the beginning of a file that show whether it is text."""
-_GIVE = "give the job's output files, or - for a pipe"
 
 
 def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
     """Explain a failure from logs alone.
 
     Raises:
-        NotFoundError: there is no such file, or it cannot be read.
+        NotFoundError: none of them can be read.
     """
-    scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
-    for name in names:
-        try:
-            with _opened(name, unread) as file:
-                if lack := _lack_of_text(file):
-                    unread.append(f"{name}: {lack}")
-                    continue
-                logs.append(_examined(name, file, scanner))
-        except FileNotFoundError:
-            raise NotFoundError(f"there is no file {name}", hint=_GIVE) from None
-        except OSError as error:
-            raise NotFoundError(f"cannot read {name}: {error.strerror}", hint=_GIVE) from None
+    logs, unread = _read(names, rules)
+    if not logs:
+        raise NotFoundError(f"cannot read {unread[0]}", hint="give the job's output files, or - for a pipe")
     item = _item(", ".join(names), LastStatus(FAILED, 0.0, final=True))
     state = TIMEOUT if any(TIMEOUT in hit.rule.states for log in logs for hit in log.scan.hits) else FAILED
     explanation = explained(item, Facts(state, logs=_apart(logs), shared="log"), rules, unread=tuple(unread))
     return replace(explanation, next=_look(name for name in names if name != PIPE))
 
 
-def _examined(name: str, file: BinaryIO, scanner: Scanner) -> Log:
-    return examine(name, rank_of_file(name), scanner.scan(file), os.fstat(file.fileno()).st_mtime)
-
-
-def _lack_of_text(file: BinaryIO) -> str | None:
-    """Return why a file has no log, None where it may have one; the file is at its beginning again."""
-    begins = file.read(_BEGINNING)
-    file.seek(0)
-    if not begins:
-        return "it is empty"
-    return "it is not a text file" if b"\0" in begins else None
-
-
 def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:
     """Explain a job of Slurm's that hpcrun did not submit, by its state and its output."""
-    status = LastStatus(job.state, now_s, final=is_terminal(job.state), reason=job.reason, elapsed_s=job.elapsed_s,
-                        hosts=job.hosts, exit_status=job.exit_status, signal=job.signal)  # fmt: skip
-    item = replace(_item(job.name, status, job), folder=job.workdir)
+    state = job.status.state
+    item = replace(_item(job.name, job.status, job), folder=job.workdir)
     command = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
     if (well := nothing_failed(item)) is not None:
-        waits = job.state == PENDING  # there is no output yet
+        waits = state == PENDING  # there is no output yet
         return Explanation(
             item, well + _last_written(job, now_s), next=f"squeue --start --job {job.job_id}" if waits else command
         )
-    scanner, logs = Scanner.of(rules), list[Log]()
-    unread = [] if job.outputs else ["Slurm does not say where its output is; hpcrun explain --log FILE reads a file"]
-    for path in _with_siblings(job.outputs):
-        try:
-            with open_regular(path) as file:
-                logs.append(_examined(str(path), file, scanner))
-        except OSError as error:
-            unread.append(f"{path}: {error.strerror}")
-    explanation = explained(item, Facts(job.state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
+    logs, unread = _read(map(str, _with_siblings(job.outputs)), rules)
+    if not job.outputs:
+        unread.append("Slurm does not say where its output is; hpcrun explain --log FILE reads a file")
+    explanation = explained(item, Facts(state, logs=_apart(logs), shared="output"), rules, unread=tuple(unread))
     return replace(explanation, next=command)
+
+
+def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[str]]:
+    """Return the logs in some files, and which files, or parts of them, were not read."""
+    scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
+    for name in names:
+        try:
+            with _opened(name, unread) as file:
+                begins = file.read(_BEGINNING)
+                file.seek(0)
+                if not begins or b"\0" in begins:
+                    unread.append(f"{name}: {'it is not a text file' if begins else 'it is empty'}")
+                    continue
+                logs.append(examine(name, rank_of_file(name), scanner.scan(file), os.fstat(file.fileno()).st_mtime))
+        except OSError as error:
+            unread.append(f"{name}: {error.strerror}")
+    return logs, unread
 
 
 def _last_written(job: AnyJob, now_s: float) -> str:
     """Return since when a job that runs has written nothing."""
     times = []
-    for path in _with_siblings(job.outputs) if job.state == RUNNING else ():
+    for path in _with_siblings(job.outputs) if job.status.state == RUNNING else ():
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago" if times else ""

@@ -213,9 +213,9 @@ def test_a_pipe_is_explained(hpcrun: Hpcrun) -> None:
 def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:
     (hpcrun.folder / "folder").mkdir()
     for name, words in (
-        ("none.err", "there is no file none.err"),
+        ("none.err", "cannot read none.err: No such file"),
         ("folder", "cannot read folder: "),
-        ("~nobody-here/x", "there is no file ~nobody-here/x"),
+        ("~nobody-here/x", "cannot read ~nobody-here/x: No such file"),
     ):
         failed = hpcrun("explain", "--log", name)
         assert failed.returncode == 6

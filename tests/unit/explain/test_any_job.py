@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.explain.any_job import is_job_id, parse_listed, parse_shown
+from hpcrun.runs.record import LastStatus
 from hpcrun.schedulers.slurm_text import SEPARATOR
 
 SHOWN = (
@@ -19,8 +20,9 @@ SHOWN = (
 def test_what_scontrol_shows() -> None:
     job = parse_shown(SHOWN)
     assert job is not None
-    assert (job.job_id, job.name, job.state, job.reason) == ("4_1", "two words", "FAILED", "NonZeroExitCode")
-    assert (job.exit_status, job.signal, job.hosts, job.nodes, job.elapsed_s) == (2, None, "cpu-1", 1, 65)
+    assert (job.job_id, job.name, job.nodes) == ("4_1", "two words", 1)
+    assert job.status == LastStatus("FAILED", 0.0, final=True, reason="NonZeroExitCode", elapsed_s=65, hosts="cpu-1",
+                                    exit_status=2)  # fmt: skip
     assert job.workdir == Path("/home/me/a b")
     assert job.outputs == (Path("/home/me/a b/err.6"), Path("/home/me/a b/out.6"))
     one = parse_shown(SHOWN.replace("err.6", "out.6"))
@@ -34,13 +36,13 @@ def test_a_job_that_slurm_does_not_know(text: str) -> None:
 
 
 def told(state: str, *files: str, workdir: str = "/w") -> str:
-    return SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "61", "None", workdir, *files]) + "\n"
+    return SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "00:01:01", "None", workdir, *files]) + "\n"
 
 
 def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
-    job = parse_listed(told("REQUEUED", "/w/old.out", "/w/old.err") + told("CANCELLED by 1001", "/w/9.out", "/w/9.err"))
+    job = parse_listed(told("REQUEUED", "/w/old.err", "/w/old.out") + told("CANCELLED by 1001", "/w/9.err", "/w/9.out"))
     assert job is not None
-    assert (job.state, job.signal, job.elapsed_s, job.reason) == ("CANCELLED", 9, 61, None)
+    assert (job.status.state, job.status.signal, job.status.elapsed_s, job.status.reason) == ("CANCELLED", 9, 61, None)
     assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
 
 

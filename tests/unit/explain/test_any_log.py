@@ -8,12 +8,13 @@ from pathlib import Path
 from hpcrun.explain.any_job import AnyJob
 from hpcrun.explain.any_log import explain_job, explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
+from hpcrun.runs.record import LastStatus
 
 NOW_S = 1_800_000_000.0
 
 
 def job(state: str, *outputs: Path) -> AnyJob:
-    return AnyJob("4711", "theirs", state, None, None, None, "n1", 1, 7200, Path("/home/me"), outputs)
+    return AnyJob("4711", "theirs", LastStatus(state, 0.0, elapsed_s=7200), 1, Path("/home/me"), outputs)
 
 
 def test_a_job_that_runs_is_said_to_have_written_some_time_ago(tmp_path: Path) -> None:
