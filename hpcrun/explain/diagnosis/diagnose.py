@@ -256,7 +256,7 @@ def _hits_of_the_end(log: Log, facts: Facts) -> list[Hit]:
     if end is not None and end.status == 0:
         return []
     hits = [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
-    return last_burst(hits, log)
+    return last_burst(hits)
 
 
 def _behind(ranked: Sequence[Cause]) -> Cause | None:

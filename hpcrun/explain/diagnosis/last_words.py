@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
 from hpcrun.explain.diagnosis.line_order import came_of_a_timeout, ended_by_a_timeout
@@ -43,7 +44,7 @@ _OF_OTHERS = re.compile(r"DEADLINE_EXCEEDED|distributed service detected fatal e
 """What JAX's coordination service says on a rank that waited for another one, or that another one's end aborted."""
 _COLLECTIVES = "/torch/distributed/"
 _FAR = 200
-"""Lines with text between two failures that are not related."""
+"""Lines between two failures that are not related."""
 _STEPS = 3
 """Further steps that prove it: after the failure of a rank, another one may still print one or two."""
 _TRIED_AGAIN_WITHIN = 3
@@ -176,26 +177,14 @@ def is_beside(hit: Hit, log: Log) -> bool:
     return not is_in_chain(hit, log) and not of_it & hit.rule.before
 
 
-def last_burst(hits: Sequence[Hit], log: Log) -> list[Hit]:
-    """Return the matches of a log without those far above others of their level: these did not end the program."""
-    far = {
-        number
-        for level in ("cause", "symptom")
-        for number in _far_above([hit.number for hit in hits if hit.rule.level == level], log)
-    }
-    return [hit for hit in hits if hit.number not in far]
-
-
-def _far_above(numbers: Sequence[int | None], log: Log) -> Sequence[int]:
-    """Return the numbers of lines between which and the next of them are too many lines with text."""
-    known = [number for number in numbers if number is not None]
-    for which in range(len(known) - 1, 0, -1):
-        place, last = log.scan.position(known[which - 1]), log.scan.position(known[which])
-        assert place is not None and last is not None
-        between = log.scan.tail[max(0, place + 1) : max(0, last)]
-        if min(0, last) - min(0, place) + sum(bool(line.strip()) for line in between) > _FAR:
-            return known[:which]
-    return ()
+def last_burst(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the matches of a log without those far above the next of their level: these did not end the program."""
+    kept = list(hits)
+    for level in ("cause", "symptom"):
+        numbers = [hit.number for hit in hits if hit.rule.level == level and hit.number is not None]
+        begins = max((after for before, after in pairwise(numbers) if after - before > _FAR), default=0)
+        kept = [hit for hit in kept if hit.rule.level != level or hit.number is None or hit.number >= begins]
+    return kept
 
 
 def is_said_caught(hit: Hit, log: Log) -> bool:

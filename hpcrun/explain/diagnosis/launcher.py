@@ -38,8 +38,6 @@ _RANK_NAME = re.compile(r"(?:rank|task|worker|proc|local_rank)[-_.]?(\d{1,6})(?!
 """Names of logs that tell whose they are: those of hpcrun and torchrun's like, and submitit's ``4711_0_log.err``."""
 _RANK_FOLDER = re.compile(r"(?:^|/)(\d{1,6})/std(?:out|err)\.log$")
 """torchrun --log-dir: attempt_0/3/stderr.log."""
-_FILE_BEGINS = re.compile(r"==> (?P<name>.{1,400}) <==$")
-"""What head and tail write above each of several files."""
 _MOST = 0.6
 _LONGEST_LEAD = 120
 _DEEPEST = 2
@@ -112,7 +110,7 @@ class Speaker:
     """The process that wrote a line: a rank, or a host or an actor with a name.
 
     Attributes:
-        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or ``host``; or ``file``.
+        kind: of its prefix: ``torch``, ``local``, ``said``, ``mpi``, ``task``, ``actor`` or ``host``.
     """
 
     kind: str
@@ -138,18 +136,6 @@ def rank_of_file(name: str) -> int | None:
     """Return the rank whose log a file is, by its name; None if the name does not tell."""
     match = _RANK_FOLDER.search(name) or _RANK_NAME.search(name.rpartition("/")[2])
     return int(next(filter(None, match.groups()))) if match else None
-
-
-def by_files(lines: Sequence[str], speakers: Sequence[Speaker | None]) -> tuple[Speaker | None, ...]:
-    """Return who says each line, where head or tail has put logs of several ranks one behind the other."""
-    named: list[Speaker | None] = []
-    file = None
-    for line, speaker in zip(lines, speakers, strict=True):
-        if match := _FILE_BEGINS.match(line):
-            rank = rank_of_file(match["name"])
-            file = None if rank is None else Speaker("file", str(rank))
-        named.append(speaker or file)
-    return tuple(named)
 
 
 def without_lead(line: str) -> tuple[str, Speaker | None]:

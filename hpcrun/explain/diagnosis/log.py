@@ -10,7 +10,6 @@ from itertools import pairwise
 from hpcrun.explain.diagnosis.launcher import (
     NODE_FAILED,
     Speaker,
-    by_files,
     of_several_nodes,
     speakers_of,
     starts_ranks,
@@ -155,8 +154,7 @@ def by_speaker(log: Log) -> list[Log]:
 
     A line keeps its place: in the log of one process, the lines of the others are empty.
     """
-    scan = _by_files(log.scan)
-    log = replace(log, scan=scan, rank=None)
+    scan, log = log.scan, replace(log, rank=None)
     speakers = speakers_of([who for who, line in zip(scan.speakers, scan.tail, strict=True) if line.strip()])
     if not speakers:
         return [log]
@@ -181,16 +179,6 @@ def by_speaker(log: Log) -> list[Log]:
         _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)
         for one in (None, *complaining[:_MOST_SPEAKERS])
     ]
-
-
-def _by_files(scan: LogScan) -> LogScan:
-    """Return a log with the ranks of the files that head or tail has put into it."""
-    who = by_files(scan.tail, scan.speakers)
-    if who == scan.speakers:
-        return scan
-    places = [(hit, scan.position(hit.number)) for hit in scan.hits]
-    hits = tuple(hit if place is None or place < 0 else replace(hit, speaker=who[place]) for hit, place in places)
-    return replace(scan, speakers=who, hits=hits)
 
 
 def _is_a_node(one: Speaker, lines: Sequence[str]) -> bool:

@@ -189,10 +189,6 @@ LOGS: dict[str, tuple[str, int | None]] = {
         "exit status 1.\n",
         None,
     ),
-    "tail of several files": (
-        "==> logs/4711_0_log.err <==\nstep 3\nstep 4\n\n==> logs/4711_5_log.err <==\n" + f"{TRACE}KeyError: 'lr'\n",
-        5,
-    ),
     "a failed node with one rank": (
         "0: n1\n1: n2\n0: step 3\n1: step 3\n0: step 4\n1: step 4\nsrun: error: Node failure on n2\n",
         1,
