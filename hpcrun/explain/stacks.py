@@ -18,7 +18,7 @@ from typing import Any
 
 from hpcrun.actions.runs.allocation import allocation_of, nodes_of
 from hpcrun.errors import PlanError
-from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from hpcrun.explain.diagnosis.stack_groups import (
     RankStack,
     grouped,
@@ -217,7 +217,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
     sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
     sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
-    odd, nccl = odd_ranks(answers.ranks), ras_remarks([parse_ras(text) for text in answers.ras], answers.rank_of)
+    odd, nccl = odd_ranks(answers.ranks), ras_remarks(answers.ras, answers.rank_of)
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
@@ -52,7 +52,7 @@ def test_the_ras_of_the_job_is_asked_twice_and_its_processes_are_ranks(tmp_path:
     with job(tmp_path, [*python(tmp_path, ANSWERS), str(LAG)], env=env) as running:
         running.until("go")
         found = asked(running)
-    said = ras_remarks([parse_ras(text) for text in found.ras], found.rank_of)
+    said = ras_remarks(found.ras, found.rank_of)
     assert len(found.ras) == 2
     assert said[1].startswith("rank 0 has launched AllReduce 60 last, 7 other ranks AllReduce 64 (NCCL communicator")
 

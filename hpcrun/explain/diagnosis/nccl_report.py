@@ -7,7 +7,7 @@ The reports are those of NCCL 2.24 to 2.30 (src/ras/client_support.cc; the user 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcrun.job.units import count, joined
@@ -15,10 +15,8 @@ from hpcrun.job.units import count, joined
 _ROW = re.compile(r"\s*(\d{1,9})\s+\d{1,9}\s+\d{1,9}\s+[\d-]{1,20}\s+(?P<size>\d{1,9})\s+\d{1,9}\s+[A-Z]+\s+[A-Z,]+\s*")
 """A row of the table of communicators: the number of the group, and how many ranks each of them has."""
 _COMMUNICATOR = re.compile(r"#(?P<group>\d{1,9})-\d{1,9} \((?P<hash>[0-9a-f]{1,16})\) [A-Z]+")
-_GPU = r"(?:[\d,-]{1,400}(?: \(NVML [\d,-]{1,400}\))?)"
-_BY = rf"(?:GPU {_GPU} managed by process (?P<pid>\d{{1,10}}) on node (?P<node>\S+)|\[process information not found\])"
-_MEMBER = re.compile(rf"  Rank (?P<rank>\d{{1,9}})(?: (?P<what>\D.{{0,200}}?))? -- {_BY}")
-_PROCESS = re.compile(rf"  Process (?P<pid>\d{{1,10}}) on node (?P<node>\S+) managing GPUs? {_GPU}")
+_MEMBER = re.compile(r"  Rank (?P<rank>\d{1,9})(?: (?P<what>\D.{0,200}?))? -- (?:GPU |\[process)")
+_PROCESS = re.compile(r"\b[Pp]rocess (?P<pid>\d{1,10}) on node (?P<node>\S+)")
 _GROUP = re.compile(r"  (?P<number>\d{1,9}) ranks (?P<what>have .{1,200}|reported .{1,200})")
 _STATUS, _ERROR = "status", "error"
 _HEADING = re.compile(
@@ -37,27 +35,13 @@ _AWAY = {
 _MOST_LINES = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A rank of a communicator, or a process.
-
-    Attributes:
-        rank: its number in the communicator, which may be another one than in the job; None for a process.
-        pid: None if NCCL does not know it.
-    """
-
-    rank: int | None
-    pid: int | None = None
-    node: str = ""
-
-
 @dataclass(slots=True)
 class RankGroup:
-    """Ranks of a communicator with the same property; ``members`` are those that are named, which may be none."""
+    """Ranks of a communicator with the same property; ``names`` are those that are known, which may be none."""
 
     number: int
     what: str
-    members: list[Member] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     @property
     def count(self) -> int | None:
@@ -83,8 +67,12 @@ class RasReport:
     away: dict[str, RankGroup] = field(default_factory=dict)
 
 
-def parse_ras(text: str) -> RasReport:
-    """Read a report; one that is cut off, or no report at all, has less or nothing in it."""
+def parse_ras(text: str, rank_of: Mapping[int, int]) -> RasReport:
+    """Read a report; one that is cut off, or no report at all, has less or nothing in it.
+
+    Args:
+        rank_of: process id → rank in the job, of ids that only one rank has.
+    """
     report, sizes = RasReport(), dict[str, int]()
     parts: dict[str, list[RankGroup]] | None = None
     groups: list[RankGroup] | None = None
@@ -102,69 +90,69 @@ def parse_ras(text: str) -> RasReport:
         elif parts is not None and (match := _HEADING.match(line)):
             groups = parts.setdefault(match["operation"] or match["status"] or _ERROR, [])
         elif groups is not None:
-            _add_to(groups, line)
-        elif away is not None:
-            _add_away(away, line)
+            _add_to(groups, line, rank_of)
+        elif away is not None and (number := _NUMBER_OF.match(line)):
+            away.number = int(number["number"])
+        elif away is not None and line.startswith("  Process "):
+            away.names.append(_name(line, None, rank_of))
     return report
 
 
-def _add_to(groups: list[RankGroup], line: str) -> None:
+def _add_to(groups: list[RankGroup], line: str, rank_of: Mapping[int, int]) -> None:
     """Add a group of ranks, or a rank: to the group above it, or as a group of its own."""
     if group := _GROUP.fullmatch(line):
         groups.append(RankGroup(int(group["number"]), group["what"]))
-    elif match := _MEMBER.fullmatch(line):
-        member = Member(int(match["rank"]), int(match["pid"]) if match["pid"] else None, match["node"] or "")
+    elif match := _MEMBER.match(line):
         if match["what"]:
-            groups.append(RankGroup(1, match["what"], [member]))
-        elif groups:
-            groups[-1].members.append(member)
+            groups.append(RankGroup(1, match["what"]))
+        if groups:
+            groups[-1].names.append(_name(line, match["rank"], rank_of))
 
 
-def _add_away(away: RankGroup, line: str) -> None:
-    if match := _PROCESS.fullmatch(line):
-        away.members.append(Member(None, int(match["pid"]), match["node"]))
-    elif match := _NUMBER_OF.match(line):
-        away.number = int(match["number"])
+def _name(line: str, rank: str | None, rank_of: Mapping[int, int]) -> str:
+    """Return ``rank 5``, by the rank in the job if it is known: the rank in a communicator may be another one."""
+    match = _PROCESS.search(line)
+    if match and int(match["pid"]) in rank_of:
+        return f"rank {rank_of[int(match['pid'])]}"
+    process = f"process {match['pid']} on {match['node']}" if match else "a process"
+    if rank is None:
+        return process
+    return f"rank {rank} of its communicator" + (f" ({process})" if match else "")
 
 
-def ras_remarks(reports: Sequence[RasReport], rank_of: Mapping[int, int]) -> list[str]:
+def ras_remarks(texts: Sequence[str], rank_of: Mapping[int, int]) -> list[str]:
     """Return what reports say is wrong, in sentences; nothing for a job that makes progress.
 
     Ranks lag behind only if two reports agree on their counts: in a job that makes progress counts differ as well.
 
     Args:
-        reports: the reports of a job, the newest last.
+        texts: the reports of a job, the newest last.
         rank_of: process id → rank in the job, of ids that only one rank has.
     """
+    reports = [parse_ras(text, rank_of) for text in texts]
     if not reports:
         return []
     last = reports[-1]
-    remarks = [_unreachable(last.away[name], words, rank_of) for name, words in _AWAY.items() if name in last.away]
+    remarks = [_unreachable(last.away[name], words) for name, words in _AWAY.items() if name in last.away]
     for name, parts in last.communicators.items():
-        remarks += [f"{_who(group, rank_of)} {group.what}" for group in parts.get(_ERROR, ())]
+        remarks += [f"{_who(group)} {group.what}" for group in parts.get(_ERROR, ())]
         before = reports[0].communicators.get(name, {}) if len(reports) > 1 else {}
         of = f"NCCL communicator {name}" + (f" of {last.sizes[name]} ranks" if last.sizes[name] else "")
-        remarks += [f"{text} ({of})" for text in _stuck(before, parts, rank_of)]
+        remarks += [f"{text} ({of})" for text in _stuck(before, parts)]
     return [remark for remark in remarks if remark]
 
 
-def _stuck(
-    before: Mapping[str, Sequence[RankGroup]], now: Mapping[str, Sequence[RankGroup]], rank_of: Mapping[int, int]
-) -> Iterator[str]:
+def _stuck(before: Mapping[str, Sequence[RankGroup]], now: Mapping[str, Sequence[RankGroup]]) -> Iterator[str]:
     """Yield in what the ranks of a communicator differ, in both reports in the same way."""
     shapes = [sorted((group.what, group.number) for group in each.get(_STATUS, ())) for each in (before, now)]
     if shapes[0] == shapes[1] and len(shapes[1]) > 1:
         few, *others = sorted(now[_STATUS], key=lambda group: group.number)
         rest = " and ".join(f"{count(group.number, 'other rank')} {_status(group)}" for group in others)
-        yield f"{_who(few, rank_of)} {_status(few)}, {rest}"
+        yield f"{_who(few)} {_status(few)}, {rest}"
     for operation, groups in now.items():
-        if operation in (_STATUS, _ERROR):
-            continue
         lowest, earlier = _lowest(groups), _lowest(before.get(operation, ()))
-        if lowest is not None and earlier is not None:
-            (last, few), (last_before, few_before) = lowest, earlier
-            if (last, few.number) == (last_before, few_before.number):
-                yield _lag(operation, last, few, groups, rank_of)
+        if lowest and earlier and (lowest.count, lowest.number) == (earlier.count, earlier.number):
+            yield _lag(operation, lowest, groups)
 
 
 def _status(group: RankGroup) -> str:
@@ -172,47 +160,28 @@ def _status(group: RankGroup) -> str:
     return f"{'is' if group.number == 1 else 'are'} in {group.what.rpartition(' ')[2]}"
 
 
-def _lowest(groups: Sequence[RankGroup]) -> tuple[int, RankGroup] | None:
+def _lowest(groups: Sequence[RankGroup]) -> RankGroup | None:
     """Return the ranks that have launched least of a collective; None if the ranks do not differ."""
-    counted = [(group.count, group) for group in groups if group.count is not None]
-    return min(counted, key=lambda each: each[0]) if len({count for count, _ in counted}) > 1 else None
+    counts = {group.count: group for group in reversed(groups) if group.count is not None}
+    return counts[min(counts)] if len(counts) > 1 else None
 
 
-def _lag(operation: str, last: int, few: RankGroup, groups: Sequence[RankGroup], rank_of: Mapping[int, int]) -> str:
+def _lag(operation: str, few: RankGroup, groups: Sequence[RankGroup]) -> str:
     """Return which ranks have launched least of a collective."""
-    others = [group for group in groups if group is not few and group.count is not None]
-    up_to = sorted({group.count or 0 for group in others})
-    span = f"{up_to[0]}" if len(up_to) == 1 else f"{up_to[0]} to {up_to[-1]}"
-    number = sum(group.number for group in others)
+    others = {group.count: group.number for group in groups if group is not few and group.count is not None}
+    span = " to ".join(dict.fromkeys(str(each(others)) for each in (min, max)))
     has = "has" if few.number == 1 else "have"
-    done = f"launched {operation} {last} last" if last else f"launched no {operation}"
-    return f"{_who(few, rank_of)} {has} {done}, {count(number, 'other rank')} {operation} {span}"
+    done = f"launched {operation} {few.count} last" if few.count else f"launched no {operation}"
+    return f"{_who(few)} {has} {done}, {count(sum(others.values()), 'other rank')} {operation} {span}"
 
 
-def _unreachable(away: RankGroup, words: tuple[str, str], rank_of: Mapping[int, int]) -> str:
+def _unreachable(away: RankGroup, words: tuple[str, str]) -> str:
     """Return which processes do not answer NCCL; empty if none is known."""
-    number = max(away.number, len(away.members))
-    who = _names(away.members, rank_of) if away.members else f"{number} process{'' if number == 1 else 'es'}"
+    number = max(away.number, len(away.names))
+    who = joined(away.names) or f"{number} process{'' if number == 1 else 'es'}"
     return f"{who} {words[number != 1]}" if number else ""
 
 
-def _who(group: RankGroup, rank_of: Mapping[int, int]) -> str:
+def _who(group: RankGroup) -> str:
     """Return the names of some ranks, or their number."""
-    if not group.members:
-        return "1 rank" if group.number == 1 else f"{group.number} ranks"
-    return _names(group.members, rank_of)
-
-
-def _names(members: Iterable[Member], rank_of: Mapping[int, int]) -> str:
-    return joined([_name(member, rank_of) for member in members])
-
-
-def _name(member: Member, rank_of: Mapping[int, int]) -> str:
-    """Return ``rank 5``, by the rank in the job if it is known."""
-    if member.pid is not None and member.pid in rank_of:
-        return f"rank {rank_of[member.pid]}"
-    process = f"process {member.pid} on {member.node}" if member.pid is not None else ""
-    if member.rank is None:
-        return process
-    rank = f"rank {member.rank} of its communicator"
-    return f"{rank} ({process})" if process else rank
+    return joined(group.names) or count(group.number, "rank")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hpcrun.explain.diagnosis.nccl_report import parse_ras, ras_remarks
+from hpcrun.explain.diagnosis.nccl_report import ras_remarks
 from tests.harness import REPO
 
 REPORTS = REPO / "tests/data/ras"
@@ -18,7 +18,7 @@ def report(name: str) -> str:
 
 
 def remarks(*texts: str, rank_of: dict[int, int] | None = None) -> list[str]:
-    return ras_remarks([parse_ras(text) for text in texts], rank_of or {})
+    return ras_remarks(texts, rank_of or {})
 
 
 def test_ranks_that_lag_behind_are_named_with_the_counts() -> None:
