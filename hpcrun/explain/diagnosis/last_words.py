@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
 from hpcrun.explain.diagnosis.line_order import came_of_a_timeout, ended_by_a_timeout
-from hpcrun.explain.diagnosis.log import Log, survived_up_to
+from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line
@@ -132,9 +132,7 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     place = log.scan.position(hit.number)
     if place is not None and hit.rule.states:  # of the job's end: what follows for long is of its next attempt
         tail = log.scan.tail
-        return len(tail) - place > AFTER_MOST and (place < 0 or survived_up_to(tail, place) > place)
-    if place is not None and place <= log.survived:
-        return True
+        return len(tail) - place > AFTER_MOST and _went_on(tail, max(-1, place))
     if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
     if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:

@@ -37,12 +37,8 @@ _OF_STACKS = re.compile(
 )
 """Lines of stacks, retries, complaints and hpcrun: their numbers grow as well."""
 _LONGEST = 300
-_ABOVE = 200
-"""Lines above a complaint that show what progress looks like."""
-_STEPS = 3
-"""Lines of one shape whose numbers grow, before they count as progress."""
-_BEHIND = 2
-"""Lines of progress behind a failure that the program went on after."""
+_LAST = 2
+"""Lines at the end of a log that show whether its program made progress until then."""
 
 Counter = tuple[int, ...]
 Shape = tuple[str, ...]
@@ -59,7 +55,6 @@ class Log:
         part: the lines of one process, from a log into which several processes write.
         several_nodes: its lines, or those beside them, are of several nodes: a local rank is not the rank.
         restart: how often torchrun had started the ranks again.
-        survived: position of the line up to which its program went on, whatever it complained of; -1 if unknown.
     """
 
     name: str
@@ -69,7 +64,6 @@ class Log:
     traceback: Traceback | None = None
     part: bool = False
     several_nodes: bool = False
-    survived: int = -1
     restart: int = 0
 
     @property
@@ -108,12 +102,7 @@ def examine(name: str, rank: int | None, scan: LogScan, written_s: float = 0.0) 
     """Return a log with the exception that ended its program; the batch script's has those of several."""
     several = rank is None and of_several_nodes(scan.tail)
     raised = root_exception(scan.tail, mixed=rank is None)
-    # of the lines that several ranks share, one rank's progress proves nothing of another one's failure
-    places = [place for hit in scan.hits if (place := scan.position(hit.number)) is not None and place >= 0]
-    first = min([*places, *([raised.last] if raised else [])], default=len(scan.tail))
-    survived = survived_up_to(scan.tail, first) if rank is not None else -1
-    raised = None if raised is not None and raised.last <= survived else raised
-    return Log(name, rank, scan, written_s, raised, several_nodes=several, survived=survived)
+    return Log(name, rank, scan, written_s, raised, several_nodes=several)
 
 
 def parts(beginning: str, log: Log) -> list[Log]:
@@ -144,7 +133,7 @@ def with_other_log(logs: Sequence[Log]) -> list[Log]:
     before = [log for log in logs if last.written_s - log.written_s > _LATER_S and (log.traceback or log.scan.hits)]
     if not before or not ends_with_progress(last.scan.tail):
         return list(logs)
-    return [replace(log, traceback=None, survived=len(log.scan.tail)) if log in before else log for log in logs]
+    return [replace(log, traceback=None, scan=replace(log.scan, hits=())) if log in before else log for log in logs]
 
 
 def by_speaker(log: Log) -> list[Log]:
@@ -226,40 +215,6 @@ def read_counter(line: str) -> tuple[Shape, Counter] | None:
     return (words, numbers) if words and numbers else None
 
 
-def progress(lines: Sequence[str], begins: int = 0) -> list[int]:
-    """Return the positions of the lines that continue a count: of a shape the third and further whose numbers grow."""
-    greatest: dict[Shape, tuple[Counter, int]] = {}
-    positions: list[int] = []
-    for position in range(begins, len(lines)):
-        if (read := read_counter(lines[position])) is None:
-            continue
-        shape, counter = read
-        before, grown = greatest.get(shape, ((), 0))
-        if counter > before:
-            greatest[shape] = counter, grown + 1
-            if grown + 1 >= _STEPS:
-                positions.append(position)
-    return positions
-
-
-def survived_up_to(lines: Sequence[str], first: int) -> int:
-    """Return the position up to which a program went on after whatever it complained of; -1 if that is unknown.
-
-    Args:
-        first: position of the first complaint.
-    """
-    if len(lines) - first <= _BEHIND:
-        return -1
-    positions = progress(lines, max(0, first - _ABOVE))
-    return positions[-_BEHIND] if len(positions) >= _BEHIND else -1
-
-
-def ends_with_progress(lines: Sequence[str]) -> bool:
-    """Whether the last lines of a log continue a count."""
-    last = [position for position, line in enumerate(lines) if line.strip()][-_BEHIND:]
-    return any(position in last for position in progress(lines)[-1:])
-
-
 def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
     """Return the greatest numbers of each shape of line."""
     greatest: dict[Shape, Counter] = {}
@@ -273,3 +228,9 @@ def went_beyond(earlier: Sequence[str], later: Sequence[str]) -> bool:
     """Whether a program that was started again came further than before, by lines that both starts have."""
     before = reached(earlier)
     return any(counter > before[shape] for shape, counter in reached(later).items() if shape in before)
+
+
+def ends_with_progress(lines: Sequence[str]) -> bool:
+    """Whether the last lines of a log continue a count."""
+    written = [line for line in lines if line.strip()]
+    return went_beyond(written[:-_LAST], written[-_LAST:])
