@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -22,6 +23,8 @@ _EQUAL_INPUTS = frozenset({
 })  # fmt: skip
 """Collectives whose inputs must have the same number of elements on all ranks."""
 _EQUAL_OUTPUTS = frozenset({"all_gather", "scatter"})
+
+_MOST_KINDS = 10_000
 
 Sizes = tuple[tuple[int, ...], ...]
 
@@ -162,6 +165,7 @@ def transfers_of(dump: Dump) -> Iterator[tuple[int, Transfer]]:
             yield transfer.group.ranks[transfer.peer], transfer
 
 
+@lru_cache(_MOST_KINDS)
 def make_kind(
     written: str,
     inputs: tuple[int, Sizes],
@@ -169,7 +173,7 @@ def make_kind(
     types: tuple[str, ...],
     out_types: tuple[str, ...],
 ) -> Kind:
-    """Return the kind of calls that a backend writes so, with so many tensors, their sizes and their types."""
+    """Return the one kind of calls that a backend writes so, with so many tensors, their sizes and their types."""
     backend, _, called = written.rpartition(":")
     name = _KNOWN_AS.get(called, called)
     must_equal: tuple[Any, ...] = ()

@@ -55,7 +55,7 @@ _ERRORS = (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError,
 """What Python's unpickler raises for opcodes in a wrong order."""
 _MOST_KEPT = 200
 """Calls that are kept, per rank and group: a rank may be this far ahead of another one, and its line is still known."""
-_MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS, _MOST_KINDS = 50_000, 200, 256, 10_000
+_MOST_ENTRIES, _MOST_FRAMES, _MOST_GROUPS = 50_000, 200, 256
 _LONGEST_TEXT, _LONGEST_CALLED = 4096, 200
 """Characters of a text, and of the name of a collective or a type, that are read."""
 _ABOVE_RANKS = 10_000_000
@@ -82,13 +82,11 @@ class DumpError(ValueError):
 
 
 class DumpReader:
-    """Reads the dumps of a job's ranks; what they have in common is kept once."""
+    """Reads the dumps of a job's ranks; members of groups that they have in common are kept once."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._members: dict[str | tuple[int, ...], tuple[int, ...]] = {}
         self._members_left = _MOST_OF_ALL_GROUPS
-        self._frames: dict[Frame, Frame] = {}
 
     def read(self, data: bytes) -> Dump:
         """Return what a dump has.
@@ -110,19 +108,6 @@ class DumpReader:
             return _EntryReader(self, loaded.get("pg_config")).read(entries[-_MOST_ENTRIES:])
         except (AttributeError, TypeError, ValueError, LookupError, OverflowError, RecursionError) as error:
             raise DumpError(f"is no dump that hpcrun knows ({type(error).__name__})") from None
-
-    def frame(self, frame: Frame) -> Frame:
-        """Return the one frame of a line of code."""
-        return self._frames.setdefault(frame, frame)
-
-    def kind(self, written: str, inputs: Any, outputs: Any, types: tuple[str, ...], out_types: tuple[str, ...]) -> Kind:
-        """Return the one kind of calls of a name with such tensors."""
-        key = (written, _sizes(inputs), _sizes(outputs), types, out_types)
-        if key not in self._kinds:
-            if len(self._kinds) >= _MOST_KINDS:
-                self._kinds.clear()
-            self._kinds[key] = make_kind(*key)
-        return self._kinds[key]
 
     def members(self, listed: Any) -> tuple[int, ...]:
         """Return the members of a group in a text or a list, each once; none of anything else.
@@ -212,7 +197,7 @@ class _EntryReader:
             tuple(self._text(one, _LONGEST_CALLED) for one in (entry.get(name) or ())[:1])
             for name in ("input_dtypes", "output_dtypes")
         )
-        return self._shared.kind(written, entry.get("input_sizes"), entry.get("output_sizes"), types, out_types)
+        return make_kind(written, _sizes(entry.get("input_sizes")), _sizes(entry.get("output_sizes")), types, out_types)
 
     def _own_place(self, frames: Any) -> Frame | None:
         """Return the innermost frame in the user's own code."""
@@ -226,7 +211,7 @@ class _EntryReader:
     def _own_frame(self, frame: Entry) -> Frame | None:
         place = Frame(self._text(frame["filename"]), _whole(frame["line"]), self._text(frame["name"]))
         is_own = place.in_user_code and not place.file.endswith(_OF_C) and _OF_TORCH not in place.file
-        return self._shared.frame(place) if is_own else None
+        return place if is_own else None
 
 
 def _newest(entries: Sequence[Entry]) -> list[tuple[tuple[str, str], Entry]]:
