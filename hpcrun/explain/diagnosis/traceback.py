@@ -193,48 +193,34 @@ def _lead(before: str, following: str) -> str:
     return before[: len(before) - len(before.lstrip(" "))]
 
 
-_BOX_TOP = re.compile(r"[╭+][─-]+ " + re.escape(_HEADER[:30]))
 _BOX_PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d{1,9}) in (?P<function>\S*)\s*$")
 _BOX_CODE = re.compile(r"^[❱>]\s*\d{1,9} (?P<code>.*)$")
 
 
-def _read_rich(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read rich's box: ``│ /project/train.py:7 in main │`` and, after its end, the exception."""
-    if header + 1 == len(lines) or _BOX_TOP.search(lines[header][:_LONGEST_NAME]) is None:
-        return None
-    # a progress bar may stand before the box's first line
-    lead = len(lines[header + 1]) - len(lines[header + 1].lstrip())
-    return _read_box(lines, header, header + 1, lead)
+def _read_rich(lines: Sequence[str], bottom: int) -> Traceback | None:
+    """Read rich's box from its end: ``│ /project/train.py:7 in main │`` and, behind it, the exception.
 
-
-def _read_box(lines: Sequence[str], begins: int, first: int, lead: int) -> Traceback | None:
-    frames: list[Frame] = []
-    for position in range(first, min(len(lines), first + _MOST_LINES)):
-        line = lines[position][lead:]
-        if line[:1] in ("│", "|"):
-            inner = line[1:].rstrip().rstrip("│|").strip()
-            if match := _BOX_PLACE.match(inner):
-                frames.append(Frame(match["file"], int(match["line"]), match["function"]))
-            elif (match := _BOX_CODE.match(inner)) and frames and not frames[-1].code:
-                frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
-        elif line.strip() and line[:1] not in ("╰", "+"):
-            text = line.strip()
-            return Traceback(begins, position, tuple(frames), text, position) if _ANY_EXCEPTION.match(text) else None
-    return None
-
-
-def _read_cut_box(lines: Sequence[str], bottom: int) -> Traceback | None:
-    """Read rich's box from below, where its top, with the header, is not in the log."""
+    Its top may be above the log's first line.
+    """
     lead = len(lines[bottom]) - len(lines[bottom].lstrip())
-    if not lines[bottom].startswith("╰─", lead):
+    if not lines[bottom].startswith(("╰─", "+--"), lead):
         return None
     first = bottom
-    while first > max(0, bottom - _MOST_LINES) and lines[first - 1].startswith("│", lead):
+    while first > max(0, bottom - _MOST_LINES) and lines[first - 1].startswith(("│", "|"), lead):
         first -= 1
-    if not any(_BOX_CODE.match(line[lead + 1 :].lstrip()) for line in lines[first:bottom]):
-        return None
-    raised = _read_box(lines, first, first, lead)
-    return raised if raised is not None and is_exception_line(raised.exception) else None
+    frames: list[Frame] = []
+    inside = [line[lead + 1 :].rstrip().rstrip("│|").strip() for line in lines[first:bottom]]
+    for inner in inside:
+        if match := _BOX_PLACE.match(inner):
+            frames.append(Frame(match["file"], int(match["line"]), match["function"]))
+        elif (match := _BOX_CODE.match(inner)) and frames and not frames[-1].code:
+            frames[-1] = replace(frames[-1], code=match["code"].lstrip("│ ").strip())
+    begins = max(0, first - 1)
+    ends = next((place for place in range(bottom + 1, len(lines)) if lines[place].strip()), None)
+    text = "" if ends is None else lines[ends].strip()
+    has_top = _HEADER in lines[begins]
+    known = _ANY_EXCEPTION.match(text) if has_top else is_exception_line(text) and any(map(_BOX_CODE.match, inside))
+    return Traceback(begins, ends, tuple(frames), text, ends) if known and ends is not None else None
 
 
 _CELL_TOP = re.compile(r"^(?P<name>[A-Za-z_][\w.]*) {2,}" + re.escape(_HEADER) + "$")
@@ -299,18 +285,6 @@ def _read_fatal(lines: Sequence[str], header: int) -> Traceback | None:
     return Traceback(header, header, tuple(reversed(frames)), lines[header].strip(), last, stated=True)
 
 
-def _read_syntax(lines: Sequence[str], header: int) -> Traceback | None:
-    """Read what Python says of a program that it cannot compile: a traceback without a header."""
-    place = _PLACE.match(lines[header])
-    if place is None or place["function"] or not lines[header].startswith("  "):
-        return None
-    for position in range(header + 1, min(len(lines), header + 5)):
-        if lines[position].startswith(("SyntaxError:", "IndentationError:", "TabError:")):
-            frame = Frame(place["file"], int(place["line"]), "", lines[header + 1].strip())
-            return Traceback(header, position, (frame,), lines[position].strip(), position)
-    return None
-
-
 _MOST_ESCAPED = 20_000
 """Characters of one line that are read as a traceback."""
 
@@ -331,9 +305,7 @@ def _read_escaped(lines: Sequence[str], header: int) -> Traceback | None:
 _NOTATIONS: tuple[Callable[[Sequence[str], int], Traceback | None], ...] = (
     _read_python,
     _read_rich,
-    _read_cut_box,
     _read_ipython,
     _read_fatal,
-    _read_syntax,
     _read_escaped,
 )
