@@ -153,6 +153,14 @@ def program_of(argv: tuple[str, ...]) -> tuple[str, ...]:
     return inner.words if inner and not inner.option and inner.words[0].endswith(SCRIPTS) else argv
 
 
+def script_arguments(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments of the script, module or text that a command runs behind its wrappers and interpreter."""
+    inner = unwrapped(argv) if PurePath(argv[0]).name in WRAPPERS else interpreted(argv)
+    if inner is None or not inner.words:
+        return argv[1:]
+    return inner.words[1:] if inner.option else script_arguments(inner.words)
+
+
 Role = Literal["ours", "submits", "node", "job"]
 ReadScript = Callable[[str], str | None]
 _DEPTH = 4  # the depth to which scripts that call scripts are followed

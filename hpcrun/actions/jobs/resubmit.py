@@ -11,6 +11,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status import one_status
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.launchers import script_arguments
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.secrets import MASK, is_secret
@@ -74,6 +75,10 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
     request.setdefault("name", run.name)
     if "script" in changes:
         request.pop("name")
+    elif "args" in changes and not request.get("module"):  # of the script, not of the interpreter before it
+        args = list(request.get("args", ()))
+        own = script_arguments((request["script"], *args))
+        changes = {**changes, "args": [*args[: len(args) - len(own)], *changes["args"]]}
     anew = {item.partition("=")[0] for item in changes.get("env", ()) if isinstance(item, str)}
     kept = ((name, value) for name, value in request.get("env", ()) if name not in anew)
     request["env"] = unmasked(kept, env, request.get("secrets", ()))

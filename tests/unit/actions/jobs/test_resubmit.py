@@ -49,6 +49,17 @@ def test_nothing_is_changed_that_was_not_said() -> None:
         ({"sbatch": ["nice=1"]}, {"sbatch": ["nice=2"]}, {"sbatch": ("nice=1", "nice=2")}),
         ({"load": ["cuda/12"]}, {"load": ["cuda/13"]}, {"load": ("cuda/13",)}),
         ({"args": ["x"]}, {"args": []}, {}),
+        # the arguments of the script that an interpreter runs, and not those of the interpreter
+        (
+            {"script": "python", "args": ["-u", "train.py", "--lr", "1"]},
+            {"args": ["--lr", "2"]},
+            {"script": "python", "args": ("-u", "train.py", "--lr", "2")},
+        ),
+        (
+            {"script": "env", "args": ["A=1", "python", "-m", "train", "x"]},
+            {"args": []},
+            {"script": "env", "args": ("A=1", "python", "-m", "train")},
+        ),
     ],
 )
 def test_what_is_said_counts(before: dict[str, Any], asked: dict[str, Any], after: dict[str, Any]) -> None:
