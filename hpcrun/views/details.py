@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from hpcrun.actions.hooks import hooks_of
-from hpcrun.actions.runs.use import ENOUGH_S, run_use, use_advice, use_rows
-from hpcrun.actions.status.details import Insight, advice, cpu_efficiency, last_line, last_metrics
+from hpcrun.actions.runs.use import run_use, use_advice, use_rows
+from hpcrun.actions.status.details import Insight, last_line, last_metrics, time_advice
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
@@ -139,7 +139,7 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     running = not item.status.final and item.status.state != state.PENDING
     return {
         "waiting": asdict(waiting) if waiting else None,
-        "usage": {**asdict(usage), "cpu_efficiency": cpu_efficiency(usage)} if usage else None,
+        "usage": {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)} if usage else None,
         "last_line": last_line(item.folder, item.element or 0) if running else None,
         "metrics": last_metrics(item.folder, item.element or 0) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
@@ -231,32 +231,20 @@ def _use(item: RunStatus) -> UseSummary | None:
 
 
 def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) -> Rows:
-    """Return what a run has used: by Slurm's accounting, or in more detail by the run's own samples."""
+    """Return what a run has used: its GPU-hours by Slurm's accounting, and the rest by its own samples."""
     rows: Rows = []
-    completed, asked_s = item.status.state == state.COMPLETED, item.status.limit_s or item.run.walltime_s
-    hints = use_advice(use, completed=completed) if use else []
-    if usage:
-        if usage.gpus:
-            attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
-            rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
-        rows += [] if use else _accounted_rows(usage)
-        hints += advice(usage, asked_s, completed=completed, sampled=use is not None and use.seconds >= ENOUGH_S)
+    if usage and usage.gpus:
+        attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
+        rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
+    hints = use_advice(use, completed=item.status.state == state.COMPLETED) if use else []
+    hints += time_advice(item.status)
     return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]
 
 
-def _accounted_rows(usage: Usage) -> Rows:
-    rows: Rows = []
-    busy = cpu_efficiency(usage)
-    if busy is not None:
-        rows.append(("CPUs", f"{min(1.0, busy):.0%} of {usage.cpus} busy"))
-    if usage.used_mb is not None and usage.memory_mb:
-        part = usage.used_mb / usage.memory_mb
-        rows.append(("memory", f"{_size(usage.used_mb)} of {_size(usage.memory_mb)} per node, as sampled ({part:.0%})"))
-    return rows
-
-
-def _size(megabytes: float) -> str:
-    return f"{megabytes / 1024:.1f} GB" if megabytes >= 1024 else f"{megabytes:.0f} MB"
+def _cpu_efficiency(usage: Usage) -> float | None:
+    """Return the used part of the CPU time, None if it was not measured."""
+    cpus_s = usage.cpus * usage.elapsed_s
+    return usage.cpu_s / cpus_s if usage.cpu_s is not None and cpus_s else None
 
 
 def _value(value: object) -> str:

@@ -15,13 +15,9 @@ from hpcrun.job import state
 from hpcrun.reading import parse_object
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.logs import tail
+from hpcrun.runs.record import LastStatus
 from hpcrun.runs.silence import last_line_of
 from hpcrun.schedulers.queue import Limit, SlurmQueue, Usage, Waiting
-
-FAR_OFF = 0.25
-"""Advice is given where less than this part was used of what was asked for ..."""
-_WORTH_MB, _WORTH_S, _WORTH_CPU_S = 8 * 1024, 3600, 600
-_SAMPLED_S = 120  # memory is looked at every 30 s (JobAcctGatherFrequency): a shorter job says little
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +78,9 @@ def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
     return {}
 
 
-def advice(usage: Usage, asked_s: int | None, *, completed: bool, sampled: bool = False) -> list[str]:
-    """Return advice for the next request, if a run used far less than it had requested.
-
-    Args:
-        asked_s: the time limit in seconds, None without one.
-        completed: it completed; a run that failed does not show how much time or memory it needs.
-        sampled: the run's own samples tell more about its CPUs and its memory.
-    """
-    hints = []
-    had_mb, used_mb = usage.memory_mb or 0.0, usage.used_mb or 0.0
-    long_enough = completed and not sampled and usage.elapsed_s >= _SAMPLED_S
-    if long_enough and used_mb and had_mb >= _WORTH_MB and used_mb < FAR_OFF * had_mb:
-        enough = -(-int(used_mb * 1.3) // 1024)
-        hints.append(f"--mem {enough}G would have been enough; smaller requests start sooner")
-    busy = None if sampled else cpu_efficiency(usage)
-    if busy is not None and busy < FAR_OFF and usage.cpus > 4 * usage.nodes and usage.elapsed_s >= _WORTH_CPU_S:
-        each = usage.cpus // usage.nodes
-        hints.append(f"{busy * each:.1f} of {each} CPUs per node were busy: ask for fewer, or add data-loader workers")
-    if completed and asked_s and asked_s > _WORTH_S and usage.elapsed_s < FAR_OFF * asked_s:
-        hints.append("it used a small part of its --time; a shorter time limit helps backfill start it sooner")
-    return hints
-
-
-def cpu_efficiency(usage: Usage) -> float | None:
-    """Return the used share of the CPU time, None if it was not measured."""
-    if usage.cpu_s is None or not usage.cpus or not usage.elapsed_s:
-        return None
-    return usage.cpu_s / (usage.cpus * usage.elapsed_s)
+def time_advice(status: LastStatus) -> list[str]:
+    """Return the advice to request less time, if a completed job has used a small part of an hour or more."""
+    ran_s, limit_s = status.elapsed_s, status.limit_s
+    if status.state != state.COMPLETED or ran_s is None or not limit_s or limit_s <= 3600 or ran_s >= limit_s / 4:
+        return []
+    return ["it used a small part of its --time; a shorter time limit helps backfill start it sooner"]

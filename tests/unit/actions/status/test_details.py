@@ -6,40 +6,27 @@ import json
 import os
 from pathlib import Path
 
-from hpcrun.actions.status.details import advice, cpu_efficiency, last_line, last_metrics
-from hpcrun.schedulers.queue import Usage
+import pytest
+
+from hpcrun.actions.status.details import last_line, last_metrics, time_advice
+from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import bar_text
 from tests.unit.given import write
 
 
-def used(**said: float | None) -> Usage:
-    values = {"elapsed_s": 7200, "nodes": 2, "cpus": 64, "gpus": 8, "gpu_s": 57_600, "cpu_s": 400_000.0,
-              "memory_mb": 256 * 1024.0, "used_mb": 200 * 1024.0}  # fmt: skip
-    return Usage(**{**values, **said})  # type: ignore[arg-type]
-
-
-def test_a_job_that_used_what_it_asked_for_gets_no_advice() -> None:
-    assert advice(used(), 9000, completed=True) == []
-
-
-def test_far_too_much_memory_is_remarked_on_with_a_number() -> None:
-    (said,) = advice(used(used_mb=9 * 1024.0), 9000, completed=True)
-    assert said.startswith("--mem 12G would have been enough")
-    assert advice(used(used_mb=9 * 1024.0), 9000, completed=False) == []
-    assert advice(used(used_mb=9 * 1024.0, elapsed_s=20), None, completed=True) == []
-    assert advice(used(memory_mb=4096.0, used_mb=10.0), 9000, completed=True) == []
-
-
-def test_idle_cpus_and_too_long_a_limit_are_remarked_on() -> None:
-    assert cpu_efficiency(used(cpu_s=23040.0)) == 0.05
-    (said,) = advice(used(cpu_s=23040.0), 9000, completed=True)
-    assert said.startswith("1.6 of 32 CPUs per node were busy")
-    assert advice(used(cpus=8, cpu_s=60.0), 9000, completed=True) == []  # four of a node are not many
-    assert advice(used(cpus=10, cpu_s=60.0), 9000, completed=True) != []
-    assert advice(used(elapsed_s=599, cpu_s=60.0), 9000, completed=False) == []
-    (said,) = advice(used(), 172_800, completed=True)
-    assert "--time" in said
-    assert cpu_efficiency(used(cpu_s=None)) is None
+@pytest.mark.parametrize(
+    ("state", "ran_s", "limit_s", "is_said"),
+    [
+        ("COMPLETED", 7200, 172_800, True),
+        ("COMPLETED", 7200, 9000, False),
+        ("COMPLETED", 60, 3600, False),
+        ("FAILED", 60, 172_800, False),
+        ("COMPLETED", 60, None, False),
+    ],
+)
+def test_too_long_a_limit_is_remarked_on(state: str, ran_s: int, limit_s: int | None, is_said: bool) -> None:
+    said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
+    assert ["--time" in text for text in said] == [True] * is_said
 
 
 def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:
