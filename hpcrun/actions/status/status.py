@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.poll import Answers, KnownRun, ask, is_stale, judge_element, known_run
-from hpcrun.actions.status.resolve import is_lost
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, combine, never_started, waits_of
+from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine, never_started, waits_of
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
+from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import NODE_FAILURE, Attempt, has_started, last_attempt
-from hpcrun.runs.elements import ElementRecords, save_statuses
+from hpcrun.runs.attempt import NODE_FAILURE, Attempt, has_started, last_attempt, last_attempts
+from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_records, load_statuses, save_statuses
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.runs.silence import MUCH_LONGER, last_write_s, last_writes, usual_pause_s
 from hpcrun.runs.store import DamagedRunError, NewerRunError, RunStore, UnsafeRunError
-from hpcrun.schedulers.protocol import Scheduler
+from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.submit_claim import Sending, submission_progress
 
 NEWEST = 10
 """How many runs are shown where none is named, besides those that are not over."""
@@ -59,7 +61,7 @@ def get_status(run_ids: Sequence[str], ports: Ports) -> StatusResult:
     items: dict[str, RunStatus] = {}
     away: SchedulerError | None = None
     for name in sorted({run.scheduler for run in runs}):
-        mine = [known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
+        mine = [_known_run(run, store) for run in (*runs, *others) if run.scheduler == name]
         polled, error = _poll(ports.schedulers(name), mine, ports, now_s)
         items |= polled
         away = away or error
@@ -97,8 +99,8 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 def last_known(run_ids: Sequence[str], *, store: RunStore, now_s: float) -> StatusResult:
     """Return the last known status of runs from their folders; no scheduler is queried."""
     runs, damaged = _load(run_ids, store)
-    known = [known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
-    items = tuple(_run_status(one, now_s, None if one.is_over else one.records()) for one in known)
+    known = [_known_run(run, store) for run in sorted(runs, key=lambda run: run.created_s)]
+    items = tuple(run_status(one, now_s, None if one.is_over else one.records()) for one in known)
     return StatusResult(items, damaged=tuple(damaged))
 
 
@@ -131,15 +133,139 @@ def damage_words(run_id: str, error: DamagedRunError, store: RunStore) -> str:
     return f"{run_id} {how}: {error.message}; what can be read: {', '.join(known)}; its logs are in {folder}"
 
 
+# --- one query about all runs, and one decision for each element --------------------------------------------------
+
+Answers = Mapping[Path, JobInfo]
+"""Folder of a job → what the scheduler says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run with its last known status."""
+
+    run: Run
+    folder: Path
+    elements: Elements
+    last: LastStatus | None  # the last known status of the whole run
+    known: dict[int, LastStatus]  # the last known status of each element
+    sending: Sending | None = None  # the progress of its submission before the query, for a run without a job
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its status is final."""
+        return self.last is not None and self.last.final
+
+    def open_elements(self) -> list[int]:
+        """Return the elements that are not known to have ended; the others are never queried again."""
+        return [index for index in self.elements.parameters if not ((last := self.known.get(index)) and last.final)]
+
+    def records(self) -> dict[int, ElementRecords]:
+        """Return the records of its open elements."""
+        return all_records(self.folder, self.open_elements())
+
+    def refs(self) -> list[JobRef]:
+        """Return the jobs to query: each open element, or the whole run while it has no job id."""
+        if self.run.job_id is None:
+            return [JobRef(self.folder, None, self.run.created_s if self.sending is Sending.ENDED else None)]
+        return [self.ref(index) for index in self.open_elements()]
+
+    def ref(self, index: int) -> JobRef:
+        """Return the reference of an element for schedulers."""
+        folder = self.elements.job_folder(self.folder, index).path
+        return JobRef(folder, self.elements.job_id(self.run, index), submitted_s=self.run.created_s)
+
+
+def _known_run(run: Run, store: RunStore) -> KnownRun:
+    """Return a run with its last known status."""
+    folder, last, elements = store.folder(run.run_id), store.last_status(run.run_id), all_elements(run)
+    if last is not None and last.state == state.NOT_SUBMITTED and has_started(folder):
+        return KnownRun(run, folder, elements, None, {})  # an sbatch that hung has submitted it after all
+    known = load_statuses(folder) if elements.are_array else {0: last} if last else {}
+    return KnownRun(run, folder, elements, last, known)
+
+
+def _belongs_here(run: Run, cluster: str | None, host: str) -> bool:
+    """Whether a run belongs to this cluster or host, so that its job ids are valid here."""
+    return run.host == host if run.scheduler == "local" else cluster is None or run.cluster in (None, cluster)
+
+
+def _ask(
+    scheduler: Scheduler, runs: Sequence[KnownRun], store: RunStore, host: str, now_s: float
+) -> tuple[list[KnownRun], Answers | None, SchedulerError | None]:
+    """Query a scheduler once about all open elements of all runs of this cluster and host.
+
+    Only a sweep whose job id is new in the answer needs a second query, about its elements.
+
+    Returns the runs of this host and cluster, with the job ids that were learned; the answers, None where the scheduler
+    is away; why it is.
+    """
+    cluster = scheduler.cluster() if runs else None
+    # read before the query: then the scheduler knows the job of an sbatch that ends in between
+    ours = [
+        one if one.run.job_id else replace(one, sending=submission_progress(one.folder, one.run.created_s, now_s))
+        for one in runs
+        if _belongs_here(one.run, cluster, host)
+    ]
+    nameless = {one.folder for one in ours if one.run.job_id is None}
+    try:
+        answers = scheduler.poll([ref for one in ours for ref in one.refs()])
+        ours = [_with_job(one, answers, store) for one in ours]
+        more = [ref for one in ours if one.folder in nameless for ref in one.refs() if ref.folder not in nameless]
+        return ours, {**answers, **scheduler.poll(more)} if more else answers, None
+    except SchedulerError as away:
+        return [_with_job(one, {}, store) for one in ours], None, away
+
+
+def _with_job(one: KnownRun, answers: Answers, store: RunStore) -> KnownRun:
+    """Return a run with its missing job id, from the scheduler or from a record of its script."""
+    if one.run.job_id is not None:
+        return one
+    info, attempt = answers.get(one.folder), next(last_attempts(one.folder), None)
+    # the script of an array's task has written 123_4
+    job_id = info.job_id if info else attempt.job_id.partition("_")[0] if attempt else None
+    if job_id is None:
+        return one
+    run = replace(one.run, job_id=job_id)
+    with suppress(HpcrunError):  # a full disk: it is found again next time
+        store.save(run)
+    return replace(one, run=run)
+
+
+def _judge_element(
+    one: KnownRun, index: int, records: ElementRecords | None, answers: Answers | None, now_s: float
+) -> ElementStatus:
+    """Decide the status of one element.
+
+    Args:
+        records: None if its last known status stays.
+        answers: None if the scheduler did not answer, or was not queried about it.
+    """
+    last, info = one.known.get(index), None
+    status = last or LastStatus(state.UNKNOWN, one.run.created_s)
+    answered = records is not None and answers is not None
+    if records is not None:
+        info = answers.get(one.ref(index).folder) if answers is not None else None
+        status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
+        status = keep_since(with_attempts(status, records.newest), last)
+    stale = _is_stale(status, answered=answered, now_s=now_s)
+    parameters = one.elements.parameters.get(index, ())
+    return ElementStatus(index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale)
+
+
+def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:
+    """Whether there is no answer, or the answer lacks the job: then its status is the last known one."""
+    return not status.final and (not answered or (status.missed_s is not None and status.asked_s < now_s))
+
+
 def _poll(
     scheduler: Scheduler, runs: Sequence[KnownRun], ports: Ports, now_s: float
 ) -> tuple[dict[str, RunStatus], SchedulerError | None]:
     store = ports.store
-    ours, answers, away = ask(scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s)
+    ours, answers, away = _ask(scheduler, [one for one in runs if not one.is_over], store, ports.host, now_s)
     items = {}
     for one in ours:
         records = one.records()
-        item = items[one.run.run_id] = _run_status(one, now_s, records, answers)
+        item = items[one.run.run_id] = run_status(one, now_s, records, answers)
         if answers is not None:
             _save(item, store, one.last, one.known)
             if item.status.final and not one.is_over:
@@ -151,11 +277,11 @@ def _poll(
         if one.is_over:
             store.leave_active(one.run.run_id)
         if one.run.run_id not in items:
-            items[one.run.run_id] = _run_status(one, now_s)
+            items[one.run.run_id] = run_status(one, now_s)
     return items, away
 
 
-def _run_status(
+def run_status(
     one: KnownRun,
     now_s: float,
     records: Mapping[int, ElementRecords] | None = None,
@@ -168,7 +294,7 @@ def _run_status(
         answers: of the scheduler; None if it did not answer.
     """
     elements = [
-        judge_element(one, index, (records or {}).get(index), answers, now_s) for index in one.elements.parameters
+        _judge_element(one, index, (records or {}).get(index), answers, now_s) for index in one.elements.parameters
     ]
     elsewhere = records is None and not one.is_over
     if records is None:
@@ -182,7 +308,7 @@ def _run_status(
         one.run,
         one.folder,
         status,
-        stale=is_stale(status, answered=answers is not None, now_s=now_s),
+        stale=_is_stale(status, answered=answers is not None, now_s=now_s),
         elements=tuple(elements) if one.elements.are_array else (),
         elsewhere=elsewhere,
         lost=is_lost(one.run, one.folder, status, elsewhere=elsewhere, now_s=now_s),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.hooks import Hooks
-from hpcrun.actions.status.poll import KnownRun, judge_element
-from hpcrun.actions.status.run_status import RunStatus, combine, failed_elements
+from hpcrun.actions.status.run_status import RunStatus, failed_elements
+from hpcrun.actions.status.status import KnownRun, run_status
 from hpcrun.features.notify.messages import deliveries, delivery_rows, unclaimed
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
@@ -61,11 +61,7 @@ def notify_of(run: Run) -> Notify | None:
 def status_in_job(run: Run, folder: Path, now_s: float) -> RunStatus:
     """Return the status of a run by its records alone, as its job sees it: Slurm still takes the job for running."""
     one = KnownRun(run, folder, all_elements(run), None, {})
-    records = one.records()
-    judged = [judge_element(one, index, records.get(index), {}, now_s) for index in one.elements.parameters]
-    statuses = [each.status for each in judged]
-    status = combine(statuses, run.walltime_s) if one.elements.are_array else statuses[0]
-    return RunStatus(run, folder, status, elements=tuple(judged) if one.elements.are_array else ())
+    return run_status(one, now_s, one.records(), {})
 
 
 def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | None = None) -> list[str]:
