@@ -38,7 +38,7 @@ from hpcrun.views.status import (
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
-    from hpcrun.actions.runs.gpu import RecordedUse
+    from hpcrun.actions.runs.use import RecordedUse
 
 MIN_INTERVAL_S = 10
 MOST_ELEMENTS = 20
@@ -113,7 +113,7 @@ class _Request:
 
 def _gpus(request: _Request) -> Outcomes:
     """Show the load of a running job's GPUs and its network traffic; of a job that has ended, what it recorded."""
-    from hpcrun.actions.runs.gpu import read_gpus, record_instead, recorded_uses
+    from hpcrun.actions.runs.use import read_gpus, record_instead, recorded_uses
     from hpcrun.views import gpu as view
 
     first, *others = request.words or ["last"]

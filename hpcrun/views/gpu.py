@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hpcrun.actions.runs.gpu import GpuResult, GpuRow, RecordedUse
+from hpcrun.actions.runs.use import GpuResult, GpuRow, RecordedUse
 from hpcrun.job.units import format_rate, format_size
 from hpcrun.views.text import count, one_line, text_table
 

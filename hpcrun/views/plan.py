@@ -63,7 +63,7 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
 
 def again_text(lineage: Lineage, folder: Path | str) -> str:
     """Return the repeated run, the run with the checkpoints, and the folder of the start."""
-    checkpoints = f"checkpoints of {lineage.checkpoints.run_id}" if lineage.checkpoints else "new checkpoints"
+    checkpoints = f"checkpoints of {lineage.checkpoints.name}" if lineage.checkpoints else "new checkpoints"
     return f"of {lineage.resubmitted_from}, {checkpoints}, in {folder}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcrun.actions.jobs.new_run import ChainLink, Earlier, Lineage
+from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import LineageOfNext, SubmitResult, changed_job
 from hpcrun.actions.ports import Ports, Surroundings
@@ -97,8 +97,8 @@ def chain_links(
 
     def lineage_of_next(done: Sequence[SubmitResult]) -> Lineage:
         if not done:
-            return replace(lineage, link=ChainLink(1, chain.links))
-        first = Earlier(done[0].run.run_id, done[0].folder)
+            return replace(lineage, chain=(1, chain.links))
+        first = done[0].folder
         # After a link that completed, Slurm cancels the next one: afternotok. The one after that must not take the
         # cancelled one for a failure, so that each link waits for all before it.
         before = done if chain.condition == "fail" else done[-1:]
@@ -106,7 +106,7 @@ def chain_links(
         return replace(
             lineage,
             after=(*lineage.after, *waits),  # a first link that can never start must not let it start
-            link=ChainLink(len(done) + 1, chain.links, first.run_id),
+            chain=(len(done) + 1, chain.links),
             checkpoints=first,
             code=first if prepared.plan.snapshot else None,
         )

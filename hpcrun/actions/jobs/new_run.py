@@ -28,50 +28,34 @@ from hpcrun.schedulers.submit_claim import claim_text
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """An earlier run, from which a new one takes something."""
-
-    run_id: str
-    folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class ChainLink:
-    """The place of a run in a chain, from 1; ``first`` is the first one's id, None in the first itself."""
-
-    number: int
-    links: int
-    first: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Lineage:
     """The relations of a new run to earlier ones; by default it has none."""
 
     after: tuple[Dependency, ...] = ()  # the runs it waits for
-    link: ChainLink | None = None
-    checkpoints: Earlier | None = None  # the run whose folder of checkpoints it continues
-    code: Earlier | None = None  # the run whose snapshot of the code it uses
+    chain: tuple[int, int] | None = None  # its place in a chain, from 1, and the number of links
+    checkpoints: Path | None = None  # the folder of the run whose folder of checkpoints it continues
+    code: Path | None = None  # the folder of the run whose snapshot of the code it uses
     resubmitted_from: str | None = None  # the run whose request it repeats
 
     def record(self, run_id: str) -> dict[str, Any]:
         """Return these relations as fields of the run's record."""
-        link = self.link
+        link, links = self.chain or (0, 0)
+        first = self.checkpoints.name if self.checkpoints and link > 1 else run_id
         return {
             "after": [asdict(item) for item in self.after],
-            "chain": link and {"link": link.number, "links": link.links, "first": link.first or run_id},
+            "chain": {"link": link, "links": links, "first": first} if link else None,
             "resubmitted_from": self.resubmitted_from,
-            "checkpoints_of": self.checkpoints.run_id if self.checkpoints else None,
-            "code_of": self.code.run_id if self.code else None,
+            "checkpoints_of": self.checkpoints.name if self.checkpoints else None,
+            "code_of": self.code.name if self.code else None,
         }
 
     def fill(self, folder: Path, elements: Sequence[int]) -> None:
         """Link a new run's folder to the snapshot and checkpoints of earlier ones; each element has its own."""
         for element in elements if self.checkpoints else ():
             assert self.checkpoints is not None
-            share_checkpoints(folder, self.checkpoints.folder, element)
+            share_checkpoints(folder, self.checkpoints, element)
         if self.code:
-            share_code(folder, self.code.folder)
+            share_code(folder, self.code)
 
 
 def new_run_id(name: str) -> str:

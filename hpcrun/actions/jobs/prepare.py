@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.program import check_program, find_batch_script, with_container, with_launcher
-from hpcrun.actions.jobs.python import changes_path, find_python, missing_torch_note
+from hpcrun.actions.jobs.program import (
+    changes_path,
+    check_program,
+    find_batch_script,
+    find_python,
+    missing_torch_note,
+    with_container,
+    with_launcher,
+)
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import HpcrunError, UsageError

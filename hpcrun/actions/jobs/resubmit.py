@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.jobs.new_run import Earlier, Lineage
+from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status import one_status
@@ -135,9 +135,9 @@ def lineage_of(run: Run, plan: Plan, *, store: RunStore, fresh: bool, new_snapsh
     folder = store.folder(run.run_id)
     code = None
     if plan.snapshot and run.plan.get("snapshot") and not new_snapshot:
-        code = Earlier(run.run_id, folder)
+        code = folder
         if not (snapshot := RunFolder(folder).code).is_dir():
             raise PlanError(f"the snapshot of {run.run_id} is gone: {snapshot}",
                             hint="--snapshot copies the code as it is now")  # fmt: skip
-    checkpoints = None if fresh else Earlier(run.run_id, folder)
+    checkpoints = None if fresh else folder
     return Lineage(checkpoints=checkpoints, code=code, resubmitted_from=run.run_id)

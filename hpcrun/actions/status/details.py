@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.gpu import GpuResult, read_gpus
+from hpcrun.actions.runs.use import GpuResult, read_gpus
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
 from hpcrun.job import state

@@ -12,7 +12,7 @@ from typing import Any
 
 from hpcrun.actions.jobs.after_and_chain import check_can_wait
 from hpcrun.actions.jobs.choices import settle
-from hpcrun.actions.jobs.new_run import Earlier, Lineage, new_run_id, profile_file, request_record
+from hpcrun.actions.jobs.new_run import Lineage, new_run_id, profile_file, request_record
 from hpcrun.actions.jobs.prepare import Prepared, with_defaults
 from hpcrun.actions.jobs.program import with_launcher
 from hpcrun.actions.jobs.resubmit import folder_of, same_python, unmasked
@@ -361,9 +361,9 @@ def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None
     return study
 
 
-def _shared_code(study: Study, folder: Callable[[str], Path]) -> Earlier | None:
+def _shared_code(study: Study, folder: Callable[[str], Path]) -> Path | None:
     """Return the run whose snapshot of the code the others use: all measure the same."""
     if not study.request.get("snapshot"):
         return None
-    made = ((point.run_id, folder(point.run_id)) for point in study.points if point.submitted)
-    return next((Earlier(run_id, place) for run_id, place in made if RunFolder(place).code.is_dir()), None)
+    made = (folder(point.run_id) for point in study.points if point.submitted)
+    return next((place for place in made if RunFolder(place).code.is_dir()), None)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.program import check_program
-from hpcrun.actions.jobs.python import find_python, missing_torch_note
+from hpcrun.actions.jobs.program import check_program, find_python, missing_torch_note
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write

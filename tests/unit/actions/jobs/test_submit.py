@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.jobs.after_and_chain import chain_links, resolve_after
-from hpcrun.actions.jobs.new_run import ChainLink, Lineage, new_run
+from hpcrun.actions.jobs.new_run import Lineage, new_run
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submit import SubmitResult, submit_all, sweep_parts
 from hpcrun.errors import (
@@ -157,8 +157,8 @@ def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
 
 
 def test_the_links_of_a_chain_name_their_first(tmp_path: Path) -> None:
-    first = made(tmp_path, "20260101-000000-train-aaaa", Lineage(link=ChainLink(1, 2)))[0]
-    second = made(tmp_path, "20260101-000000-train-bbbb", Lineage(link=ChainLink(2, 2, first.run_id)))[0]
+    first, first_folder = made(tmp_path, "20260101-000000-train-aaaa", Lineage(chain=(1, 2)))
+    second = made(tmp_path, "20260101-000000-train-bbbb", Lineage(chain=(2, 2), checkpoints=first_folder))[0]
     assert first.chain == {"link": 1, "links": 2, "first": first.run_id}
     assert second.chain == {"link": 2, "links": 2, "first": first.run_id}
     assert made(tmp_path, "20260101-000000-train-cccc")[0].chain is None

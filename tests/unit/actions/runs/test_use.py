@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.runs.gpu import GpuResult, record_instead, recorded_uses
-from hpcrun.actions.runs.use import run_use, use_advice, use_rows
+from hpcrun.actions.runs.use import GpuResult, record_instead, recorded_uses, run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import PlanError
