@@ -151,7 +151,7 @@ hpcrun profile show a100 --origin  # With the file and line of each value
 hpcrun profile path  # List the folders
 HPCRUN_SITE=/proj/hpcrun hpcrun profile path  # Use another folder for one command
 hpcrun profile new mine  # Answer questions
-hpcrun profile new mine --from a100 --partition gpu --account ab12  # Give the values
+hpcrun profile new mine --from a100 partition=gpu account=ab12  # Give the values
 hpcrun profile set mine gpu.per_node=8  # Change one value
 hpcrun profile set mine modules+=cuda/12.4  # Add a module to the list
 hpcrun profile unset mine partition  # Return to the inherited partition

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.jobs import trust as trust_action
 from hpcrun.actions.profiles.edit import (
@@ -22,83 +22,68 @@ from hpcrun.actions.profiles.edit import (
 from hpcrun.cli import complete
 from hpcrun.cli.confirm import ask, can_ask, confirm, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
-from hpcrun.cli.options import argument, check_one_of, flag, option, read_duration
+from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.yaml_edit import USUAL
 from hpcrun.profiles.yaml_file import Mistake
-from hpcrun.views import trust as trust_view
+from hpcrun.views.text import count, fields_of, one_line, text_table, visible
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MOST_KEYS = 8
 _HELP = "Name or path of a profile. Default: the one `profile list` marks."
 NAME = argument("NAME", "Name or path of a profile.", default=..., complete=complete.profile_name)
 NAME_OR_DEFAULT = argument("NAME", _HELP, complete=complete.profile_name)
+_VALUES = "gpu.per_node=8, modules=\\[a, b]"
 _ASSIGNMENT = re.compile(r"[\w.]+\+?=")
 
 
 def new(
     name: str = argument("NAME", "Name of the new profile.", default=...),
+    values: list[str] | None = argument("KEY=VALUE...", f"Values to set: {_VALUES}.", complete=complete.assignment),
     base: str | None = option(
         "--from PROFILE", "Profile to extend. Required without a terminal.", complete=complete.profile_name
     ),
-    description: str | None = option("--description", "Description in `hpcrun profile list`."),
-    partition: str | None = option("--partition", "Partition (sbatch --partition)."),
-    account: str | None = option("--account", "Account to charge (sbatch --account)."),
-    qos: str | None = option("--qos", "Quality of service (sbatch --qos)."),
-    gpu_type: str | None = option("--gpu-type", "GPU type, as in sinfo -o %G."),
-    gpus_per_node: str | None = option("--gpus-per-node", "GPUs of each node."),
-    time: str | None = option("--time", "Default time limit of a job."),
-    max_time: str | None = option("--max-time", "Longest time limit of a job."),
 ) -> Outcome:
     """Write a profile of your own that extends another.
 
-    Without options it asks for the values, if there is a terminal.
+    Without --from and values it asks for them, if there is a terminal.
     """
-    given = {
-        "description": description,
-        "partition": partition,
-        "account": account,
-        "qos": qos,
-        "gpu.type": gpu_type,
-        "gpu.per_node": gpus_per_node,
-        "time.default": time,
-        "time.max": max_time,
-    }
-    for name_of, limit in (("--time", time), ("--max-time", max_time)):
-        if limit:
-            read_duration(name_of, limit)
     place = own_place(make_context())
-    if can_ask() and base is None and not any(given.values()):
-        base, given = _ask(given, place)
-    elif base is None:
-        raise UsageError(
-            "the profile to extend is missing", hint="--from detected, or --from local; hpcrun init asks what is needed"
-        )
-    words = [f"{key}={value}" for key, value in given.items() if value]
-    result = new_profile(name, base, words, place)
+    if base is None:
+        if values or not can_ask():
+            raise UsageError(
+                "the profile to extend is missing",
+                hint="--from detected, or --from local; hpcrun init asks what is needed",
+            )
+        base, values = _ask(place)
+    result = new_profile(name, base, values or (), place)
     lines = [f"written  {result.path}", f"see      hpcrun profile show {shlex.quote(name)} --origin"]
     return printed(lines)
 
 
-def _ask(given: Mapping[str, str | None], place: Place) -> tuple[str, dict[str, str | None]]:
-    """Ask for the values in which most sites differ; Enter keeps the extended profile's value."""
+def _ask(place: Place) -> tuple[str, list[str]]:
+    """Ask what most sites differ in; return the profile to extend and the values. Enter keeps an inherited value."""
     names = sorted(profile_names(place.folders))
     tell([f"profiles: {', '.join(names)}"])
     base = ask("Which profile is closest to your cluster?", default="detected" if "detected" in names else "local")
     profile = load_profile(base, place.folders).profile
     if profile.scheduler == "local":
-        return base, dict(given)
+        return base, []
     tell(["Press Enter to keep a value."])
-    answers: dict[str, str | None] = {}
+    answers: list[str] = []
     for key, why in USUAL.items():
         now: Any = profile
         for step in key:
             now = getattr(now, step, None)
-        # a time is shown as in the file; the question is only whether to change it
+        # a time is shown as it was written by profile show; here the question is only whether to change it
         shown = f" [{now}]" if isinstance(now, str | int) and now and key[0] != "time" else ""
-        text = f"{'.'.join(key)}, {why}{shown}"
-        answers[".".join(key)] = ask(text, default="", show_default=False).strip() or None
+        if text := ask(f"{'.'.join(key)}, {why}{shown}", default="", show_default=False).strip():
+            answers.append(f"{'.'.join(key)}={text}")
     return base, answers
 
 
@@ -106,7 +91,7 @@ def set_(
     name: str | None = argument("NAME", _HELP, default=..., complete=complete.profile_name),
     values: list[str] | None = argument(
         "KEY=VALUE...",
-        "Values to set: gpu.per_node=8, modules=\\[a, b]; modules+=c adds to a list; null removes a value.",
+        f"Values to set: {_VALUES}; modules+=c adds to a list; null removes a value.",
         complete=complete.assignment,
     ),
 ) -> Outcomes:
@@ -214,9 +199,11 @@ def trust(
     context = make_context(announce=None)
     if list_:
         rows = trust_action.list_trust(context.trust)
-        none = stdout(["nothing is trusted"])
+        cells = ((str(row.path), row.state, str(row.files)) for row in rows)
+        trusted = table(text_table(("FOLDER", "STATE", "FILES"), cells, right=("FILES",)))
         return Outcome(
-            lambda: [table(trust_view.trust_table(rows)) if rows else none], lambda: trust_view.trust_json(rows)
+            lambda: [trusted if rows else stdout(["nothing is trusted"])],
+            lambda: {"kind": "trust", "folders": [fields_of(row, "path state files") for row in rows]},
         )
     if as_json:
         raise UsageError("--json goes with --list", hint="hpcrun profile trust --list --json")
@@ -234,9 +221,9 @@ def trust(
 
 def _ask_trust(path: Path, context: Context) -> Outcomes:
     question = trust_action.look_into(path, context.trust)
-    below = [f"{path} is already trusted"] if question.trusted else trust_view.question_lines(question)
-    head = stdout([str(path), "", *trust_view.content_lines(question)])
-    yield Outcome(lambda: [head, table(trust_view.question_table(question)), stdout(["", *below])])
+    below = [f"{path} is already trusted"] if question.trusted else _question_lines(question)
+    head = stdout([str(path), "", *_content_lines(question)])
+    yield Outcome(lambda: [head, table(_question_table(question)), stdout(["", *below])])
     if question.trusted:
         return
     if not can_ask():
@@ -248,4 +235,37 @@ def _ask_trust(path: Path, context: Context) -> Outcomes:
         yield Outcome(status=1)
         return
     trust_action.remember(question.path, question.contents, context.trust)
-    yield printed([trust_view.trusted_line(question)])
+    yield printed([one_line(f"trusted  {path}, {count(len(question.contents.files), 'file')}")])
+
+
+def _question_table(question: trust_action.Question) -> Table:
+    """Return the files of a folder, what is new of them, and what each can do."""
+    rows = (
+        (file.name, file.state, "" if file.state == "removed" else str(file.size_bytes), _power(file))
+        for file in question.files
+    )
+    return text_table(("FILE", "STATE", "BYTES", "EFFECT"), rows, right=("BYTES",))
+
+
+def _power(file: trust_action.FileToTrust) -> str:
+    keys = ", ".join(file.keys[:_MOST_KEYS]) + (", ..." if file.keys[_MOST_KEYS:] else "")
+    return f"{file.power}: {keys}" if keys else file.power
+
+
+def _content_lines(question: trust_action.Question) -> Iterator[str]:
+    """Return the text of the files that are new or changed; of all files of a folder that is trusted as it is."""
+    for file in question.files:
+        if file.state == "removed" or (file.state == "trusted" and not question.trusted):
+            continue
+        yield f"{one_line(file.name)}:"
+        text = question.contents.files[file.name].decode(errors="surrogateescape").removesuffix("\n")
+        yield from (f"    {visible(line.expandtabs())}".rstrip() for line in text.split("\n"))
+        yield ""
+
+
+def _question_lines(question: trust_action.Question) -> list[str]:
+    """Return the lines below the files."""
+    lines = [f"not read: {one_line(name)}" for name in question.contents.skipped]
+    if question.dangers:
+        lines.append(f"{one_line(question.dangers[0])}: hpcrun ignores a later change until you trust it")
+    return [*lines, "Trusted files run code as you, here and on the nodes of your jobs. Read them first."]

@@ -10,7 +10,7 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, Stand
 from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
-from hpcrun.views.text import harmless, one_line, without_colours
+from hpcrun.views.text import fields_of, harmless, one_line, without_colours
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -76,19 +76,11 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "kind": "explain",
         "run_id": item.run.run_id or None,
         "job_id": item.run.job_id,
-        "folder": str(item.folder) if item.run.run_id else None,
-        "state": item.status.state,
-        "exit_status": item.status.exit_status,
-        "summary": explanation.summary,
-        "rule": explanation.rule,
-        "level": explanation.level,
-        "source": explanation.source,
-        "rank": explanation.rank,
-        "node": explanation.node,
+        "folder": item.folder if item.run.run_id else None,
+        **fields_of(item.status, "state exit_status"),
+        **fields_of(explanation, "summary rule level source rank node"),
         "evidence": [asdict(evidence) for evidence in explanation.evidence],
-        "fix": explanation.fix,
-        "next": explanation.next,
-        "unread": list(explanation.unread),
+        **fields_of(explanation, "fix next unread"),
         "flight": _flight_json(explanation.flight) if explanation.flight else None,
     }
 

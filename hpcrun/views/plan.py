@@ -16,7 +16,7 @@ from hpcrun.job.quoting import quote_bash
 from hpcrun.job.rank_start import Container, option_words
 from hpcrun.job.resources import Requeue
 from hpcrun.job.sweep import Sweep
-from hpcrun.views.text import code_text, count, memory_text, one_line, time_text
+from hpcrun.views.text import code_text, count, fields_of, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.new_run import Lineage
@@ -176,17 +176,7 @@ def look_line(done: Sequence[SubmitResult]) -> list[str]:
 
 def chain_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
     """Return a submitted chain as a JSON document."""
-    links = [
-        {
-            "run_id": item.run.run_id,
-            "job_id": item.run.job_id,
-            "name": item.run.name,
-            "folder": str(item.folder),
-            "after": item.run.after,
-            "remarks": item.remarks,
-        }
-        for item in done
-    ]
+    links = [{**fields_of(item.run, "run_id job_id name after"), **fields_of(item, "folder remarks")} for item in done]
     return {"kind": "chain", "links": links}
 
 
@@ -197,15 +187,10 @@ def prepared_json(prepared: Prepared) -> dict[str, Any]:
 
 def submitted_json(result: SubmitResult) -> dict[str, Any]:
     """Return a submission as a JSON document."""
-    run = result.run
     return {
         "kind": "submitted",
-        "run_id": run.run_id,
-        "job_id": run.job_id,
-        "scheduler": run.scheduler,
-        "cluster": run.cluster,
-        "folder": str(result.folder),
-        "remarks": result.remarks,
+        **fields_of(result.run, "run_id job_id scheduler cluster"),
+        **fields_of(result, "folder remarks"),
         "plan": _plan_json(result.prepared.plan),
     }
 

@@ -13,7 +13,7 @@ from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.variable_catalogue import KINDS, Kind, Variable
 from hpcrun.profiles.yaml_file import Key, Mistake, Origin, dotted
-from hpcrun.views.text import labelled, one_line, text_table, visible
+from hpcrun.views.text import fields_of, labelled, one_line, text_table, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,10 +60,7 @@ def profiles_json(rows: Sequence[ProfileRow]) -> dict[str, Any]:
         "kind": "profiles",
         "profiles": [
             {
-                "name": row.name,
-                "path": str(row.path),
-                "default": row.default,
-                "problem": row.problem,
+                **fields_of(row, "name path default problem"),
                 "profile": row.profile.model_dump() if row.profile else None,
             }
             for row in rows
@@ -75,10 +72,8 @@ def detected_json(detected: Detected) -> dict[str, Any]:
     """Return a detected profile as a JSON document: the file's text and its values."""
     return {
         "kind": "detected",
-        "path": str(detected.path) if detected.path else None,
-        "text": detected.text,
+        **fields_of(detected, "path text warnings"),
         "profile": detected.profile.model_dump(exclude_defaults=True, exclude={"name"}),
-        "warnings": list(detected.warnings),
     }
 
 
@@ -112,8 +107,7 @@ def profile_values(values: dict[str, Any]) -> dict[str, Any]:
 def origins_json(loaded: LoadedProfile) -> dict[str, Any]:
     """Return every value with its file and line, by its key."""
     return {
-        dotted(key): {"value": value, "file": str(origin.path), "line": origin.line}
-        for key, value, origin in _rows(loaded)
+        dotted(key): {"value": value, "file": origin.path, "line": origin.line} for key, value, origin in _rows(loaded)
     }
 
 
@@ -182,8 +176,7 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "kind": "profile-validation",
         "profiles": [
             {
-                "name": verdict.name,
-                "path": str(verdict.path),
+                **fields_of(verdict, "name path"),
                 "mistakes": [_mistake_json(item) for item in verdict.mistakes],
                 "remarks": [_mistake_json(item) for item in verdict.remarks],
             }
@@ -193,7 +186,7 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _mistake_json(item: Mistake) -> dict[str, Any]:
-    return {"file": str(item.path), "line": item.line, "key": dotted(item.key), "message": item.text}
+    return {"file": item.path, "line": item.line, "key": dotted(item.key), "message": item.text}
 
 
 def _form(key: Key, value: Any) -> Any:
@@ -317,13 +310,7 @@ def profile_variables_json(variables: ProfileVariables) -> dict[str, Any]:
         "kind": "profile-variables",
         "profile": variables.profile,
         "set": [
-            {
-                "name": row.name,
-                "value": row.value,
-                "origin": str(row.origin) if row.origin else None,
-                "problem": row.problem,
-                "variable": asdict(row.variable) if row.variable else None,
-            }
+            {**fields_of(row, "name value origin problem"), "variable": asdict(row.variable) if row.variable else None}
             for row in variables.set_here
         ],
         "set_by_script": [asdict(variable) for variable in variables.by_script],

@@ -15,7 +15,18 @@ from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, Run, known_fields
-from hpcrun.views.text import GAP, clock_text, count, fitting, one_line, rows_csv, short_size, start_text, text_table
+from hpcrun.views.text import (
+    GAP,
+    clock_text,
+    count,
+    fields_of,
+    fitting,
+    one_line,
+    rows_csv,
+    short_size,
+    start_text,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -216,11 +227,7 @@ def lineage_json(item: RunStatus) -> dict[str, Any]:
     states = {wait.run_id: wait.state for wait in item.waits}
     return {
         "after": [{**wait, "state": states.get(wait["run_id"])} for wait in run.after],
-        "chain": run.chain,
-        "resubmitted_from": run.resubmitted_from,
-        "checkpoints_of": run.checkpoints_of,
-        "code_of": run.code_of,
-        "code": run.code,
+        **fields_of(run, "chain resubmitted_from checkpoints_of code_of code"),
     }
 
 
@@ -276,14 +283,11 @@ def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, A
 
 
 def _run_json(item: RunStatus) -> dict[str, Any]:
-    run = item.run
-    kept = ("run_id", "name", "scheduler", "cluster", "host", "created_s", "job_id", "profile", "nodes",
-            "gpus_per_node", "world_size", "walltime_s")  # fmt: skip
+    kept = "run_id name scheduler cluster host created_s job_id profile nodes gpus_per_node world_size walltime_s"
     return {
-        **{name: getattr(run, name) for name in kept},
+        **fields_of(item.run, kept),
         "folder": str(item.folder),
-        "stale": item.stale,
-        "lost": item.lost,
+        **fields_of(item, "stale lost"),
         "silent_s": None if item.silent_s is None else int(item.silent_s),
         **known_fields(item.status),
         **lineage_json(item),

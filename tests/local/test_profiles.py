@@ -192,7 +192,7 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
         (["new", "_x", "--from", "a100"], 2, "cannot be a profile's name"),
         (["new", "x"], 2, "--from detected"),
         (["new", "x", "--from", "a10"], 3, "did you mean 'a100'?"),
-        (["new", "x", "--from", "a100", "--gpus-per-node", "many"], 3, "gpu.per_node"),
+        (["new", "x", "--from", "a100", "gpu.per_node=many"], 3, "gpu.per_node"),
         (["diff", "a100", "h10"], 3, "did you mean"),
         (["validate", "./none.yaml"], 3, "no such file"),
     ],
@@ -318,8 +318,8 @@ def test_diff_shows_what_differs_once_read(hpcrun: Hpcrun) -> None:
 # --- new ------------------------------------------------------------------------------------------------------
 
 
-def test_new_takes_flags_without_a_terminal(hpcrun: Hpcrun) -> None:
-    done = hpcrun("profile", "new", "mine", "--from", "a100", "--partition", "long", "--gpus-per-node", "8", check=True)
+def test_new_takes_values_without_a_terminal(hpcrun: Hpcrun) -> None:
+    done = hpcrun("profile", "new", "mine", "--from", "a100", "partition=long", "gpu.per_node=8", check=True)
     assert str(own(hpcrun, "mine")) in done.stdout
     found = shown(hpcrun, "mine")
     assert (found["partition"], found["gpu"]["per_node"], found["gpu"]["type"]) == ("long", 8, "a100")
@@ -556,7 +556,7 @@ def test_set_and_new_with_a_value_that_gpu_types_override_change_it_for_them_too
     hpcrun("profile", "unset", "dev", "time.default", "partition", check=True)
     assert shown(hpcrun, "dev")["gpu"]["types"]["a100"] == shown(hpcrun, "base")["gpu"]["types"]["a100"]
     assert "null" not in path.read_text()
-    hpcrun("profile", "new", "long", "--from", "base", "--time", "2h", check=True)
+    hpcrun("profile", "new", "long", "--from", "base", "time.default=2h", check=True)
     assert "default" not in shown(hpcrun, "long")["gpu"]["types"]["h100"].get("time", {})
 
 
