@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +19,6 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from hpcrun.actions.status.run_status import interesting_element
 from hpcrun.errors import HpcrunError
-from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.features.top.actions import act, show_done
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import (
@@ -37,13 +36,11 @@ from hpcrun.features.top.rows import (
 from hpcrun.features.top.screen import TextLines, TopScreen
 from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
-from hpcrun.runs.record import LastStatus
 from hpcrun.views.status import COLOURS
 
 _CHECKS_EVERY_S = 1.0  # how often to check for a late answer
 WORDS_EVERY_S = 10.0  # how often the last lines of the runs on the screen are read
 _ASKING = "asking ..."
-_CAUSES_AT_ONCE = 8  # how many elements one thread explains, for which it reads their logs
 
 
 def words_of(rows: Mapping[str, TopRow]) -> dict[str, str]:
@@ -94,7 +91,6 @@ class RunsScreen(TableScreen[ShownRow]):
         self._words: Mapping[str, str] = {}
         self._words_of: frozenset[str] = frozenset()
         self._words_asked = float("-inf")
-        self._causes: dict[str, LastStatus] = {}
 
     def on_mount(self) -> None:
         """Show what is known so far."""
@@ -111,7 +107,7 @@ class RunsScreen(TableScreen[ShownRow]):
         """Show whether an answer is late; read the last lines of the runs on the screen, and why elements failed."""
         self.query_one("#title", TextLines).update()
         now, rows = time.monotonic(), [row for row, _ in self.rows.on_screen]
-        self._learn_causes(rows)
+        self.learn_causes((item for row in rows if (item := row.item())), self.pager.update)
         running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
 
@@ -121,25 +117,6 @@ class RunsScreen(TableScreen[ShownRow]):
 
         if running and is_due and self.call("words", lambda: words_of(running), show, lambda _: show({})):
             self._words_asked, self._words_of = now, frozenset(running)
-
-    def _learn_causes(self, rows: Iterable[TopRow]) -> None:
-        """Work out why elements failed, a few at a time; the reader does so for whole runs."""
-        items = ((row.key, row.item()) for row in rows if row.element and row.key not in self._causes)
-        wanted = {key: item for key, item in items if item and lacks_line(item)}
-        some = dict(list(wanted.items())[:_CAUSES_AT_ONCE])
-
-        def done(causes: Mapping[str, LastStatus]) -> None:
-            self._causes |= causes
-            self.pager.update()
-
-        def failed(_: object) -> None:  # broken rules: explain says so
-            done({key: item.status for key, item in some.items()})
-
-        def explained() -> dict[str, LastStatus]:
-            return {key: explained_status(item, self.reader.rules()) for key, item in some.items()}
-
-        if some:
-            self.call("causes", explained, done, failed)
 
     def _show_rows(self) -> None:
         reading = self.reader.reading
@@ -154,12 +131,11 @@ class RunsScreen(TableScreen[ShownRow]):
     def cells(self, shown: ShownRow) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         """Return the mark, the texts and the colour of a row."""
         row, depth = shown
-        known, now = self._causes.get(row.key), row.status
+        item, status = row.item(), row.status
         sign, is_open = "*" if row.key in self._marked else " ", row.key in self._opened
-        if row.element and known and now and (known.state, known.attempt) == (now.state, now.attempt):
-            row = replace(row, element=replace(row.element, status=replace(now, cause=known.cause)))
-        texts = cells(row, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
-        return sign, texts, {"state": COLOURS.get(row.state, "red" if now is None or now.final else "")}
+        known = item and self.with_cause(item)
+        texts = cells(row, known, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
+        return sign, texts, {"state": COLOURS.get(row.state, "red" if status is None or status.final else "")}
 
     def title_line(self) -> Text:
         """Return how many runs there are, and how they are sorted."""

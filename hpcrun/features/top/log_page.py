@@ -95,7 +95,7 @@ class LogPage(TextScreen):
 
     def message_line(self) -> Text | str:
         """Return what is typed, what is wrong, or where the lines are."""
-        late = time.monotonic() - self.calls.get(_READING, time.monotonic())
+        late = self.waits_s(_READING)
         if not self.typed and (late > _LATE_S or self._error):
             problem = f"reading for {int(late)} s; esc stops waiting" if late > _LATE_S else self._error
             return Text(one_line(problem), "bold")

@@ -15,13 +15,14 @@ from textual.binding import Binding, BindingType
 
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.reader import Reader
+from hpcrun.features.top.rows import fitted
 from hpcrun.features.top.screen import error_text
 from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.schedulers.process import user_name
 from hpcrun.schedulers.queue import QueuedJob, SlurmQueue
-from hpcrun.views.text import GAP, clock_text, count, fitting
+from hpcrun.views.text import clock_text, count
 
 ASK_EVERY_S = 30.0
 _ASKING = "squeue"
@@ -143,12 +144,10 @@ class QueueScreen(TableScreen[Cells]):
     def column_widths(self, width: int) -> dict[str, int]:
         """Return the columns for which there is room."""
         rows = self.rows.lines
-        needed = {name: max(least, len(name), *(len(row[name]) for row in rows)) if rows else len(name)
-                  for name, least in self._columns.items()}  # fmt: skip
-        last = list(needed)[-1]
-        names = fitting({**needed, last: self._columns[last]}, width - 1, self._dropped)
-        widths = {name: needed[name] for name in names if name != last}
-        return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
+        *others, last = self._columns
+        needed = {name: max([len(name), *((self._columns[name], *(len(row[name]) for row in rows)) if rows else ())])
+                  for name in others}  # fmt: skip
+        return fitted({**needed, last: self._columns[last]}, width, self._dropped)
 
     def title_line(self) -> Text:
         """Return what is shown, and when Slurm answered."""

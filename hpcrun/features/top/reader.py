@@ -68,6 +68,7 @@ class Reader:
     rules: Rules  # returns the rules of ``explain``
     metric_patterns: Callable[[str], Mapping[str, str]]
     reading: Reading = field(default_factory=Reading)  # what was learned last
+    causes: dict[object, str] = field(default_factory=dict)  # why elements failed, as far as a screen has worked it out
     done: list[Done] = field(default_factory=list)  # what a person has done to runs since the start
     _post: Post | None = None
     _publish: Callable[[], object] = lambda: None

@@ -255,23 +255,40 @@ def column_widths(shown: Sequence[ShownRow], width: int) -> dict[str, int]:
         "limit": len(clock_text(max((status.limit_s or 0 for status in times), default=0))),
     }
     needed = {name: max(wide, len(name)) for name, wide in needed.items()}
-    names = fitting({**needed, "info": _INFO_LEAST}, width - 1, _DROPPED)
-    if "job" not in names:
-        least = {**needed, "name": min(_NAME_SHORT, needed["name"]), "info": _INFO_SHORT}
-        short = fitting(least, width - 1, _DROPPED)
-        if "job" in short:
-            names = tuple(name for name in short if name not in _DROPPED[:3])
-            others = sum(least[name] + GAP for name in names if name not in ("name", "info"))
-            needed["name"] = min(needed["name"], width - 1 - others - GAP - _INFO_SHORT)
-    widths = {name: needed[name] for name in names if name != "info"}
-    return {**widths, "info": max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
+    widths = fitted({**needed, "info": _INFO_LEAST}, width, _DROPPED)
+    if "job" not in widths:
+        kept = {name: wide for name, wide in needed.items() if name not in _DROPPED[:3]}
+        short = {**kept, "name": min(_NAME_SHORT, kept["name"]), "info": _INFO_SHORT}
+        widths = fitted(short, width, _DROPPED)
+        more = max(0, min(widths["info"] - _INFO_SHORT, needed["name"] - widths["name"]))
+        widths |= {"name": widths["name"] + more, "info": widths["info"] - more}
+    return widths
 
 
-def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = "") -> dict[str, str]:
-    """Return the cells of a row, whose children are shown if it is open; ``words`` are what the run wrote last."""
+def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dict[str, int]:
+    """Return the columns that a terminal has room for, each with its width: the last one takes the rest.
+
+    Args:
+        needed: column → the least that it needs.
+        dropped: those that can be done without, what is missed least first.
+    """
+    *names, last = fitting(needed, width - 1, dropped)
+    widths = {name: needed[name] for name in names}
+    return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
+
+
+def cells(
+    row: TopRow, item: RunStatus | None, depth: int, now_s: float, *, is_open: bool, words: str = ""
+) -> dict[str, str]:
+    """Return the cells of a row.
+
+    Args:
+        item: the run or element, if it stands for one.
+        is_open: its children are shown.
+        words: what the run wrote last.
+    """
     sign = ("- " if is_open else "+ ") if row.children else "  "
     name = f"{'  ' * depth}{sign}{row.name}"
-    item = row.item()
     if item is None:
         return {"name": name, "state": row.state, "info": row.about}
     status = item.status

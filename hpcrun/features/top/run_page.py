@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -12,7 +10,6 @@ from textual.binding import Binding, BindingType
 
 from hpcrun.actions.status.run_status import RunStatus, element_row, interesting_element
 from hpcrun.errors import HpcrunError
-from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.features.top.log_page import LogPage
 from hpcrun.features.top.pager import Pager, TextScreen, search_pattern
 from hpcrun.features.top.reader import Reader
@@ -57,7 +54,6 @@ class RunPage(TextScreen):
         self._run_id = run_id
         self._item: RunStatus | None = None
         self._gone = ""
-        self._cause: str | None = None
         self._sections = [section(reader) for section in SECTIONS]
         self._number = 0
         self._heading: list[Text] = []
@@ -85,8 +81,7 @@ class RunPage(TextScreen):
 
     def message_line(self) -> Text | str:
         """Return what is wrong, what is typed, or where the lines are."""
-        section = self._section
-        late = self.reader.now_s() - section.reads_since if section.reads_since is not None else 0.0
+        section, late = self._section, self.waits_s(self._section.title)
         if self.typed:
             problem = ""
         elif self._gone:
@@ -104,12 +99,7 @@ class RunPage(TextScreen):
         return "   ".join(parts)
 
     def _why(self) -> str:
-        if self._item is None:
-            return ""
-        item = self._item
-        if self._cause and lacks_line(item):
-            item = replace(item, status=replace(item.status, cause=self._cause))
-        return one_line(why_text(item, self._now_s))
+        return one_line(why_text(self.with_cause(self._item), self._now_s)) if self._item else ""
 
     def _titles(self) -> Text:
         titles = (f"{number} {section.title}" for number, section in enumerate(self._sections, start=1))
@@ -132,41 +122,22 @@ class RunPage(TextScreen):
             self._item, self._gone = _one(self.reader.run_status(self._run_id)), ""
         except HpcrunError as error:
             self._gone = error.message
-        self._learn_cause()
+        if self._item:
+            self.learn_causes([self._item], self._show)
         self._read()
         self._show()
 
-    def _learn_cause(self) -> None:
-        """Work out the first line of explain for an element: status does so only for whole runs."""
-        item = self._item
-        if item is None or item.element is None or not lacks_line(item) or self._cause is not None:
-            return
-        self._cause = ""
-
-        def done(line: str | None) -> None:
-            self._cause = line
-
-        self.call("cause", lambda: explained_status(item, self.reader.rules()).cause, done, lambda _: None)
-
     def _read(self) -> None:
-        item, section = self._item, self._section
-        if item is None or self._gone or not section.is_due(item, self._now_s):
+        item, section, began_s = self._item, self._section, self._now_s
+        if item is None or self._gone or not section.is_due(item, began_s):
             return
-        section.begin(item, self._now_s)
-
-        def read() -> Any:
-            try:
-                return section.read(item)
-            except FileNotFoundError as error:
-                name = os.path.basename(str(error.filename))
-                raise HpcrunError(f"{name} does not exist: the run was removed, or has not written it") from None
 
         def ended(data: Any = None, error: str = "") -> None:
-            section.end(self.reader.now_s(), data, error)
-            if self.is_open and section is self._section:
+            section.end(item, began_s, self.reader.now_s(), data, error)
+            if section is self._section:
                 self._show()
 
-        self.reader.in_background(read, ended, lambda error: ended(error=error_text(error)))
+        self.call(section.title, lambda: section.read(item), ended, lambda error: ended(error=error_text(error)))
 
     def _show(self) -> None:
         """Draw what is known now; only what has changed reaches the terminal."""

@@ -54,28 +54,20 @@ class Section(ABC):
         self.pages: Pages[Any] = Pages(self.draw)
         self.data: Any = None  # what was read last; None before the first reading
         self.error = ""  # why the last reading failed
-        self.reads_since: float | None = None
         self._next_s = 0.0
         self._read_of: tuple[object, ...] | None = None
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
         """Whether to read now: first, when the run's state has changed, and again while it runs or a reading failed."""
-        if self.reads_since is not None:
-            return False
         if self._read_of != _mark(item):
             return True
         can_change = not item.status.final or bool(self.error)
         return can_change and self.every_s > 0 and now_s >= self._next_s
 
-    def begin(self, item: RunStatus, now_s: float) -> None:
-        """Note that it is being read."""
-        self.reads_since, self._read_of = now_s, _mark(item)
-
-    def end(self, now_s: float, data: Any = None, error: str = "") -> None:
+    def end(self, item: RunStatus, began_s: float, now_s: float, data: Any = None, error: str = "") -> None:
         """Take what was read, or why it was not; for None, the data of before stays."""
-        took_s = now_s - (self.reads_since or now_s)
-        self.reads_since, self.error = None, error
-        self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * took_s)
+        self._read_of, self.error = _mark(item), error
+        self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * (now_s - began_s))
         if data is not None:
             self.data = data
 
@@ -133,7 +125,7 @@ class RanksSection(Section):
 
     def is_due(self, item: RunStatus, now_s: float) -> bool:
         """Whether it is time to read, also the last lines of the next ranks."""
-        has_more = self._ranks is not None and self._ranks.missing and self.reads_since is None and not self.error
+        has_more = self._ranks is not None and self._ranks.missing and not self.error
         return bool(has_more) or super().is_due(item, now_s)
 
     def heading(self) -> list[Text]:

@@ -91,7 +91,7 @@ def test_runs_are_grouped_where_the_first_of_them_was() -> None:
 
 def test_a_damaged_run_is_a_row_with_what_is_wrong() -> None:
     (row,) = run_rows([], {"20260102-030405-x-0a1b": "it is damaged"})
-    assert (row.state, cells(row, 0, 1.0, is_open=False)["info"]) == (DAMAGED, "it is damaged")
+    assert (row.state, cells(row, row.item(), 0, 1.0, is_open=False)["info"]) == (DAMAGED, "it is damaged")
 
 
 def test_rows_of_runs_that_did_not_change_are_kept() -> None:
@@ -104,19 +104,19 @@ def test_rows_of_runs_that_did_not_change_are_kept() -> None:
 def test_what_a_run_wrote_last_stands_before_its_nodes_unless_it_is_silent() -> None:
     running = item("a", hosts="node1")
     (row,) = run_rows([running], {})
-    assert cells(row, 0, 1.0, is_open=False, words="step=3")["info"] == "step=3, node1"
+    assert cells(row, row.item(), 0, 1.0, is_open=False, words="step=3")["info"] == "step=3, node1"
     (row,) = run_rows([RunStatus(running.run, running.folder, running.status, silent_s=720.0)], {})
-    assert cells(row, 0, 1.0, is_open=False, words="step=3")["info"].startswith("silent 12 min")
+    assert cells(row, row.item(), 0, 1.0, is_open=False, words="step=3")["info"].startswith("silent 12 min")
 
 
 def test_of_a_failed_run_the_exception_comes_first() -> None:
     (row,) = run_rows([item("a", "FAILED", cause="rank 0 on a100-1 failed first: KeyError: 'labels'")], {})
-    assert cells(row, 0, 1.0, is_open=False)["info"] == "KeyError: 'labels' (rank 0, a100-1)"
+    assert cells(row, row.item(), 0, 1.0, is_open=False)["info"] == "KeyError: 'labels' (rank 0, a100-1)"
 
 
 def test_a_narrow_terminal_keeps_what_says_most() -> None:
     shown = arranged(THREE, Arrangement())
-    assert list(column_widths(shown, 60)) == ["name", "state", "info"]
+    assert list(column_widths(shown, 60)) == ["name", "state", "elapsed", "info"]
     assert {"profile", "limit"}.isdisjoint(column_widths(shown, 80))
     assert list(column_widths(shown, 140)) == "name job profile state size elapsed limit info".split()
     for width in (20, 60, 80, 140):

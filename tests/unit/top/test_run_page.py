@@ -38,6 +38,7 @@ class _Desk:
     item: RunStatus
     gone: str = ""
     asked: int = 0
+    causes: dict[object, str] = field(default_factory=dict)
     opens: threading.Event = field(default_factory=threading.Event)
     app: TopApp | None = None
     error: BaseException | None = None
@@ -233,7 +234,7 @@ def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch:
         await _seen(pilot, "KeyError: 'recall'")
         RunFolder(tmp_path).script.unlink()
         await pilot.press("6")
-        await _seen(pilot, "script.sh does not exist")
+        await _seen(pilot, "No such file or directory: /")
         desk.gone = "there is no run 'r' any more"
         await pilot.press("1")
         shown = await _seen(pilot, "there is no run 'r' any more; shown is what was last read")
@@ -332,11 +333,11 @@ def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
     [
         (OSError("timed out"), "timed out"),
         (OSError(5, "Input/output error"), "Input/output error"),
-        (PermissionError(13, "Permission denied", "/runs/x"), "/runs/x: Permission denied"),
+        (PermissionError(13, "Permission denied", "/runs/x"), "Permission denied: /runs/x"),
     ],
 )
 @pytest.mark.parametrize("page", ["run", "log"])
-def test_an_error_is_said_with_its_file_if_it_has_one(
+def test_an_error_is_shown_with_its_file_if_it_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str, page: str
 ) -> None:
     desk, _ = _given(tmp_path)

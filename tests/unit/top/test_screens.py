@@ -355,7 +355,7 @@ def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_s
         asked.append(item.run.name)
         return replace(item.status, cause=f"KeyError: {item.element}")
 
-    monkeypatch.setattr("hpcrun.features.top.app.explained_status", explained)
+    monkeypatch.setattr("hpcrun.features.top.screen.explained_status", explained)
 
     async def scene(screen: Screen) -> None:
         await screen.until(lambda: "2 running" in screen.text)
