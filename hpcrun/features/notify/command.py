@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,9 +20,10 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
 from hpcrun.errors import HpcrunError, PlanError, UsageError
-from hpcrun.features.notify.display import clean_line, message_of, sent_lines
+from hpcrun.explain.first_line import explained_status
+from hpcrun.features.notify.display import clean_line, message_of
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job
-from hpcrun.features.notify.messages import SENT, Delivery, unclaimed
+from hpcrun.features.notify.messages import SENT, Delivery, delivery_lines, unclaimed
 from hpcrun.features.notify.send import Message, send_message
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import NONE, check_destination, is_slurms_mail
@@ -31,7 +34,6 @@ from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.run_status import RunStatus
-    from hpcrun.explain.diagnosis.rules import Rule
     from hpcrun.runs.record import Run
 
 _AGAIN_S, _RECORDED_WITHIN_S = 0.3, 5.0  # a job may start before submit has recorded its id
@@ -92,23 +94,24 @@ def _send_due(item: RunStatus, context: Context, reported: str | None) -> list[D
     """Send the messages about a run that are due and that nobody has sent; return what became of them."""
     notify = notify_of(item.run)
     results: list[Delivery] = []
-    # here, a secret in a log cannot be recognised by its value where it is not set
-    shows_cause = all(context.env.get(name) for name in item.run.secrets)
     for event in due_events(item, notify, context.now_s(), reported) if notify else ():
         if notify and (to := unclaimed(item.folder, event, notify.to)):
             message = message_of(
-                event, item, context.now_s(), lambda: _rules(context), lambda: _patterns(item.run, context),
-                shows_cause=shows_cause,
-            )  # fmt: skip
+                event, item, context.now_s(), partial(_explain, context), lambda: _patterns(item.run, context)
+            )
             results += send_message(message, to, context.env, run_folder=item.folder, event=event)
     return results
 
 
-def _rules(context: Context) -> Sequence[Rule]:
+def _explain(context: Context, item: RunStatus) -> str:
+    """Return the first line of ``hpcrun explain``, as far as a message may have it."""
+    if not all(context.env.get(name) for name in item.run.secrets):
+        return ""  # here, a secret in a log cannot be recognised by its value
     try:
-        return context.rules()
+        rules = context.rules()
     except HpcrunError:  # a broken file of rules: the run has failed all the same
-        return ()
+        rules = ()
+    return explained_status(item, rules).cause or ""
 
 
 def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
@@ -124,9 +127,9 @@ def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
 def _sent_outcome(results: list[Delivery], item: RunStatus, *, quiet: bool) -> Outcome:
     """Return what became of messages; in the background only what did not arrive, for the log."""
     if quiet:
-        return Outcome(lambda: [stdout(sent_lines([each for each in results if each.state != SENT]))])
+        return Outcome(lambda: [stdout(_lines(each for each in results if each.state != SENT))])
     none = "no message is due" if notify_of(item.run) else "was submitted without messages (notify:, --notify)"
-    lines = [stdout(sent_lines(results) or [f"{one_line(item.run.name)}: {none}"])]
+    lines = [stdout(_lines(results) or [f"{one_line(item.run.name)}: {none}"])]
     return Outcome(lambda: lines, lambda: _document(results, item.run.run_id))
 
 
@@ -146,8 +149,14 @@ def _test(urls: list[str], context: Context) -> Outcome:
         )
     title = clean_line(f"Test message from hpcrun on {context.host}")
     message = Message(title, "Messages about your runs will arrive here.")
-    sent = send_message(message, to, context.env, run_folder=None, event="test")
-    return Outcome(lambda: [stdout(sent_lines(sent))], lambda: _document(sent, None), failure=_failure(sent))
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        RunFolder(Path(folder)).messages().mkdir()
+        sent = send_message(message, to, context.env, run_folder=Path(folder), event="test")
+    return Outcome(lambda: [stdout(_lines(sent))], lambda: _document(sent, None), failure=_failure(sent))
+
+
+def _lines(sent: Iterable[Delivery]) -> list[str]:
+    return [clean_line(line) for line in delivery_lines(sent)]
 
 
 def _failure(sent: Sequence[Delivery]) -> PlanError | None:

@@ -1,21 +1,19 @@
-"""The text of the messages about a run, from its records and its status; and what became of them, for a person."""
+"""The text of the messages about a run, from its records and its status."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcrun.actions.status.details import last_metrics
 from hpcrun.actions.status.resolve import ended_state, ended_text
-from hpcrun.actions.status.run_status import RunStatus, element_of, element_row, failed_elements
-from hpcrun.explain.first_line import explained_status
-from hpcrun.features.notify.messages import FAILED, SENT, UNREACHABLE, UNSURE, Delivery
+from hpcrun.actions.status.run_status import RunStatus, element_of, failed_elements
 from hpcrun.features.notify.send import Message
 from hpcrun.job import state
-from hpcrun.job.notify import ATTEMPT, FINISHED, FIRST_FAILURE, FIRST_STEP, IDLE, STARTED, WAITING, event_kind
+from hpcrun.job.notify import ATTEMPT, FINISHED, FIRST_FAILURE, FIRST_STEP, IDLE, STARTED, WAITING
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.units import format_span
 from hpcrun.reading import read_object
@@ -23,9 +21,6 @@ from hpcrun.runs.attempt import RESTART, Attempt, attempts
 from hpcrun.runs.logs import rank_log, tail
 from hpcrun.runs.metrics import LogMetrics
 from hpcrun.views.text import harmless, without_colours
-
-if TYPE_CHECKING:
-    from hpcrun.explain.diagnosis.rules import Rule
 
 _LOG_END = 200
 _LONGEST_LINE, _MOST_METRICS = 400, 12
@@ -41,30 +36,25 @@ _ENDS = {
     "OUT_OF_MEMORY": "ran out of memory",
 }
 _QUEUED_LONG_S = 60
-_STATES = {SENT: "sent", UNREACHABLE: "not reachable", UNSURE: "no response", FAILED: "refused"}
 
 
 def message_of(
     event: str,
     item: RunStatus,
     now_s: float,
-    rules: Callable[[], Sequence[Rule]],
+    explain: Callable[[RunStatus], str],
     patterns: Callable[[], Mapping[str, Any]],
-    *,
-    shows_cause: bool = True,
 ) -> Message:
     """Return the message about an event: one line as title, and some lines.
 
     Args:
-        rules: of explain; read only if the message needs a cause.
+        explain: returns the first line of ``hpcrun explain`` about a run or element that failed, if it may be shown.
         patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
-        shows_cause: whether it may have a line of a log.
     """
     name = item.run.name
     begun = [] if item.elements else list(attempts(item.folder, 0))  # the newest first
     attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None)
     queue_s = 0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
-    cause = _cause(event, item, attempt, rules, is_newest=attempt in begun[:1]) if shows_cause else ""
     if event == STARTED:
         queued = f" after {format_span(queue_s)} in the queue" if queue_s >= _QUEUED_LONG_S else ""
         return _message(f"{name} started{queued}", [], item)
@@ -78,17 +68,17 @@ def message_of(
         return _message(f"{name}: its GPUs are idle", [_idle(attempt)], item, "warning")
     if event == FIRST_FAILURE:
         row = element_of(item, failed_elements(item.elements)[0])
-        return _message(f"{row.run.name} failed, the first element of its sweep", [cause], row, "warning")
+        return _message(f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning")
     if event == FINISHED or attempt is None:
         metrics = "" if item.elements else _metrics(item, attempt, patterns())
-        return _end(item, cause, metrics)
+        return _end(item, _why(item, explain), metrics)
     how = attempt.exit.how if attempt.exit else ""
     then = "restarted in the same allocation" if how == RESTART else "requeued" if how else "the next attempt follows"
     title = f"{name}: attempt {attempt.number + 1} {_ENDS.get(ended_state(attempt), 'ended')}, {then}"
-    return _message(title, [cause], item, "warning")
+    return _message(title, [_why_ended(item, attempt, explain, is_newest=attempt is begun[0])], item, "warning")
 
 
-def _end(item: RunStatus, cause: str, metrics: str) -> Message:
+def _end(item: RunStatus, why: str, metrics: str) -> Message:
     status, run = item.status, item.run
     how = _ENDS.get(status.state, f"ended as {status.state}")
     after = f" after {format_span(status.ran_s)}" if status.ran_s is not None else ""
@@ -97,10 +87,29 @@ def _end(item: RunStatus, cause: str, metrics: str) -> Message:
     if counts and not is_good:
         done = sum(each.status.state == state.COMPLETED for each in item.elements)
         how, after = f"ended: {done} of {len(item.elements)} elements completed", ""
-    why = cause or (status.reason if not is_good and not counts else "") or ""
+    why = why or (status.reason if not is_good and not counts else "") or ""
     hint = "" if is_good or status.state == state.CANCELLED else f"hpcrun explain {run.job_id or run.run_id}"
     lines = [counts or "", why, metrics, hint]
     return _message(f"{run.name} {how}{after}", lines, item, "success" if is_good else "failure")
+
+
+def _why(item: RunStatus, explain: Callable[[RunStatus], str]) -> str:
+    """Return why a run that is over did not complete; of a sweep, why its first element failed."""
+    if not item.elements:
+        return "" if item.status.state in (state.COMPLETED, state.CANCELLED) else explain(item)
+    failed = [element_of(item, index) for index in failed_elements(item.elements)]
+    first = next((row for row in failed if row.status.state != state.CANCELLED), None)
+    return f"{first.run.name}: {explain(first) or first.status.state}" if first else ""
+
+
+def _why_ended(item: RunStatus, attempt: Attempt, explain: Callable[[RunStatus], str], *, is_newest: bool) -> str:
+    """Return why an attempt ended that another one follows."""
+    why, exit_ = ended_text(attempt), attempt.exit
+    if not is_newest or exit_ is None or exit_.reason not in ("", "failure"):
+        nodes = ", ".join(exit_.nodes) if exit_ else ""
+        return f"{why} ({nodes})" if nodes else why
+    ended = replace(item.status, state=state.FAILED, final=True, reason=None, exit_status=exit_.status)
+    return explain(replace(item, status=ended)) or why
 
 
 def _message(title: str, lines: Iterable[str], item: RunStatus, kind: Any = "info") -> Message:
@@ -116,31 +125,6 @@ def clean_line(text: str) -> str:
     line = "".join(char for char in line if char.isprintable())
     line = _MARKUP.sub(lambda match: f"{match[0]} ", line)
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
-
-
-def _cause(
-    event: str, item: RunStatus, attempt: Attempt | None, rules: Callable[[], Sequence[Rule]], *, is_newest: bool
-) -> str:
-    """Return the first line of ``hpcrun explain``, or why an attempt ended; empty if nothing is known."""
-    if event == FIRST_FAILURE:
-        item = element_of(item, failed_elements(item.elements)[0])
-    elif item.elements:
-        failed = [each for each in item.elements if each.index in failed_elements(item.elements)]
-        first = min(failed, key=lambda each: each.status.state == state.CANCELLED, default=None)
-        if not item.status.final or first is None or first.status.state == state.CANCELLED:
-            return ""
-        cause = explained_status(element_row(item, first), rules()).cause
-        return f"{item.run.name}/{first.index}: {cause or first.status.state}"
-    elif event.startswith(f"{ATTEMPT}-") and attempt is not None:
-        why = ended_text(attempt)
-        if not is_newest or attempt.exit is None or attempt.exit.reason not in ("", "failure"):
-            nodes = ", ".join(attempt.exit.nodes) if attempt.exit else ""
-            return f"{why} ({nodes})" if nodes else why
-        ended = replace(item.status, state=state.FAILED, final=True, reason=None, exit_status=attempt.exit.status)
-        return explained_status(replace(item, status=ended), rules()).cause or why
-    elif event != FINISHED or item.status.state in (state.COMPLETED, state.CANCELLED):
-        return ""
-    return explained_status(item, rules()).cause or ""
 
 
 def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
@@ -171,11 +155,3 @@ def _idle(attempt: Attempt | None) -> str:
         return "hpcrun status --gpus shows their load"
     end = f"; the job ends in {format_span(ends_s - warned_s)} if they stay idle" if ends_s is not None else ""
     return f"all of its GPUs have been idle for {format_span(warned_s - since_s)}{end}"
-
-
-def sent_lines(results: Sequence[Delivery]) -> list[str]:
-    """Return what became of messages, a line each: event, result, destination."""
-    rows = [(event_kind(each.event), _STATES.get(each.state, "not sent"),
-             clean_line(each.to + (f": {each.reason}" if each.reason else ""))) for each in results]  # fmt: skip
-    wide, wider = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
-    return [f"{event:<{wide}}  {state:<{wider}}  {text}" for event, state, text in rows]

@@ -15,7 +15,7 @@ from typing import Any
 from hpcrun.actions.hooks import Hooks
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status import KnownRun, run_status
-from hpcrun.features.notify.messages import deliveries, delivery_rows, unclaimed
+from hpcrun.features.notify.messages import deliveries, delivery_lines, unclaimed
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.notify import (
@@ -41,10 +41,8 @@ END_IS_NEWS_S, IS_NEWS_S = 86400.0, 3600.0
 """How long after its time a message about an end is still sent, and any other one."""
 _LAST_ATTEMPTS = 3
 TRIED_FOR_S = 120.0  # after an attempt to send the messages of a run, no other one begins for so long
-CHECK_AGAIN_S = 30.0  # how often a process reads the records of a run
 JOB_FIRST_S = 30.0  # the job itself has so long to send the message about its start or its end
 MOST_AT_ONCE = 50
-_CHECKED: dict[str, float] = {}  # run id → when this process last read its records
 
 
 def notify_of(run: Run) -> Notify | None:
@@ -111,10 +109,7 @@ def _has_metrics(attempt: Attempt, now_s: float) -> bool:
 
 def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
     """Start a process that sends the messages of these runs that are due and that nobody has sent."""
-    late_ones = (
-        item for item in items if _is_checked_now(item, now_s) and _is_late(item, now_s) and _is_untried(item.folder)
-    )
-    late = list(islice(late_ones, MOST_AT_ONCE))
+    late = list(islice((item for item in items if _is_late(item, now_s) and _is_untried(item.folder)), MOST_AT_ONCE))
     if not late:
         return
     here = ("env", f"HPCRUN_RUNS={runs.absolute()}")
@@ -123,20 +118,9 @@ def send_late(items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
         leave_running(program, cwd=Path(__file__).resolve().parents[3], log=RunFolder(late[0].folder).messages("log"))
 
 
-def _is_checked_now(item: RunStatus, now_s: float) -> bool:
-    """Whether to read the records of a run now: hpcrun top asks for thousands of runs every few seconds."""
-    run_id, status = item.run.run_id, item.status
-    if item.elsewhere or (status.final and now_s - status.asked_s > END_IS_NEWS_S):
-        return False
-    if now_s - _CHECKED.get(run_id, -CHECK_AGAIN_S) < CHECK_AGAIN_S:
-        return False
-    _CHECKED[run_id] = now_s
-    return True
-
-
 def _is_late(item: RunStatus, now_s: float) -> bool:
-    notify = notify_of(item.run)
-    if notify is None:
+    notify, status = notify_of(item.run), item.status
+    if notify is None or item.elsewhere or (status.final and now_s - status.asked_s > END_IS_NEWS_S):
         return False
     events = due_events(item, notify, now_s)
     newest = last_attempts(item.folder)
@@ -144,7 +128,7 @@ def _is_late(item: RunStatus, now_s: float) -> bool:
     if not events or now_s - changed_s < JOB_FIRST_S:  # the records say when the job started or ended
         return False
     to: Sequence[str] = notify.to
-    if not item.status.final and STARTED in notify.events and WAITING not in events:
+    if not status.final and STARTED in notify.events and WAITING not in events:
         to = unclaimed(item.folder, STARTED, to)  # the others were reached by the job itself, which goes on
     return any(unclaimed(item.folder, event, to) for event in events)
 
@@ -178,7 +162,7 @@ class NotifyHooks(Hooks):
 
     def run_rows(self, item: RunStatus) -> Sequence[tuple[str, str]]:
         """Return what became of a run's messages."""
-        return delivery_rows(deliveries(item.folder, time.time()))
+        return [("messages", line) for line in delivery_lines(deliveries(item.folder, time.time()))]
 
     def run_json(self, item: RunStatus) -> list[dict[str, Any]]:
         """Return what became of a run's messages."""

@@ -12,7 +12,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,21 +72,14 @@ class MessageClaim:
             file.write(_text(to, CLAIMED, ""))
 
     def close(self, state: str, reason: str = "") -> None:
-        """Record what became of the message."""
+        """Record what became of the message; one that cannot have left this host can still be claimed."""
+        is_unsent = state in (UNREACHABLE, UNKNOWN)
+        path = self._path.with_name(self._path.name + _UNSENT) if is_unsent else self._path
         with suppress(OSError):  # it stays claimed: it is not sent again
-            replace_file(self._path, _text(self._to, state, reason), durable=False)
-
-    def release(self) -> None:
-        """Give the right back: the message cannot have left this host."""
-        with suppress(OSError):
-            self._path.unlink()
-
-
-def record_unsent(run_folder: Path, event: str, to: str, state: str, reason: str) -> None:
-    """Record why a message has not left this host; it can still be claimed, and what comes of that counts."""
-    path = _path(run_folder, event, to)
-    with suppress(OSError):
-        replace_file(path.with_name(path.name + _UNSENT), _text(to, state, reason), durable=False)
+            replace_file(path, _text(self._to, state, reason), durable=False)
+        if is_unsent:
+            with suppress(OSError):
+                self._path.unlink()
 
 
 def _text(to: str, state: str, reason: str) -> str:
@@ -139,8 +133,8 @@ _OUTCOMES = {
 }
 
 
-def delivery_rows(deliveries: Sequence[Delivery]) -> list[tuple[str, str]]:
-    """Return rows for the details of a run: what became of its messages, those that arrived first."""
+def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
+    """Return what became of messages, those that arrived first: ``started, failed (2), finished sent to $A``."""
     events: dict[tuple[str, str, str], list[str]] = {}
     for each in deliveries:
         is_good = each.state in (SENT, CLAIMED)
@@ -149,14 +143,9 @@ def delivery_rows(deliveries: Sequence[Delivery]) -> list[tuple[str, str]]:
         if to:
             events.setdefault((_OUTCOMES[each.state], to, reason), []).append(event_kind(each.event))
     rows = sorted(events.items(), key=lambda row: list(_OUTCOMES.values()).index(row[0][0]))
-    return [
-        ("messages", f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}")
-        for (how, to, reason), kinds in rows
-    ]
+    return [f"{_counted(kinds)} {how} {to}{f': {reason}' if reason else ''}" for (how, to, reason), kinds in rows]
 
 
 def _counted(kinds: Sequence[str]) -> str:
-    """Return ``started, failed (2), finished``."""
-    return ", ".join(
-        kind if kinds.count(kind) == 1 else f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds)
-    )
+    numbers = Counter(kinds)
+    return ", ".join(kind if number == 1 else f"{kind} ({number})" for kind, number in numbers.items())

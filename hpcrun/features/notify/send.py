@@ -7,12 +7,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hpcrun.actions.status.wait import BackgroundCall
 from hpcrun.errors import UsageError
 from hpcrun.features.notify.messages import (
     FAILED,
@@ -22,7 +24,6 @@ from hpcrun.features.notify.messages import (
     UNSURE,
     Delivery,
     MessageClaim,
-    record_unsent,
 )
 from hpcrun.job.notify import file_of, filled_in, variables_in
 from hpcrun.job.secret_hider import HIDER
@@ -47,68 +48,52 @@ class Message:
 
 
 def send_message(
-    message: Message, destinations: Sequence[str], env: Mapping[str, str], *, run_folder: Path | None, event: str
+    message: Message, destinations: Iterable[str], env: Mapping[str, str], *, run_folder: Path, event: str
 ) -> list[Delivery]:
     """Send a message to each destination that has not got it, to all of them at the same time.
 
-    It is first claimed in the run's folder; None is for a test, which is always sent.
+    It is first claimed in the run's folder.
     """
     _count_connections()
-    results: dict[str, Delivery | None] = {}
-    threads = [
-        threading.Thread(target=_send_one, args=(message, to, env, run_folder, event, results), daemon=True)
-        for to in destinations
-    ]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + ALL_S
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    late = {to: Delivery(event, to, UNSURE, f"no response within {ALL_S:g} s") for to in destinations}
-    return [result for result in {**late, **results}.values() if result is not None]
+    calls = {to: BackgroundCall(partial(_send_one, message, to, env, run_folder, event)) for to in destinations}
+    until, sent = time.monotonic() + ALL_S, list[Delivery]()
+    for to, call in calls.items():
+        results = call.answer(until - time.monotonic())
+        late = Delivery(event, to, UNSURE, f"no response within {ALL_S:g} s")
+        sent += [late] if results is None else results
+    return sent
 
 
-def _send_one(
-    message: Message,
-    to: str,
-    env: Mapping[str, str],
-    run_folder: Path | None,
-    event: str,
-    results: dict[str, Delivery | None],
-) -> None:
+def _send_one(message: Message, to: str, env: Mapping[str, str], run_folder: Path, event: str) -> list[Delivery]:
+    """Return what became of a message; nothing if another process sends it, or has sent it."""
     try:
-        servers = servers_of(to, env)
+        servers, problem = servers_of(to, env), ""  # apprise is imported before anything is claimed
     except UsageError as error:
-        reason = error.message.removeprefix(f"{to}: ")
-        results[to] = Delivery(event, to, UNKNOWN, reason)
-        if run_folder is not None:
-            record_unsent(run_folder, event, to, UNKNOWN, reason)
-        return
+        servers, problem = [], error.message.removeprefix(f"{to}: ")
     try:
-        claim = MessageClaim(run_folder, event, to) if run_folder else None
-    except OSError:  # another process sends it, or has sent it
-        results[to] = None
-        return
+        claim = MessageClaim(run_folder, event, to)
+    except OSError:
+        return []
+    state, reason = (UNKNOWN, problem) if problem else _sent(message, to, servers, env)
+    claim.close(state, reason)
+    return [Delivery(event, to, state, reason)]
+
+
+def _sent(message: Message, to: str, servers: Sequence[Any], env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the state of a message after an attempt to send it, and the reason if it has not arrived."""
     log = _Log()
     try:
         arrived = [_notify(server, message) for server in servers]
     finally:
         log.close()
+    if all(arrived):
+        return SENT, ""
     HIDER.learn(env, variables_in(to))
     reason = " ".join(HIDER.hide(log.text).split())[:200]
-    if all(arrived):
-        result = Delivery(event, to, SENT)
-    elif _connections.refused and not _connections.made and not any(arrived):
-        result = Delivery(event, to, UNREACHABLE, reason or "no connection")
-    else:
-        # apprise says "A Connection error occurred" also if a service has the message and does not answer
-        result = Delivery(event, to, UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused")
-    results[to] = result
-    if claim is not None and run_folder is not None and result.state == UNREACHABLE:
-        record_unsent(run_folder, event, to, UNREACHABLE, result.reason)
-        claim.release()  # a command on the login node may reach it
-    elif claim is not None:
-        claim.close(result.state, result.reason)
+    if _connections.refused and not _connections.made and not any(arrived):
+        return UNREACHABLE, reason or "no connection"  # a command on the login node may reach it
+    # apprise says "A Connection error occurred" also if a service has the message and does not answer
+    return UNSURE if "connection error" in reason.lower() else FAILED, reason or "refused"
 
 
 def servers_of(to: str, env: Mapping[str, str]) -> list[Any]:

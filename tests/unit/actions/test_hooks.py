@@ -43,6 +43,6 @@ def test_what_a_question_about_the_status_tells_reaches_the_messages(
 
 
 def test_rows_of_features_stand_in_the_details_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcrun.features.notify.due.delivery_rows", lambda _: [("messages", "one was sent")])
+    monkeypatch.setattr("hpcrun.features.notify.due.delivery_lines", lambda _: ["one was sent"])
     item = RunStatus(replace(run(), plan={"notify": {"to": ["x"]}}), tmp_path, LastStatus("RUNNING", 0.0))
     assert any("one was sent" in line for line in detail_lines(item, 80))

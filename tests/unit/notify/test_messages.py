@@ -21,8 +21,7 @@ from hpcrun.features.notify.messages import (
     UNSURE_AFTER_S,
     MessageClaim,
     deliveries,
-    delivery_rows,
-    record_unsent,
+    delivery_lines,
     unclaimed,
 )
 from hpcrun.features.notify.send import Message, send_message, servers_of
@@ -53,10 +52,11 @@ def test_one_of_many_processes_may_send(folder: Path) -> None:
 def test_what_became_of_each_message_is_kept(folder: Path) -> None:
     MessageClaim(folder, "started", "$A").close(SENT)
     MessageClaim(folder, "finished", "$A").close(FAILED, "error=500")
-    MessageClaim(folder, "finished", "$B").release()
+    MessageClaim(folder, "finished", "$B").close(UNREACHABLE, "no route")
     assert [(each.event, each.to, each.state, each.reason) for each in deliveries(folder, time.time())] == [
         ("started", "$A", SENT, ""),
         ("finished", "$A", FAILED, "error=500"),
+        ("finished", "$B", UNREACHABLE, "no route"),
     ]
     assert unclaimed(folder, "finished", ["$A", "$B"]) == ["$B"]
 
@@ -82,15 +82,14 @@ def test_a_run_without_messages_has_none(tmp_path: Path) -> None:
 
 def test_a_message_that_could_not_be_sent_is_shown_until_another_command_sends_it(folder: Path) -> None:
     for event in ("started", "attempt-0", "attempt-1", "idle-1"):
-        record_unsent(folder, event, "$A", UNREACHABLE, "A Connection error occurred")
+        MessageClaim(folder, event, "$A").close(UNREACHABLE, "A Connection error occurred")
     assert unclaimed(folder, "started", ["$A"]) == ["$A"]
-    (row,) = delivery_rows(deliveries(folder, time.time()))
-    assert sorted(row[1].partition(" NOT")[0].split(", ")) == ["failed (2)", "idle", "started"]
-    assert row[1].endswith(" NOT sent to $A: cannot connect")
+    (line,) = delivery_lines(deliveries(folder, time.time()))
+    assert sorted(line.partition(" NOT")[0].split(", ")) == ["failed (2)", "idle", "started"]
+    assert line.endswith(" NOT sent to $A: cannot connect")
     for event in ("started", "attempt-0", "attempt-1", "idle-1"):
         MessageClaim(folder, event, "$A").close(SENT)
-    ((_, said),) = delivery_rows(deliveries(folder, time.time()))
-    assert said == "started, failed (2), idle sent to $A"
+    assert delivery_lines(deliveries(folder, time.time())) == ["started, failed (2), idle sent to $A"]
 
 
 class Clock:
@@ -105,7 +104,7 @@ class Clock:
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # apprise imports it
-def test_all_destinations_together_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_destinations_together_have_one_deadline(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # send_message replaces both
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     before = set(threading.enumerate())
@@ -114,11 +113,11 @@ def test_all_destinations_together_have_one_deadline(monkeypatch: pytest.MonkeyP
         servers_of(to[0], {})  # loads apprise
         monkeypatch.setattr(send, "time", Clock())
         sent = send_message(
-            Message("title", "body"), [to[0], *(f"{to[1]}/{n}" for n in range(3))], {}, run_folder=None, event="test"
+            Message("title", "body"), [to[0], *(f"{to[1]}/{n}" for n in range(3))], {}, run_folder=folder, event="test"
         )
         states = [each.state for each in sent]
         for thread in set(threading.enumerate()) - before:
-            if "_send_one" in thread.name:
+            if "_run" in thread.name:
                 thread.join()  # nothing of it may be left for the next test
     assert states == [SENT, UNSURE, UNSURE, UNSURE]
 
@@ -126,10 +125,12 @@ def test_all_destinations_together_have_one_deadline(monkeypatch: pytest.MonkeyP
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
 @pytest.mark.parametrize("query", ["", "?redirect=yes"])
 @pytest.mark.parametrize("status", [302, 307])
-def test_a_destination_that_redirects_is_not_followed(monkeypatch: pytest.MonkeyPatch, status: int, query: str) -> None:
+def test_a_destination_that_redirects_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, query: str
+) -> None:
     monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     with http_server() as other, http_server(status, location=f"http://127.0.0.1:{other.port}/") as hook:
         to = f"json://127.0.0.1:{hook.port}/{query}"
-        (sent,) = send_message(Message("title", "body"), [to], {}, run_folder=None, event="test")
+        (sent,) = send_message(Message("title", "body"), [to], {}, run_folder=folder, event="test")
         assert (len(hook.messages), other.messages, sent.state) == (1, [], FAILED)
