@@ -132,20 +132,17 @@ def _gpus(request: _Request) -> Outcomes:
 
     def text() -> Iterator[TextPart]:
         yield from _recorded_text(recorded) if recorded else ()
-        yield from [table(view.gpu_table(result))] if result.rows else ()
         yield stdout(view.without_lines(result))
-        yield from [table(view.ports_table(result))] if result.ports else ()
+        yield from map(table, view.gpu_tables(result))
 
     yield Outcome(text, lambda: {**view.gpu_json(result), **(view.recorded_json(recorded) if recorded else {})})
 
 
 def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
-    from hpcrun.views.gpu import recorded_gpus_table, recorded_nodes_table
+    from hpcrun.views.gpu import recorded_tables
 
     shown = uses[:MOST_ELEMENTS]
-    if any(use.gpus for use in shown):
-        yield table(recorded_gpus_table(shown))
-    yield table(recorded_nodes_table(shown))
+    yield from map(table, recorded_tables(shown))
     if len(shown) < len(uses):
         yield stderr([f"the first {len(shown)} elements; RUN/N shows one, --json has all"])
     longest = max(one.seconds for use in shown for one in use.nodes.values())

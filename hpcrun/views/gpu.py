@@ -14,24 +14,77 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _HEADINGS = ("NODE", "RANK", "GPU", "NAME", "UTIL", "MEMORY", "POWER", "TEMP")
-_RECORDED_HEADINGS = ("NODE", "CPUS", "PEAK", "MEMORY", "NETWORK", "RDMA")
 _PORT_HEADINGS = ("NODE", "PORT", "LINK", "IN", "OUT")
-_NUMBERS = ("RANK", "GPU", "UTIL", "MEMORY", "POWER", "TEMP", "IN", "OUT")
+_RECORDED_GPUS = ("GPU", "BUSY", "IDLE", "MEMORY", "POWER")
+_RECORDED_NODES = ("CPUS", "PEAK", "MEMORY", "NETWORK", "RDMA")
+_NO_NUMBERS = frozenset(("NODE", "NAME", "PORT", "LINK"))
 
 
-def gpu_table(result: GpuResult) -> Table:
-    """Return the GPUs for a terminal."""
-    return text_table(_HEADINGS, map(_cells, result.rows), right=_NUMBERS)
-
-
-def ports_table(result: GpuResult) -> Table:
-    """Return the network traffic of each node, for a terminal."""
-    rows = (
+def gpu_tables(result: GpuResult) -> list[Table]:
+    """Return the GPUs of a running job and the network traffic of its nodes, without a table that has no row."""
+    ports = [
         (node, port.port, port.link or "-", format_rate(port.in_per_s), format_rate(port.out_per_s))
         for node, ports in result.ports.items()
         for port in ports
+    ]
+    return _tables((_HEADINGS, [*map(_cells, result.rows)]), (_PORT_HEADINGS, ports))
+
+
+def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
+    """Return the recorded use of each GPU, and of each node besides GPUs, by a run or by the elements of a sweep."""
+    front = ("NODE",) if uses[0].element is None else ("ELEMENT", "NODE")
+
+    def place(use: RecordedUse, node: str) -> tuple[str, ...]:
+        return (node,) if use.element is None else (str(use.element), node)
+
+    gpus = [
+        (
+            *place(use, node),
+            str(index),
+            *(_of(share, "%", divisor=0.01) for share in (one.gpu_busy, one.gpu_idle, one.gpu_memory)),
+            _of(one.watts, "W"),
+        )
+        for use in uses
+        for (node, index), one in use.gpus.items()
+    ]
+    nodes = [
+        (
+            *place(use, node),
+            f"{one.cpus:.1f}" + (f"/{one.cpus_asked}" if one.cpus_asked else ""),
+            f"{one.cpus_peak:.1f}",
+            format_size(one.memory_peak) + (f"/{format_size(one.memory_asked)}" if one.memory_asked else ""),
+            format_rate(one.network),
+            "-" if one.rdma is None else format_rate(one.rdma),
+        )
+        for use in uses
+        for node, one in use.nodes.items()
+    ]
+    return _tables(((*front, *_RECORDED_GPUS), gpus), ((*front, *_RECORDED_NODES), nodes))
+
+
+def _tables(*parts: tuple[Sequence[str], Sequence[Sequence[str]]]) -> list[Table]:
+    return [text_table(headings, rows, right={*headings} - _NO_NUMBERS) for headings, rows in parts if rows]
+
+
+def _cells(row: GpuRow) -> tuple[str, ...]:
+    gpu = row.gpu
+    return (
+        row.node,
+        "-" if row.rank is None else str(row.rank),
+        str(gpu.index),
+        gpu.name,
+        _of(gpu.busy_percent, "%"),
+        _of(gpu.memory_used_mb, "GB", gpu.memory_total_mb, 1024),
+        _of(gpu.power_w, "W", gpu.power_limit_w),
+        _of(gpu.temperature_c, "°C"),
     )
-    return text_table(_PORT_HEADINGS, rows, right=_NUMBERS)
+
+
+def _of(value: float | None, unit: str, most: float | None = None, divisor: float = 1) -> str:
+    if value is None:
+        return "-"
+    used = f"{value / divisor:.{1 if divisor > 1 else 0}f}"
+    return f"{used} {unit}" if most is None else f"{used}/{most / divisor:.0f} {unit}"
 
 
 def gpu_use(result: GpuResult) -> str:
@@ -44,79 +97,6 @@ def gpu_use(result: GpuResult) -> str:
     span = f" ({min(busy):.0f} to {max(busy):.0f})" if min(busy) != max(busy) else ""
     fullest = "" if memory is None else f", memory {memory:.0%} full" + (" at most" if len(used) > 1 else "")
     return f"{count(len(result.rows), 'GPU')} {sum(busy) / len(busy):.0f} % busy{span}{fullest}"
-
-
-def _cells(row: GpuRow) -> tuple[str, ...]:
-    gpu = row.gpu
-    return (
-        row.node,
-        "-" if row.rank is None else str(row.rank),
-        str(gpu.index),
-        gpu.name,
-        _with_unit(gpu.busy_percent, "%"),
-        _of(gpu.memory_used_mb, gpu.memory_total_mb, "GB", 1024),
-        _of(gpu.power_w, gpu.power_limit_w, "W", 1),
-        _with_unit(gpu.temperature_c, "°C"),
-    )
-
-
-def _with_unit(value: float | None, unit: str) -> str:
-    return "-" if value is None else f"{value:.0f} {unit}"
-
-
-def _of(value: float | None, most: float | None, unit: str, divisor: int) -> str:
-    if value is None:
-        return "-"
-    digits = 1 if divisor > 1 else 0
-    used = f"{value / divisor:.{digits}f}"
-    return f"{used} {unit}" if most is None else f"{used}/{most / divisor:.0f} {unit}"
-
-
-def recorded_gpus_table(uses: Sequence[RecordedUse]) -> Table:
-    """Return what each GPU of a run has done, or of the elements of a sweep, for a terminal."""
-    front = _front(uses)
-    rows = (
-        (
-            *_element(use),
-            node,
-            str(index),
-            _share(one.gpu_busy),
-            _share(one.gpu_idle),
-            _share(one.gpu_memory),
-            "-" if one.watts is None else f"{one.watts:.0f} W",
-        )
-        for use in uses
-        for (node, index), one in use.gpus.items()
-    )
-    numbers = ("GPU", "BUSY", "IDLE", "MEMORY", "POWER")
-    return text_table((*front, "NODE", *numbers), rows, right=(*front, *numbers))
-
-
-def recorded_nodes_table(uses: Sequence[RecordedUse]) -> Table:
-    """Return what a run, or each element of a sweep, has used of its nodes besides GPUs, for a terminal."""
-    front = _front(uses)
-    rows = (
-        (
-            *_element(use),
-            node,
-            f"{one.cpus:.1f}" + (f"/{one.cpus_asked}" if one.cpus_asked else ""),
-            f"{one.cpus_peak:.1f}",
-            format_size(one.memory_peak) + (f"/{format_size(one.memory_asked)}" if one.memory_asked else ""),
-            format_rate(one.network),
-            "-" if one.rdma is None else format_rate(one.rdma),
-        )
-        for use in uses
-        for node, one in use.nodes.items()
-    )
-    return text_table((*front, *_RECORDED_HEADINGS), rows, right=(*front, *_RECORDED_HEADINGS[1:]))
-
-
-def _front(uses: Sequence[RecordedUse]) -> tuple[str, ...]:
-    return ("ELEMENT",) if any(map(_element, uses)) else ()
-
-
-def _element(use: RecordedUse) -> tuple[str, ...]:
-    return () if use.element is None else (str(use.element),)
 
 
 def recorded_json(uses: Sequence[RecordedUse]) -> dict[str, Any]:
@@ -135,10 +115,6 @@ def recorded_json(uses: Sequence[RecordedUse]) -> dict[str, Any]:
             {"element": use.element, "node": node, **asdict(one)} for use in uses for node, one in use.nodes.items()
         ],
     }  # fmt: skip
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
 
 
 def without_lines(result: GpuResult) -> list[str]:

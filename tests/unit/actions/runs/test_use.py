@@ -18,7 +18,7 @@ from hpcrun.launch.sampler import line
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use import UseSummary
 from hpcrun.views.details import insight_json, insight_rows
-from hpcrun.views.gpu import recorded_gpus_table, recorded_json, recorded_nodes_table
+from hpcrun.views.gpu import recorded_json, recorded_tables
 from tests.unit.given import run, write
 
 GB = 1 << 30
@@ -131,7 +131,7 @@ def test_gpu_shows_what_a_run_that_has_ended_recorded(tmp_path: Path) -> None:
     assert [(key, one.gpu_busy, one.gpu_idle) for key, one in use.gpus.items()] == [
         (("a", 0), 0.8, 0), (("a", 1), 0, 1), (("b", 0), 0.8, 0), (("b", 1), 0, 1),
     ]  # fmt: skip
-    assert (recorded_gpus_table([use]).row_count, recorded_nodes_table([use]).row_count) == (4, 2)
+    assert [table.row_count for table in recorded_tables([use])] == [4, 2]
     document = json.loads(json.dumps(recorded_json([use])))
     assert document["gpus"][1] == {
         "element": None, "node": "a", "index": 1, "busy": 0, "idle": 1, "memory": 0.125, "power_w": None,
@@ -153,7 +153,7 @@ def test_gpu_shows_each_element_of_a_sweep_that_has_ended(tmp_path: Path) -> Non
     elements = tuple(ElementStatus(index, f"7_{index}", (), item.status) for index in range(4))
     uses = list(recorded_uses(replace(item, elements=elements)))
     assert [use.element for use in uses] == [0, 2]  # the others recorded nothing
-    first = recorded_nodes_table(uses).columns[0]
+    first = recorded_tables(uses)[-1].columns[0]
     assert (str(first.header), [str(cell) for cell in first.cells]) == ("ELEMENT", ["0", "0", "2", "2"])
     assert {row["element"] for row in recorded_json(uses)["gpus"]} == {0, 2}
 
