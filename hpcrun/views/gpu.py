@@ -42,7 +42,7 @@ def recorded_tables(uses: Sequence[RecordedUse]) -> list[Table]:
             *place(use, node),
             str(index),
             *(_of(share, "%", divisor=0.01) for share in (one.gpu_busy, one.gpu_idle, one.gpu_memory)),
-            _of(one.watts, "W"),
+            _of(one.watts, " W"),
         )
         for use in uses
         for (node, index), one in use.gpus.items()
@@ -73,10 +73,10 @@ def _cells(row: GpuRow) -> tuple[str, ...]:
         "-" if row.rank is None else str(row.rank),
         str(gpu.index),
         gpu.name,
-        _of(gpu.busy_percent, "%"),
-        _of(gpu.memory_used_mb, "GB", gpu.memory_total_mb, 1024),
-        _of(gpu.power_w, "W", gpu.power_limit_w),
-        _of(gpu.temperature_c, "°C"),
+        _of(gpu.busy_percent, " %"),
+        _of(gpu.memory_used_mb, " GB", gpu.memory_total_mb, 1024),
+        _of(gpu.power_w, " W", gpu.power_limit_w),
+        _of(gpu.temperature_c, " °C"),
     )
 
 
@@ -84,7 +84,7 @@ def _of(value: float | None, unit: str, most: float | None = None, divisor: floa
     if value is None:
         return "-"
     used = f"{value / divisor:.{1 if divisor > 1 else 0}f}"
-    return f"{used} {unit}" if most is None else f"{used}/{most / divisor:.0f} {unit}"
+    return f"{used}{unit}" if most is None else f"{used}/{most / divisor:.0f}{unit}"
 
 
 def gpu_use(result: GpuResult) -> str:
