@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from hpcrun.actions.jobs.submit import SubmitResult
 from hpcrun.actions.runs.logs import LogChoice
 from hpcrun.actions.runs.use import run_use, use_advice
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus, failed_elements
+from hpcrun.actions.status.run_status import RunStatus, element_row, failed_elements
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import print_followed
 from hpcrun.cli.output import Outcome, TextPart, stderr
 from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.explain.first_line import Rules, ending, has_failed, with_element_lines
-from hpcrun.job.parameters import index_ranges, parameters_text
+from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import COMPLETED
 from hpcrun.views.plan import joined_json, submitted_json
+from hpcrun.views.status import why_text
 from hpcrun.views.text import harmless, one_line, time_text
 
 NAMED_AT_MOST = 10
@@ -60,7 +61,12 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
     return Outcome(
         lambda: [stderr(f"hpcrun: job {item.run.job_id} {item.status.state} ({item.status.reason})" for item in ended)],
         lambda: joined_json([_ended_json(result, item) for result, item in zip(done, ended, strict=True)]),
-        notes=[stderr(_element_line(item, element) for item, element in bad[:NAMED_AT_MOST])],
+        notes=[
+            stderr(
+                one_line(f"hpcrun: {row.run.name} {row.status.state}: {why_text(row, context.now_s())}")
+                for row in (element_row(*each) for each in bad[:NAMED_AT_MOST])
+            )
+        ],
         failure=failure,
     )
 
@@ -104,12 +110,3 @@ def _how_it_ended(item: RunStatus) -> str:
     reason = f"exit status {status.exit_status}" if by_status else status.reason
     reason = f" ({reason})" if reason else ""
     return one_line(f"job {item.run.job_id} {status.state}{reason} after {time_text(status.ran_s)}")
-
-
-def _element_line(item: RunStatus, element: ElementStatus) -> str:
-    """Return the line for an element that did not complete."""
-    status = element.status
-    why = f", exit status {status.exit_status}" if status.exit_status else ""
-    why = f": {status.cause}" if status.cause else why
-    name = f"{item.run.name}/{element.index} ({parameters_text(element.parameters)})"
-    return one_line(f"hpcrun: {name} {status.state}{why}")

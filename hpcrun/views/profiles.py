@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.variable_catalogue import KINDS, Kind, Variable
-from hpcrun.profiles.yaml_file import Key, Mistake, Origin, dotted
+from hpcrun.profiles.yaml_file import Key, Mistake, Origin, dotted, values_in
 from hpcrun.views.text import fields_of, labelled, one_line, text_table, visible
 
 if TYPE_CHECKING:
@@ -119,17 +119,10 @@ def origins_table(loaded: LoadedProfile, layers: Mapping[str, Path]) -> tuple[Ta
 
 
 def _rows(loaded: LoadedProfile) -> Iterator[tuple[Key, Any, Origin]]:
-    for key, value in _leaves(loaded.data, ()):
-        yield key, value, loaded.origins[key]
-
-
-def _leaves(value: Any, key: Key) -> Iterator[tuple[Key, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if items is None or (key and not value):
-        yield key, value
-        return
-    for name, inner in items:
-        yield from _leaves(inner, (*key, str(name)))
+    """Yield each value that has no others inside, with its key and its place."""
+    for key, value in values_in(loaded.data):
+        if key and not (isinstance(value, dict | list) and value):
+            yield key, value, loaded.origins[key]
 
 
 def layer_of(path: Path, layers: Mapping[str, Path]) -> str | None:
@@ -233,15 +226,16 @@ def variables_lines(variables: Sequence[Variable], width: int) -> list[str]:
         lines += ["", _HEADINGS[kind]] if lines else [_HEADINGS[kind]]
         for variable in variables:
             if variable.kind == kind:
-                now = f"{_now(variable)}; " if variable.renamed_to or variable.since else ""
-                lines += _row(variable.name, now + variable.meaning, column, width)
+                text = "; ".join(filter(None, (_now(variable), variable.meaning)))
+                lines += _row(variable.name, text, column, width)
     return [*lines, "", "hpcrun profile env NAME explains a variable or a profile"]
 
 
 def _now(variable: Variable) -> str:
-    if variable.since is None:
-        return f"renamed to {variable.renamed_to}"
-    return f"since {variable.since}" + (f", replaced by {variable.renamed_to}" if variable.renamed_to else "")
+    """Return from when on a variable is deprecated and what replaces it; empty for one that is not."""
+    replaced = f"{'replaced by' if variable.since else 'renamed to'} {variable.renamed_to}"
+    since = f"since {variable.since}" if variable.since else ""
+    return ", ".join(filter(None, (since, replaced if variable.renamed_to else "")))
 
 
 def variable_lines(variable: Variable, width: int) -> list[str]:
@@ -251,9 +245,7 @@ def variable_lines(variable: Variable, width: int) -> list[str]:
         "default": variable.default,
         "values": variable.values.in_words() or None,
         "set by hpcrun": variable.hpcrun,
-        "renamed to": None if variable.since else variable.renamed_to,
-        "deprecated": f"since {variable.since}" if variable.since else None,
-        "replaced by": variable.renamed_to if variable.since else None,
+        "deprecated": _now(variable),
         "use": variable.set_when,
         "warning": variable.trap,
         "harmful": "; ".join(f"on {', '.join(one.on)}: {one.why}" for one in variable.harmful if one.on),

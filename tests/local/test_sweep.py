@@ -25,7 +25,7 @@ def test_elements_run_one_after_the_other(hpcrun: Hpcrun) -> None:
         *LOCAL, "--sweep", "n=1,2,3", "--wait", "bash", "-c", 'echo "$HPCRUN_ELEMENT $*"; exit $(($2 == 2))', "x"
     )
     assert done.returncode == 7
-    assert "bash/1 (n=2) FAILED: rank 0 on local-0 failed first with exit status 1" in done.stderr
+    assert "bash/1 FAILED: n=2, rank 0 on local-0 failed first with exit status 1" in done.stderr
     assert f"hint: hpcrun explain {hpcrun.status()['job_id']}/1\n" in done.stderr
     job_id = hpcrun.status()["job_id"]
     assert f"look       hpcrun status {job_id} | hpcrun sweep {job_id} | hpcrun logs -f {job_id}/0 | " in done.stdout
