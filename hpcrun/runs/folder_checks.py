@@ -9,7 +9,6 @@ import errno
 import os
 import pwd
 import shlex
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,8 +64,6 @@ def check_dedicated(root: Path) -> None:
 
 def other_use(root: Path) -> str | None:
     """Return another use of a runs folder, None if it is only for runs or does not exist yet."""
-    if link := foreign_link(root):
-        return link
     real = Path(os.path.realpath(root))
     try:
         status = real.stat()
@@ -74,41 +71,12 @@ def other_use(root: Path) -> str | None:
         return None
     if os.path.ismount(real):
         return "the top of a file system"
-    for home in _homes(status.st_uid):
-        with suppress(OSError):
-            if os.path.samestat(home.stat(), status):
+    for home in (Path.home, lambda: Path(pwd.getpwuid(os.geteuid()).pw_dir)):
+        with suppress(OSError, RuntimeError, KeyError):
+            if os.path.samestat(home().stat(), status):
                 return "a home folder"
     bare = all(os.path.lexists(real / name) for name in ("HEAD", "objects", "refs"))  # a bare repository of git
     return "a repository" if bare or any(os.path.lexists(real / name) for name in _OF_REPOSITORIES) else None
-
-
-def _homes(owner: int) -> list[Path]:
-    """Return the home folders of this user and of an owner. Folders of other users are never used."""
-    homes = []
-    with suppress(RuntimeError):
-        homes.append(Path.home())
-    for uid in {os.geteuid(), owner}:
-        with suppress(KeyError):
-            homes.append(Path(pwd.getpwuid(uid).pw_dir))
-    return homes
-
-
-def foreign_link(path: Path) -> str | None:
-    """Return another user's link on a path, None if there is none.
-
-    A link may belong to the owner of its folder, like links that a site makes: this is the rule of the
-    kernel's protected_symlinks, proc_sys_fs(5), here for every folder.
-    """
-    trusted = (os.geteuid(), 0)
-    whole = Path(os.path.abspath(path))
-    for step in (*reversed(whole.parents), whole):
-        with suppress(OSError):
-            status = step.lstat()
-            if not stat.S_ISLNK(status.st_mode) or status.st_uid in trusted:
-                continue
-            if step == whole or status.st_uid != step.parent.stat().st_uid:
-                return f"reached through {step}, a link of another user (uid {status.st_uid})"
-    return None
 
 
 def check_path(folder: Path, elsewhere: str = ELSEWHERE) -> None:
@@ -146,8 +114,7 @@ class RunsFolderFacts:
     tested: Path  # the folder itself or, if it does not exist yet, the nearest existing parent
     exists: bool  # whether the folder itself exists
     error: OSError | None  # why a file could not be written, None if a file could be written and renamed
-    mode: int  # permission bits of the folder
-    owner: int  # uid of its owner
+    unsafe: UnsafeFolderError | None  # why no run is made there, None if no other user can change it
     mount: Mount | None
     # free_bytes, free_files: free for an ordinary user; files are None if the file system does not count them
     free_bytes: int
@@ -159,14 +126,18 @@ class RunsFolderFacts:
 def look_at_place(root: Path) -> RunsFolderFacts:
     """Check a runs folder; write and rename a file there, and remove it again."""
     tested = next((folder for folder in (root, *root.parents) if os.path.exists(folder)), Path("/"))
-    error = _write_error(tested)
-    status, space = tested.stat(), os.statvfs(tested)
+    error, unsafe, space = _write_error(tested), None, os.statvfs(tested)
+    try:
+        if tested == root:
+            check_private(root)
+        check_path(tested)
+    except UnsafeFolderError as problem:
+        unsafe = problem
     return RunsFolderFacts(
         tested,
         tested == root,
         error,
-        stat.S_IMODE(status.st_mode),
-        status.st_uid,
+        unsafe,
         mount_of(tested),
         space.f_bavail * space.f_frsize,
         space.f_favail if space.f_files else None,

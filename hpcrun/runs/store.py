@@ -228,8 +228,10 @@ class RunStore:
             marker.unlink(missing_ok=True)
 
     def check_dedicated(self) -> None:
-        """Refuse to write to, or clean, a runs folder that also has another use."""
+        """Refuse to clean a runs folder that also has another use, or that another user could replace."""
         folder_checks.check_dedicated(self.root)
+        with suppress(OSError):
+            folder_checks.check_path(self.root)
 
     def leftovers(self, before_s: float) -> list[Leftover]:
         """Return the folders of runs that were being made or deleted when a process was killed, before a time.

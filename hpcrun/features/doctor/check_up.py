@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -109,7 +108,7 @@ def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> tuple[
     place = look_at_place(root)
     mount = place.mount
     quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None
-    return judge_runs(root, place, quota, uid=os.getuid(), on_slurm=on_slurm), mount
+    return judge_runs(root, place, quota, on_slurm=on_slurm), mount
 
 
 def _check_python(

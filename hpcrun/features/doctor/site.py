@@ -112,14 +112,14 @@ def judge_accounting(facts: ClusterFacts) -> Check:
     return Check(SLURM, "accounting", "yellow", f"sacct: {why}", fix)
 
 
-def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, uid: int, on_slurm: bool) -> list[Check]:
+def judge_runs(root: Path, place: RunsFolderFacts, quota: Quota | None, *, on_slurm: bool) -> list[Check]:
     """Return how the runs folder is for this user; on Slurm, other machines must see it."""
     checks = [judge_write(root, place)]
     if place.other_use is not None:
         fix = f"use a folder only for runs: HPCRUN_RUNS={shlex.quote(str(root / 'hpcrun-runs'))}"
         checks.append(Check(RUNS, "use", "red", f"it is {place.other_use}; hpcrun creates no runs in it", fix))
-    if place.exists:
-        checks.append(judge_mode(root, place, uid))
+    if place.exists or place.unsafe:
+        checks.append(judge_access(place))
     if place.mount is not None:
         checks.append(judge_file_system(place.mount, on_slurm=on_slurm))
     checks.append(judge_space(place))
@@ -138,16 +138,11 @@ def judge_write(root: Path, place: RunsFolderFacts) -> Check:
     return Check(RUNS, "writable", "red", f"{place.tested}: {error.strerror}", fix)
 
 
-def judge_mode(root: Path, place: RunsFolderFacts, uid: int) -> Check:
+def judge_access(place: RunsFolderFacts) -> Check:
     """Judge who else can write: what lies there is read, and run, as the person's own."""
-    seen = f"mode {place.mode:04o}"
-    if place.mode & 0o002:
-        return Check(RUNS, "access", "red", f"{seen}: writable by everyone", f"chmod o-w {shlex.quote(str(root))}")
-    if place.owner not in (uid, 0):
-        return Check(RUNS, "access", "yellow", f"it belongs to another user (uid {place.owner})", _ELSEWHERE)
-    if place.mode & 0o020:
-        return Check(RUNS, "access", "yellow", f"{seen}: writable by its group", f"chmod g-w {shlex.quote(str(root))}")
-    return Check(RUNS, "access", "green", f"{seen}, writable only by {'you' if place.owner == uid else 'root'}")
+    if place.unsafe:
+        return Check(RUNS, "access", "red", place.unsafe.message, place.unsafe.hint)
+    return Check(RUNS, "access", "green", "no other user can write to it")
 
 
 def is_shared(mount: Mount) -> bool:

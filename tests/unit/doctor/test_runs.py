@@ -11,17 +11,17 @@ import pytest
 
 from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.site import judge_runs
-from hpcrun.runs.folder_checks import Mount, RunsFolderFacts
+from hpcrun.runs.folder_checks import Mount, RunsFolderFacts, UnsafeFolderError
 from hpcrun.schedulers.host import Quota, Use
 
 ROOT = Path("/scratch/me/runs")
 NFS = Mount("nas:/export", "/scratch", "nfs4")
-GOOD = RunsFolderFacts(ROOT, True, None, 0o700, 1000, NFS, 5 * 10**12, 10**6)
+GOOD = RunsFolderFacts(ROOT, True, None, None, NFS, 5 * 10**12, 10**6)
 NONE = Use(5, 0, 0)
 
 
 def judged(place: RunsFolderFacts, quota: Quota | None = None, *, on_slurm: bool = True) -> dict[str, Check]:
-    return {check.name: check for check in judge_runs(ROOT, place, quota, uid=1000, on_slurm=on_slurm)}
+    return {check.name: check for check in judge_runs(ROOT, place, quota, on_slurm=on_slurm)}
 
 
 def test_a_good_place_is_green() -> None:
@@ -32,7 +32,7 @@ def test_a_good_place_is_green() -> None:
 
 
 def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above() -> None:
-    checks = judged(replace(GOOD, tested=Path("/scratch"), exists=False, mode=0o1777, owner=0))
+    checks = judged(replace(GOOD, tested=Path("/scratch"), exists=False))
     assert checks["writable"].seen == "/scratch/me/runs will be created; /scratch is writable"
     assert "access" not in checks
 
@@ -51,20 +51,12 @@ def test_what_cannot_be_written_to_is_red(number: int, fix: str) -> None:
     assert os.strerror(number) in check.seen
 
 
-@pytest.mark.parametrize(
-    ("mode", "owner", "level", "fix"),
-    [
-        (0o777, 1000, "red", f"chmod o-w {ROOT}"),
-        (0o1777, 0, "red", f"chmod o-w {ROOT}"),
-        (0o775, 1000, "yellow", f"chmod g-w {ROOT}"),
-        (0o755, 1001, "yellow", "HPCRUN_RUNS=/path uses another folder"),
-        (0o755, 0, "green", None),
-        (0o755, 1000, "green", None),
-    ],
-)
-def test_who_else_can_write(mode: int, owner: int, level: str, fix: str | None) -> None:
-    check = judged(replace(GOOD, mode=mode, owner=owner))["access"]
-    assert (check.level, check.fix) == (level, fix)
+def test_who_else_can_write() -> None:
+    assert judged(GOOD)["access"].level == "green"
+    for exists in (True, False):  # a folder above may be unsafe
+        unsafe = UnsafeFolderError("other users can write to /scratch", hint="chmod go-w /scratch")
+        check = judged(replace(GOOD, exists=exists, unsafe=unsafe))["access"]
+        assert (check.level, check.seen, check.fix) == ("red", unsafe.message, unsafe.hint)
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph"])

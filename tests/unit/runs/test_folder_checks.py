@@ -11,8 +11,8 @@ from hpcrun.runs.folder_checks import (
     Mount,
     UnsafeFolderError,
     check_dedicated,
+    check_path,
     find_mount,
-    foreign_link,
     look_at_place,
     other_use,
     parse_mounts,
@@ -63,14 +63,13 @@ def test_the_top_of_a_file_system_is_refused(folder: str) -> None:
 def test_another_user_s_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "runs")
-    assert foreign_link(tmp_path / "link") is None
+    check_path(tmp_path / "link")
     os.chown(tmp_path / "link", NOBODY, -1, follow_symlinks=False)
+    (tmp_path / "runs/below").mkdir()
     for path in (tmp_path / "link", tmp_path / "link" / "below"):
-        assert f"{tmp_path}/link, a link of another user (uid {NOBODY})" in (other_use(path) or "")
-    # a site's link in the site's own folder
-    os.chown(tmp_path, NOBODY, -1)
-    assert foreign_link(tmp_path / "link" / "below") is None
-    assert foreign_link(tmp_path / "link") is not None
+        with pytest.raises(UnsafeFolderError, match=f"{tmp_path}/link belongs to another user"):
+            check_path(path)
+        assert look_at_place(path).unsafe is not None
 
 
 def test_no_run_is_made_in_such_a_folder(tmp_path: Path) -> None:
@@ -92,10 +91,11 @@ broken
 
 
 def test_a_folder_is_written_to_and_nothing_is_left(tmp_path: Path) -> None:
-    tmp_path.chmod(0o750)
     place = look_at_place(tmp_path)
     assert (place.tested, place.exists, place.error) == (tmp_path, True, None)
-    assert (place.mode, place.owner) == (0o750, os.getuid())
+    assert place.unsafe is None
+    tmp_path.chmod(0o777)
+    assert look_at_place(tmp_path).unsafe is not None
     assert place.mount is not None
     assert place.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
