@@ -19,7 +19,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.process import clean_env, run_command, start_detached
+from hpcrun.schedulers.process import clean_env, leave_running, run_command
 from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class LocalScheduler(Scheduler):
         sweep = (index_ranges(submission.elements), str(submission.max_parallel or 1)) if submission.elements else ()
         argv = [sys.executable, supervisor.__file__, str(submission.folder), *limits, *sweep]
         try:
-            start_detached(argv, cwd=submission.workdir, env=env, log=log)
+            leave_running(argv, cwd=submission.workdir, env=env, log=log)
         except OSError as error:
             raise SchedulerError(f"cannot start the job in {submission.workdir}: {error.strerror}") from None
         deadline = time.monotonic() + _START_WITHIN_S

@@ -155,14 +155,15 @@ def open_in_browser(url: str) -> bool:
         return webbrowser.open(url)
 
 
-def start_detached(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it; wait for its end.
+def leave_running(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
+    """Start a program in its own session, so that neither Ctrl-C nor a closed terminal reaches it; return at once.
 
-    Its output is added to a log. It raises OSError if the program cannot be started, or the log cannot be written.
+    Its output is added to a log. A shell starts it and ends: then it is a child of init, which takes its exit status.
+    It raises OSError if the folder does not exist, or the log cannot be written.
     """
     with open(log, "ab", opener=for_oneself) as output, timed(command_text(argv)) as how:
         done = subprocess.run(
-            argv,
+            ["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -172,14 +173,6 @@ def start_detached(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[st
             check=False,
         )
         how.append(f"exit status {done.returncode}")
-
-
-def leave_running(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Start a program as :func:`start_detached` does, and return at once.
-
-    A shell starts it and ends: then it is a child of init, which takes its exit status.
-    """
-    start_detached(["/bin/sh", "-c", '"$@" </dev/null &', "sh", *argv], cwd=cwd, log=log, env=env)
 
 
 _PREFIXES = (

@@ -276,10 +276,10 @@ def _wait(script: subprocess.Popen[bytes], ended_by: list[str], deadline: float 
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGQUIT):  # a shell has started this program in the background: sh(1)
+        signal.signal(number, signal.SIG_DFL)
     _umask = os.umask(0o077)  # of the script
     os.umask(_umask | 0o022)  # no other user can write the records and the logs
-    if os.fork():  # the caller waits only for this process, and keeps no child
-        os._exit(0)
     run_folder, limits = Path(sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3]))
     if not _may_start(run_folder):
         sys.exit("this run was abandoned before its start")

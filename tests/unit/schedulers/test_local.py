@@ -19,7 +19,7 @@ from hpcrun.schedulers.local import LocalScheduler
 from hpcrun.schedulers.protocol import JobRef, Submission
 from tests.harness import wait_for
 
-SCRIPT = "while [ ! -e {go} ]; do sleep 0.02; done; exit {status}\n"
+SCRIPT = "grep SigIgn /proc/self/status; while [ ! -e {go} ]; do sleep 0.02; done; exit {status}\n"
 
 
 @pytest.fixture
@@ -65,6 +65,8 @@ def test_a_supervisor_that_ends_between_two_looks_is_not_taken_for_killed(
     job = JobRef(tmp_path / "run", start(tmp_path / "run", go, status=status))
     info = look_while(job, lambda _: go.touch())
     assert (info.state, info.exit_status, info.reason) == (state, status, None)
+    ignored = int((job.folder / "batch.log").read_text().split()[1], 16)
+    assert not ignored & (1 << signal.SIGINT - 1 | 1 << signal.SIGQUIT - 1)
 
 
 def test_an_element_that_began_and_ended_between_two_looks_is_not_taken_for_cancelled(tmp_path: Path, go: Path) -> None:
