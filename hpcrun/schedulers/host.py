@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hpcrun.job.plan import PythonEnvironment
 
 _MODULE_SYSTEMS = {
-    "Lmod": ("/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh", "/usr/share/lmod/lmod/init/bash"),
-    "Environment Modules": ("/etc/profile.d/modules.sh", "/usr/share/modules/init/bash"),
+    "Lmod": ("etc/profile.d/lmod.sh", "etc/profile.d/z00_lmod.sh", "usr/share/lmod/lmod/init/bash"),
+    "Environment Modules": ("etc/profile.d/modules.sh", "usr/share/modules/init/bash"),
 }
 
 
@@ -38,36 +38,25 @@ class HostFacts:
 
 def host_facts(name: str, env: Mapping[str, str], *, timeout_s: float, root: Path = Path("/")) -> HostFacts:
     """Return the facts about this host; ``root`` is the folder that contains /sys and /etc."""
-    gpus: dict[str, int] = {}
-    problem = None
-    if shutil.which("nvidia-smi", path=env.get("PATH")):
-        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        answer = run_command(command, timeout_s=timeout_s, env=env)
-        gpus = dict(Counter(filter(None, map(str.strip, answer.stdout.splitlines())))) if answer.ok else {}
-        problem = None if answer.ok else " ".join(answer.words().split())
-    return HostFacts(
-        name,
-        gpus,
-        _active_hcas(root / "sys/class/infiniband"),
-        tuple(sorted(path.name for path in _entries(root / "sys/class/net") if _is_wired(path))),
-        _module_system(env, root),
-        problem,
-    )
-
-
-def _active_hcas(folder: Path) -> dict[str, str]:
-    """Return adapter → link and rate of its active port (Documentation/ABI/stable/sysfs-class-infiniband)."""
-    adapters = {}
-    for adapter in sorted(_entries(folder)):
-        for port in sorted(_entries(adapter / "ports")):
-            if "ACTIVE" in _read(port / "state"):  # "4: ACTIVE"
-                adapters[adapter.name] = f"{_read(port / 'link_layer')} {_read(port / 'rate')}".strip()
-    return adapters
-
-
-def _is_wired(interface: Path) -> bool:
+    gpus = query_gpus("name", env, timeout_s=timeout_s)
+    # Documentation/ABI/stable/sysfs-class-infiniband; the state is "4: ACTIVE"
+    ports = [port for port in sorted(root.glob("sys/class/infiniband/*/ports/*")) if "ACTIVE" in _read(port / "state")]
+    hcas = {port.parts[-3]: f"{_read(port / 'link_layer')} {_read(port / 'rate')}".strip() for port in ports}
     # bridges, veth pairs and the loopback have no device
-    return _read(interface / "operstate") == "up" and (interface / "device").exists()
+    wired = (device.parent for device in root.glob("sys/class/net/*/device"))
+    interfaces = tuple(sorted(folder.name for folder in wired if _read(folder / "operstate") == "up"))
+    problem = gpus if isinstance(gpus, str) else None
+    return HostFacts(name, {} if problem else dict(Counter(gpus)), hcas, interfaces, _module_system(env, root), problem)
+
+
+def query_gpus(field: str, env: Mapping[str, str], *, timeout_s: float) -> list[str] | str:
+    """Return a field of each GPU that nvidia-smi shows here, none without it; or, as text, why it did not respond."""
+    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
+        return []
+    answer = run_command(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], timeout_s=timeout_s, env=env)
+    if not answer.ok:
+        return " ".join(answer.words().split())
+    return [value for line in answer.stdout.splitlines() if (value := line.strip())]
 
 
 def _module_system(env: Mapping[str, str], root: Path) -> str | None:
@@ -75,17 +64,8 @@ def _module_system(env: Mapping[str, str], root: Path) -> str | None:
         return "Lmod"
     if "MODULESHOME" in env:
         return "Environment Modules"
-    for system, files in _MODULE_SYSTEMS.items():
-        if any((root / file.lstrip("/")).exists() for file in files):
-            return system
-    return None
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
+    there = (system for system, files in _MODULE_SYSTEMS.items() if any((root / file).exists() for file in files))
+    return next(there, None)
 
 
 def _read(path: Path) -> str:
@@ -305,23 +285,20 @@ def parse_probe(text: str, failure: str | None) -> PythonFacts:
 
 def ask_driver(env: Mapping[str, str]) -> DriverFacts:
     """Ask nvidia-smi for the driver of this machine; one without it has none."""
-    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
-        return DriverFacts()
     table = run_command(["nvidia-smi"], timeout_s=_ANSWER_WITHIN_S / 2, env=env)
     if not table.ok:
         return DriverFacts()
-    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    cards = run_command(query, timeout_s=_ANSWER_WITHIN_S / 2, env=env)
-    return parse_driver(table.stdout, cards.stdout if cards.ok else "")
+    cards = query_gpus("compute_cap", env, timeout_s=_ANSWER_WITHIN_S / 2)
+    return parse_driver(table.stdout, cards if isinstance(cards, list) else [])
 
 
-def parse_driver(table: str, cards: str) -> DriverFacts:
+def parse_driver(table: str, cards: Sequence[str]) -> DriverFacts:
     """Read nvidia-smi's table, and its list of compute capabilities."""
     driver, cuda = _DRIVER.search(table), _CUDA.search(table)
     return DriverFacts(
         driver[1] if driver else None,
         (int(cuda[1]), int(cuda[2])) if cuda else None,
-        tuple(line.strip() for line in cards.splitlines() if re.fullmatch(r"\d+\.\d+", line.strip(), re.ASCII)),
+        tuple(card for card in cards if re.fullmatch(r"\d+\.\d+", card, re.ASCII)),
     )
 
 

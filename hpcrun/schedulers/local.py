@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -19,7 +18,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import JobInfo
 from hpcrun.reading import Kind, matching, optional, read_fields, read_object, text, time_s, whole
 from hpcrun.schedulers import supervisor
-from hpcrun.schedulers.process import clean_env, leave_running, run_command
+from hpcrun.schedulers.process import clean_env, leave_running
 from hpcrun.schedulers.protocol import JobRef, Scheduler, Submission, SubmittedJob
 
 if TYPE_CHECKING:
@@ -168,12 +167,11 @@ def this_machine(env: Mapping[str, str]) -> Machine:
     CUDA_VISIBLE_DEVICES counts if it is set; otherwise nvidia-smi lists the GPUs; without it there are none.
     """
     from hpcrun.job.resources import Machine  # it loads the plan, which status does not need
+    from hpcrun.schedulers.host import query_gpus
 
     cpus = len(os.sched_getaffinity(0))
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return Machine(cpus, tuple(item.strip() for item in visible.split(",") if item.strip()))
-    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
-        return Machine(cpus)
-    answer = run_command(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], timeout_s=20, env=env)
-    return Machine(cpus, tuple(answer.stdout.split()) if answer.ok else ())
+    gpus = query_gpus("index", env, timeout_s=20)
+    return Machine(cpus, tuple(gpus) if isinstance(gpus, list) else ())

@@ -251,8 +251,8 @@ def test_what_a_site_s_start_up_files_print_is_passed_over() -> None:
 
 
 def test_the_driver(tmp_path: Path) -> None:
-    assert parse_driver(TABLE, "9.0\n8.9\n") == DriverFacts("535.104.05", (12, 2), ("9.0", "8.9"))
-    assert parse_driver("babble", "[N/A]\n") == DriverFacts()
+    assert parse_driver(TABLE, ["9.0", "8.9"]) == DriverFacts("535.104.05", (12, 2), ("9.0", "8.9"))
+    assert parse_driver("babble", ["[N/A]"]) == DriverFacts()
     assert ask_driver({"PATH": str(tmp_path)}) == DriverFacts()
     smi = write(tmp_path / "nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2\nexit 9\n")
     smi.chmod(0o755)
