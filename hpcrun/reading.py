@@ -139,6 +139,7 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     reading: dict[str, Any] = {"parse_int": _whole_number}
     if finite:
         reading |= {"parse_float": _finite_number, "parse_constant": _finite_number}
+    text = text.decode() if isinstance(text, bytes) else text
     try:
         data = json.loads(text, strict=strict, **reading)
     except RecursionError:
@@ -146,7 +147,7 @@ def parse_object(text: str | bytes, *, finite: bool = True, strict: bool = True)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
     _check_depth(data)
-    return _printable(data) if rb"\ud" in _as_bytes(text) or rb"\uD" in _as_bytes(text) else data
+    return _printable(data) if r"\ud" in text or r"\uD" in text else data
 
 
 def read_object(path: Path | str, most: int = MOST_RECORD, *, strict: bool = True) -> dict[str, Any]:
@@ -156,10 +157,6 @@ def read_object(path: Path | str, most: int = MOST_RECORD, *, strict: bool = Tru
         OSError, ValueError: as of :func:`read_bytes` and :func:`parse_object`.
     """
     return parse_object(read_text(path, most), strict=strict)
-
-
-def _as_bytes(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
 def _whole_number(text: str) -> int:

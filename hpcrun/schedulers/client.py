@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hpcrun.errors import SchedulerError
@@ -68,21 +68,10 @@ def ping(site: SlurmSite) -> Ping:
     return Ping(servers, took_s, "" if servers else f"no response to scontrol ping: {words}")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """sbatch's answer to directives, with its message."""
-
-    form: str  # the name of the trial in messages
-    accepted: bool
-    message: str
-    answered: bool = True  # False after a timeout
-
-
-def try_directives(site: SlurmSite, directives: Sequence[tuple[str, str | None]], form: str) -> Trial:
+def try_directives(site: SlurmSite, directives: DirectivePairs, form: str) -> Trial:
     """Let sbatch check a job with these directives; nothing is submitted, but a job id is used up."""
-    answer = site.run(estimate_command(tuple(directives)))
-    estimate = read_answer(answer)
-    return Trial(form, answer.ok, refusal_words(estimate.message), answered=not estimate.silent)
+    trial = read_answer(site.run(estimate_command(directives)))
+    return replace(trial, form=form, message=refusal_words(trial.message))
 
 
 def refusal_words(stderr: str) -> str:
@@ -145,12 +134,14 @@ class JobStart:
 
 
 @dataclass(frozen=True, slots=True)
-class StartEstimate:
-    """sbatch's answer: a start, or its message if there is no start; ``silent`` if it did not respond."""
+class Trial:
+    """sbatch's answer to a job that is not submitted."""
 
-    start: JobStart | None
+    accepted: bool
     message: str
-    silent: bool = False
+    start: JobStart | None = None  # None if it would not start, or sbatch shows no start
+    silent: bool = False  # sbatch did not respond
+    form: str = ""  # the name of the trial in messages
 
 
 class SlurmForecast(SlurmSite):
@@ -166,7 +157,7 @@ class SlurmForecast(SlurmSite):
             )
         return partitions
 
-    def estimate(self, requests: Sequence[DirectivePairs]) -> list[StartEstimate]:
+    def estimate(self, requests: Sequence[DirectivePairs]) -> list[Trial]:
         """Ask when a job with each of these directives could start."""
         if not requests:
             return []
@@ -182,13 +173,11 @@ def estimate_command(directives: DirectivePairs) -> list[str]:
     return ["sbatch", "--test-only", *options, "--wrap=true"]
 
 
-def read_answer(answer: Completed) -> StartEstimate:
+def read_answer(answer: Completed) -> Trial:
     """Return the result of :func:`estimate_command`."""
-    message = answer.stderr.strip()
-    if answer.status is None or "Unable to contact slurm controller" in message:
-        return StartEstimate(None, message, silent=True)
-    start = parse_start(message) if answer.ok else None
-    return StartEstimate(start, message or f"sbatch printed no reason (exit status {answer.status})")
+    message = answer.stderr.strip() or f"sbatch printed no reason (exit status {answer.status})"
+    silent = answer.status is None or "Unable to contact slurm controller" in message
+    return Trial(answer.ok, message, parse_start(message) if answer.ok else None, silent)
 
 
 def parse_start(message: str) -> JobStart | None:

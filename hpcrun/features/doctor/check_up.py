@@ -148,7 +148,7 @@ def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Targ
 def _try(site: SlurmSite, target: Target) -> tuple[Trial, ...]:
     """Have sbatch judge the largest job on one node and, where it refuses that, one with a single GPU."""
     largest = try_directives(site, target.plan.directives, _form(target.plan))
-    if largest.accepted or not largest.answered or target.plan.directives == target.smallest.directives:
+    if largest.accepted or largest.silent or target.plan.directives == target.smallest.directives:
         return (largest,)
     return (largest, try_directives(site, target.smallest.directives, _form(target.smallest)))
 

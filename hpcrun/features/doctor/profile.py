@@ -127,7 +127,7 @@ def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Ch
     name = "sbatch"
     if first.accepted:
         return Check(PROFILE, name, "green", f"--test-only accepts {first.form}")
-    if not first.answered:
+    if first.silent:
         return not_checked(PROFILE, name, f"--test-only: {first.message}")
     seen = f"--test-only refuses {first.form}: {first.message}"
     if others:

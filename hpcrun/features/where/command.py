@@ -25,7 +25,7 @@ from hpcrun.job.units import format_span, format_time
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
-from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, StartEstimate
+from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, Trial
 from hpcrun.schedulers.cluster_facts import Partition
 from hpcrun.views.text import count, fitting, one_line, text_table
 
@@ -258,7 +258,7 @@ def _over(plan: Plan, partition: Partition) -> str | None:
     return None
 
 
-def _no_start(answer: StartEstimate | None) -> str:
+def _no_start(answer: Trial | None) -> str:
     if answer is None:
         return f"not checked: at most {MOST_ASKED} requests; choose profiles with -P"
     return f"sbatch did not respond: {answer.message}" if answer.silent else answer.message

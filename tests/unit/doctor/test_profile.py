@@ -40,7 +40,8 @@ RIGHT: dict[str, Any] = {
     "memory": {"per_node": "500G", "per_gpu": "125G"},
     "time": {"default": "1h", "max": "2h"},
 }
-YES, NO = Trial("--gres=gpu:a100:4", True, "Job 1 to start"), Trial("--gres=gpu:a100:4", False, "Invalid qos")
+FORM = "--gres=gpu:a100:4"
+YES, NO = Trial(True, "Job 1 to start", form=FORM), Trial(False, "Invalid qos", form=FORM)
 
 
 def targets(env: dict[str, str] | None = None, config: Config | None = None, **said: Any) -> list[Target]:
@@ -229,14 +230,14 @@ def test_a_refusal_that_something_red_explains_is_not_explained_again() -> None:
 
 
 def test_a_refusal_that_nothing_explains() -> None:
-    one = Trial("--gres=gpu:a100:1", True, "")
-    refused = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "no such thing"), one)[-1]
+    one = Trial(True, "", form="--gres=gpu:a100:1")
+    refused = judged(CLUSTER, Trial(False, "no such thing", form=FORM), one)[-1]
     assert refused.seen == "--test-only refuses --gres=gpu:a100:4: no such thing; it accepts --gres=gpu:a100:1"
     assert "hpcrun profile detect" in (refused.fix or "")
 
 
 def test_sbatch_that_gives_no_answer_is_not_a_refusal() -> None:
-    silent = judged(CLUSTER, Trial("--gres=gpu:a100:4", False, "timed out after 10 s", answered=False))[-1]
+    silent = judged(CLUSTER, Trial(False, "timed out after 10 s", silent=True))[-1]
     assert (silent.level, silent.seen) == ("yellow", "not checked: --test-only: timed out after 10 s")
 
 
