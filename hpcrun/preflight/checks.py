@@ -35,11 +35,18 @@ def cell(mark: str, text: str = "") -> Cell:
     return {"mark": mark, "text": text}
 
 
-def check_node(host: str, answered: Reports, rates: Rates) -> dict[str, Cell]:
+def not_ready(hosts: Sequence[str], answered: Reports) -> list[str]:
+    """Return the nodes that took no part in the inter-node all-reduce: late ones, and those without an end."""
+    reports = {host: answered.get(host, {}) for host in hosts}
+    return [host for host, report in reports.items() if report.get("late") or "ended" not in report]
+
+
+def check_node(host: str, answered: Reports, rates: Rates, missing: Sequence[str]) -> dict[str, Cell]:
     """Return a node's row of the table: check → cell.
 
     Args:
         answered: node → its report.
+        missing: the nodes that took no part in the inter-node all-reduce.
         rates: the profile's rates of the card and the network: ``bf16-tflops``, ``nvlink-gb-s`` and so on.
     """
     if host not in answered:
@@ -53,7 +60,7 @@ def check_node(host: str, answered: Reports, rates: Rates) -> dict[str, Cell]:
         "shm": _shm(report),
         "gemm": _gemm(report, others, rates),
         "within": _within(report, others, rates),
-        "across": _rate_across(report, rates),
+        "across": _rate_across(report, rates, missing),
         "errors": _errors(report),
     }
 
@@ -183,13 +190,14 @@ def _within(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], rate
     return cell(SLOW, f"{_gb_s(slowest)} of {link:.0f}") if slowest < OF_LINK * link else cell(OK, _gb_s(slowest))
 
 
-def _rate_across(report: Mapping[str, Any], rates: Rates) -> Cell:
+def _rate_across(report: Mapping[str, Any], rates: Rates, missing: Sequence[str]) -> Cell:
     ranks, slowest = report.get("ranks") or [], _slowest(report, "across")
     if slowest is None:
         if report.get("late") and report.get("reach"):
             return cell(SLOW, "not ready in time")
-        late = f"no all-reduce: {listed(report['missing'])} not ready" if report.get("missing") else ""
-        return _trouble(ranks, ("across",)) or cell(NONE, late)
+        if missing and report.get("reach"):
+            return cell(NONE, f"no all-reduce: {listed(missing)} not ready")
+        return _trouble(ranks, ("across",)) or cell(NONE)
     port = rates.get("fabric-gbit-s", 0) / 8
     slow = "gpu" in ranks[0] and slowest < OF_LINK * port
     return cell(SLOW, f"{_gb_s(slowest)}, one port has {port:.0f}") if slow else cell(OK, _gb_s(slowest))

@@ -21,7 +21,7 @@ if not __package__:  # run by its path, in the run's folder
     __package__ = Path(__file__).parent.name
     sys.dont_write_bytecode = True
 
-from .checks import CHECKS, FAILED, LABELS, SLOW, Cell, Rates, Reports, cell, check_node, listed
+from .checks import CHECKS, FAILED, LABELS, SLOW, Cell, Rates, Reports, cell, check_node, listed, not_ready
 
 SCHEMA = 1
 
@@ -45,7 +45,8 @@ def judge(
     """
     srun_errors = srun_errors or {}
     answered = {host: reports[host] for host in hosts if host in reports}
-    table = {host: check_node(host, answered, rates or {}) for host in hosts}
+    missing = not_ready(hosts, answered)
+    table = {host: check_node(host, answered, rates or {}, missing) for host in hosts}
     faults: dict[str, list[str]] = {host: [] for host in hosts}
     silent = [host for host in hosts if host not in answered and (answered or host in srun_errors)]
     for host in silent:
@@ -55,8 +56,8 @@ def judge(
     paths = _blame_paths(answered, faults, table)
     _blame_cells(answered, faults, table, problems)
     problems += paths.values()
-    if not any(faults.values()) and not problems:
-        problems += _across(answered, table)
+    if not any(faults.values()) and not problems and len(hosts) > 1:
+        problems += _across(answered, missing, [table[host]["across"] for host in hosts])
     bad = {host: "; ".join(reasons) for host, reasons in faults.items() if reasons}
     exclude = ",".join([*filter(None, [excluded]), *bad, *paths]) if (bad or paths) and excluded is not None else ""
     return {
@@ -116,7 +117,7 @@ def _blame_paths(answered: Reports, faults: dict[str, list[str]], table: dict[st
         targets = [target for _, target in mine if target != host]
         error = next(iter(mine.values()))
         reached = any("ms" in report.get("reach", {}).get(host, {}) for report in answered.values())
-        if reached and len(mine) == 1:
+        if reached and len({*sources, *targets}) == 1:  # in one direction, or in both
             paths[host] = f"{sources[0]} does not reach {host} ({error}); other nodes do"
             table[sources[0]]["port"] = cell(FAILED, f"does not reach {host}")
         elif len(sources) >= len(targets):
@@ -160,16 +161,13 @@ def _blame_cells(
             faults[host].append(table[host]["port"]["text"])
 
 
-def _across(answered: Reports, table: dict[str, dict[str, Cell]]) -> list[str]:
+def _across(answered: Reports, missing: Sequence[str], cells: Sequence[Cell]) -> list[str]:
     """Return why the inter-node all-reduce failed: if all else is well, it is not a single node's fault."""
-    if len(answered) < 2:
-        return []
-    texts = [table[host]["across"]["text"] for host in answered if table[host]["across"]["mark"] == FAILED]
-    if texts:
-        return [f"the nodes reach each other, but their all-reduce failed: {texts[0]}"]
-    late = {name for report in answered.values() for name in report.get("missing") or []}
-    slow = any(answered.get(host, {}).get("late") for host in late)
-    return [] if slow or not late else [f"{listed(sorted(late))} not ready in time for an all-reduce"]
+    lost = [host for host in missing if not answered.get(host, {}).get("late")]
+    if lost:
+        return [f"{listed(lost)} not ready in time for an all-reduce"]
+    texts = [] if missing else [item["text"] for item in cells if item["mark"] == FAILED]
+    return [f"the nodes reach each other, but their all-reduce failed: {text}" for text in texts[:1]]
 
 
 def table_lines(verdict: Mapping[str, Any]) -> list[str]:

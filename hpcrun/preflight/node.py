@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -76,13 +75,11 @@ class LocalNode:
 
 
 class Door:
-    """Listens on the job's port: answers connections, and on the first node starts all ranks together."""
+    """Listens on the job's port, and answers connections: with the time, and the port for the ranks of all nodes."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
-        self._changed = threading.Condition()
-        self._ready: set[str] = set()
-        self._go: dict[str, Any] | None = None
+        self.store = free_port("")
         address = (node.address(node.rank) if node.is_local else "", node.port)
         both = not node.is_local and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
@@ -98,26 +95,11 @@ class Door:
         with connection:
             connection.settimeout(TRY_S)
             try:
-                with connection.makefile("rw", encoding="utf-8") as stream:
-                    request = json.loads(stream.readline(4096))
-                    ready = request.get("ready")
-                    answer = self.wait_for_all(ready) if ready else {"time": time.time()}
-                    stream.write(json.dumps({"node": self._node.name, "job": self._node.job, **answer}) + "\n")
-            except (OSError, ValueError, AttributeError):
+                connection.recv(4096)
+                answer = {"node": self._node.name, "job": self._node.job, "time": time.time(), "store": self.store}
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+            except OSError:
                 return  # a port scanner, or a peer that has ended
-
-    def wait_for_all(self, ready: str) -> dict[str, Any]:
-        """Wait until every node is ready for the inter-node all-reduce, or time is over; return the missing nodes."""
-        until = self._node.ends_at - READY_BEFORE_END_S
-        with self._changed:
-            self._ready.add(ready)
-            self._changed.notify_all()
-            hosts = set(self._node.hosts)
-            self._changed.wait_for(lambda: self._go or self._ready >= hosts, max(0.0, until - time.monotonic()))
-            if self._go is None:
-                self._go = {"missing": sorted(hosts - self._ready), "port": free_port("")}
-                self._changed.notify_all()
-            return self._go
 
 
 def free_port(address: str) -> int:
@@ -126,34 +108,32 @@ def free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def ask(node: LocalNode, rank: int, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Send a question to another node, in one connection.
+def ask(node: LocalNode, rank: int) -> dict[str, Any]:
+    """Connect to another node; return its delay, the offset of its clock, and its port for the ranks.
 
     Raises:
         OSError: it cannot be reached.
         ValueError: the answer is not from a node of this job.
     """
-    with socket.create_connection((node.address(rank), node.port), timeout=min(TRY_S, timeout_s)) as connection:
-        connection.settimeout(timeout_s)
-        with connection.makefile("rw", encoding="utf-8") as stream:
-            asked_s = time.time()
-            stream.write(json.dumps(question) + "\n")
-            stream.flush()
+    with socket.create_connection((node.address(rank), node.port), timeout=TRY_S) as connection:
+        asked_s = time.time()
+        connection.sendall(b"hello\n")
+        with connection.makefile("r", encoding="utf-8") as stream:
             answer = json.loads(stream.readline(4096) or "null")
-            answered_s = time.time()
+        answered_s = time.time()
     if not isinstance(answer, dict) or (answer.get("node"), answer.get("job")) != (node.hosts[rank], node.job):
         raise ValueError("another program answers")
-    return {**answer, "ms": (answered_s - asked_s) * 1000, "middle_s": (asked_s + answered_s) / 2}
+    offset_s = answer["time"] - (asked_s + answered_s) / 2
+    return {"ms": (answered_s - asked_s) * 1000, "clock_s": offset_s, "store": answer["store"]}
 
 
 def reach(node: LocalNode, rank: int, until: float) -> dict[str, Any]:
-    """Connect to another node until it answers or the time is over; return its delay and the offset of its clock."""
+    """Connect to another node until it answers or the time is over."""
     error = "no time was left"
     while time.monotonic() < until:
         try:
-            answer = ask(node, rank, {"hello": node.name}, TRY_S)
-            return {"ms": answer["ms"], "clock_s": answer["time"] - answer["middle_s"]}
-        except (OSError, ValueError, KeyError) as failure:
+            return ask(node, rank)
+        except (OSError, ValueError) as failure:
             error = words(failure)
             time.sleep(0.3)
     return {"error": error}
@@ -183,8 +163,6 @@ def shared_memory() -> dict[str, int] | None:
 
 def run(*argv: str) -> str | None:
     """Return the output of a command, None if it does not exist, is not permitted, or takes too long."""
-    if shutil.which(argv[0]) is None:
-        return None
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=8, errors="replace"
@@ -289,13 +267,15 @@ class Ranks:
             )
             return all(rank.get("doing") == doing for rank in self._found)
 
-    def order(self, node_rank: int, nodes: int, store: str) -> None:
-        """Start the inter-node all-reduce of the ranks."""
-        first, world_size = node_rank * len(self._processes), nodes * len(self._processes)
+    def order(self, node: LocalNode, store: int) -> None:
+        """Start the inter-node all-reduce of the ranks, which wait for those of other nodes until time is over."""
+        count = len(self._processes)
+        order = {"ranks": len(node.hosts) * count, "store": f"{node.address(0)}:{store}"}
+        order["wait_s"] = max(1, int(node.ends_at - time.monotonic()) - 1)
         for number, process in enumerate(self._processes):
             assert process.stdin is not None
             try:
-                process.stdin.write(json.dumps({"rank": first + number, "ranks": world_size, "store": store}) + "\n")
+                process.stdin.write(json.dumps({**order, "rank": node.rank * count + number}) + "\n")
                 process.stdin.flush()
             except (OSError, ValueError):
                 continue  # it has ended, and reported why
@@ -316,13 +296,13 @@ def in_background(report: NodeReport, key: str, check: Callable[[], Any]) -> thr
     return thread
 
 
-def knock_at_all(node: LocalNode, report: NodeReport) -> None:
-    """Connect to the other nodes, all at once."""
+def knock_at_all(node: LocalNode) -> dict[str, dict[str, Any]]:
+    """Connect to the other nodes, all at once; return node → its answer, or the error."""
     until = node.ends_at - CONNECTED_BEFORE_END_S
-    result: dict[str, Any] = {}
+    answers = {node.hosts[rank]: {"error": "no response"} for rank in node.peers()}
     threads = [
         threading.Thread(
-            target=lambda rank=rank: result.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
+            target=lambda rank=rank: answers.update({node.hosts[rank]: reach(node, rank, until)}), daemon=True
         )
         for rank in node.peers()
     ]
@@ -330,19 +310,7 @@ def knock_at_all(node: LocalNode, report: NodeReport) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until + TRY_S + 1 - time.monotonic()))
-    report.put(
-        reach={node.hosts[rank]: result.get(node.hosts[rank], {"error": "no response"}) for rank in node.peers()}
-    )
-
-
-def agree(node: LocalNode, door: Door | None) -> dict[str, Any]:
-    """Wait for the other nodes to be ready; return the port of the first node, and the missing nodes."""
-    if node.rank == 0:
-        return {"missing": node.hosts[1:]} if door is None else door.wait_for_all(node.name)
-    try:
-        return ask(node, 0, {"ready": node.name}, max(0.1, node.ends_at - READY_BEFORE_END_S + 1 - time.monotonic()))
-    except (OSError, ValueError):
-        return {"missing": node.hosts[:1]}
+    return dict(answers)
 
 
 def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
@@ -359,19 +327,17 @@ def check(node: LocalNode, ranks: int, gpus: int, report: NodeReport) -> None:
         looks = [in_background(report, "errors", counters)] if gpus else []
         if not node.is_local:
             looks.append(in_background(report, "names", lambda: {name: resolve(name) for name in node.hosts}))
-        knock_at_all(node, report)
+        answers = knock_at_all(node)
+        report.put(reach=answers)
         ready = workers.wait("waiting", node.ends_at - READY_BEFORE_END_S)
         report.put(ranks=workers.results())
+        store = answers[node.hosts[0]].get("store") if node.rank else door and door.store
         if not ready:  # what is only slow may still end, and what hangs has hung long enough to be called so
             report.put(late=True)
             workers.wait("waiting", node.ends_at - 0.5)
-        elif len(node.hosts) > 1:
-            agreed = agree(node, door)
-            report.put(missing=agreed["missing"])
-            if not agreed["missing"]:
-                store = f"{node.address(0)}:{agreed['port']}"
-                workers.order(node.rank, len(node.hosts), store)
-                workers.wait("done", node.ends_at - 0.5)
+        elif len(node.hosts) > 1 and store:
+            workers.order(node, store)
+            workers.wait("done", node.ends_at - 0.5)
         for check in looks:
             check.join(max(0.0, node.ends_at - time.monotonic()))
     finally:

@@ -16,8 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 WITHIN_S = 12
-ACROSS_S = 8
-"""How long the ranks wait for each other, in seconds; node.py ends ranks that torch does not end."""
+"""How long the ranks of a node wait for each other, in seconds; node.py ends ranks that torch does not end."""
 
 GEMM_SIZE = 8192
 GEMM_TIMES = 50
@@ -135,7 +134,7 @@ def check(local_rank: int, ranks: int, gpus: int, store_port: int) -> None:
     order = sys.stdin.readline()
     if order:
         say(doing="across")
-        say(across=sum_up(torch, device, **json.loads(order), wait_s=ACROSS_S))
+        say(across=sum_up(torch, device, **json.loads(order)))
     say(doing="done")
 
 

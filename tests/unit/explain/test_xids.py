@@ -25,7 +25,7 @@ def test_what_explain_says_of_an_xid_is_what_preflight_says(code: int) -> None:
         assert rule.match(b"NVRM: Xid", line.replace(f": {code},", f": {code}0,")) is None
     _, reports = cluster(2)
     reports["n1"] |= {"errors": {"ecc": None, "rows": None, "xids": [code]}}
-    errors = check_node("n1", reports, {})["errors"]
+    errors = check_node("n1", reports, {}, ())["errors"]
     assert (errors["mark"] == FAILED) == (kind == RESET)
     assert (meaning in errors["text"]) == (kind == RESET or code in WORTH_A_WORD)
 

@@ -52,7 +52,7 @@ def node(name: str, hosts: list[str], ranks: list[dict[str, Any]] | None = None,
         "shm": {"free_mb": 50000, "total_mb": 50000},
         "errors": {"ecc": [0], "rows": [["No", "No"]], "xids": None},
         "ranks": ranks or [gpu(), gpu()],
-        "missing": [],
+        "ended": 1.0,
     }
     return found | said
 
@@ -89,7 +89,7 @@ def test_good_nodes_are_fine() -> None:
 def test_a_node_without_a_report_did_not_answer() -> None:
     hosts, reports = cluster()
     del reports["n1"]
-    reports["n0"] |= {"reach": {"n1": {"error": "timed out"}}, "missing": ["n1"]}
+    reports["n0"] |= {"reach": {"n1": {"error": "timed out"}}}
     verdict = judge(hosts, reports, srun_errors={"n1": "Communication connection failure"})
     assert bad(verdict) == {"n1": "did not respond: Communication connection failure"}
     assert message(verdict).endswith("add --exclude=n1")
@@ -137,9 +137,10 @@ def test_two_blocked_nodes_are_both_named(count: int) -> None:
     assert bad(judge(hosts, reports)).keys() == {"n1", "n3"}
 
 
-def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
+@pytest.mark.parametrize("back", [(), (("n2", "n1"),)], ids=["one way", "both ways"])
+def test_a_blocked_path_between_good_nodes_is_no_bad_node(back: tuple[tuple[str, str], ...]) -> None:
     hosts, reports = cluster(4)
-    cut(reports, ("n1", "n2"))
+    cut(reports, ("n1", "n2"), *back)
     verdict = judge(hosts, reports)
     assert bad(verdict) == {}
     assert verdict["problems"] == ["n1 does not reach n2 (timed out); other nodes do"]
@@ -252,12 +253,20 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
 @pytest.mark.parametrize("step", ["gemm", "within"])
 def test_a_node_that_is_late_under_load_fails_no_job(step: str) -> None:
     late = {"ranks": [cpu(doing=step, for_s=2.0)], "late": True}
-    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")], "missing": ["n1"]}, n1=late))
+    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")]}, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
+def test_a_node_whose_checks_have_no_end_is_named() -> None:
+    hosts, reports = cluster()
+    del reports["n1"]["ended"], reports["n0"]["ranks"][0]["across"]
+    verdict = judge(hosts, reports)
+    assert message(verdict) == "preflight: n1 not ready in time for an all-reduce"
+    assert checks(verdict, "n0", "across") == ("-", "no all-reduce: n1 not ready")
+
+
 def test_nodes_that_were_all_too_late_for_their_all_reduce_are_not_called_well() -> None:
-    late = {"ranks": [cpu(doing="waiting")], "missing": [], "late": True}
+    late = {"ranks": [cpu(doing="waiting")], "late": True}
     verdict = judge(*cluster(n0=late, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
     assert checks(verdict, "n0", "across") == ("slow", "not ready in time")
@@ -265,7 +274,7 @@ def test_nodes_that_were_all_too_late_for_their_all_reduce_are_not_called_well()
 
 def test_a_rank_that_waits_for_one_that_is_late_is_not_blamed() -> None:
     ranks = [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}]
-    verdict = judge(*cluster(n1={"ranks": ranks, "missing": []}))
+    verdict = judge(*cluster(n1={"ranks": ranks}))
     assert message(verdict) == "preflight: no bad node; slow: n1"
 
 

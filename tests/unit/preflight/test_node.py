@@ -77,7 +77,7 @@ def test_another_program_at_the_port_is_no_node(nodes: Callable[[int], LocalNode
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises((ValueError, OSError)):
-            ask(node, 1, {"hello": "local-0"}, 2)
+            ask(node, 1)
         thread.join()
 
 
@@ -109,29 +109,6 @@ def test_what_is_not_a_node_s_question_ends_no_door(nodes: Callable[[int], Local
         with socket.create_connection((node.address(1), node.port), timeout=5) as connection:
             connection.sendall(said)
     assert "ms" in reach(nodes(0), 1, time.monotonic() + 5)
-
-
-def test_all_begin_together_when_the_last_is_ready(nodes: Callable[[int], LocalNode]) -> None:
-    first = nodes(0)
-    door = Door(first)
-    answers = []
-    others = [
-        threading.Thread(target=lambda rank=rank: answers.append(ask(nodes(rank), 0, {"ready": f"local-{rank}"}, 10)))
-        for rank in (1, 2)
-    ]
-    for thread in others:
-        thread.start()
-    answers.append(door.wait_for_all("local-0"))
-    for thread in others:
-        thread.join()
-    assert [answer["missing"] for answer in answers] == [[], [], []]
-    assert len({answer["port"] for answer in answers}) == 1
-
-
-def test_a_node_that_is_never_ready_is_missed_in_time(nodes: Callable[[int], LocalNode]) -> None:
-    first = nodes(0)
-    first.ends_at = time.monotonic() + program.READY_BEFORE_END_S + 0.3
-    assert Door(first).wait_for_all("local-0")["missing"] == ["local-1", "local-2"]
 
 
 def test_of_many_nodes_each_connects_to_some_and_to_the_first(nodes: Callable[[int], LocalNode]) -> None:
