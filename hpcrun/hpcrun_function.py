@@ -12,7 +12,8 @@ import signal
 import sys
 import traceback
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +85,15 @@ def _prepare(folder: Path, paths: Any) -> None:
             aside.symlink_to(os.path.relpath(log, folder))
 
 
-class _fresh:
-    """A path to write to, that takes the name it is for when all is written."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
-
-    def __enter__(self) -> Path:
-        return self.aside
-
-    def __exit__(self, failed: Any, *_: object) -> None:
-        if failed is None:
-            self.aside.replace(self.path)
-        else:
-            self.aside.unlink(missing_ok=True)
+@contextmanager
+def _fresh(path: Path) -> Iterator[Path]:
+    """Give a path to write to, which takes the name it is for when all is written."""
+    aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _checkpoint_when_told(env: Any, paths: Any, delayed: Any) -> None:

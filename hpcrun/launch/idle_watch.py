@@ -21,7 +21,6 @@ RECORD = "idle"
 """The record of the warning: since when the GPUs are idle, and when the job ends."""
 UNKNOWN = "idle-unknown"
 """The record of a node without samples of its GPUs: the limit has no effect. Also in job/layout.py."""
-_MOST_BYTES = 4 << 20
 
 
 class IdleWatch:
@@ -37,7 +36,7 @@ class IdleWatch:
         self._limit_s, self._period_s, self._hosts = limit_s, period_s, list(hosts)
         self._notice_s = min(MOST_NOTICE_S, limit_s / 3)
         self._fresh_s = STALE_S + 3 * PER_WRITE * period_s
-        self._said_none = self._unknown = False
+        self._unknown = False
         self._end_at: float | None = None  # set by the warning, by the monotonic clock
         self._look_at = time.monotonic() + limit_s - self._notice_s if limit_s else float("inf")
         self.message = ""
@@ -64,7 +63,7 @@ class IdleWatch:
         """Return for how long all GPUs are known to be idle: 0 if it is not known."""
         shortest, unknown = float("inf"), False
         for place, node in enumerate(self._hosts):
-            idle_s = idle_seconds(self._text(node), time.time() - self._fresh_s)
+            idle_s = idle_seconds(records.read_text(f"node-{node}.use"), time.time() - self._fresh_s)
             if idle_s is None:
                 self._say_none(node)
                 idle_s, unknown = 0.0, True
@@ -77,20 +76,10 @@ class IdleWatch:
             records.remove(os.path.join(records.attempt_dir(), UNKNOWN))
         return shortest if self._hosts else 0.0
 
-    @staticmethod
-    def _text(node: str) -> str:
-        try:
-            with open(os.path.join(records.attempt_dir(), f"node-{node}.use"), encoding="utf-8") as file:
-                return file.read(_MOST_BYTES)
-        except (OSError, ValueError):
-            return ""
-
     def _say_none(self, node: str) -> None:
         if not self._unknown:
             self._unknown = True
             records.write(UNKNOWN, {"node": node})
-        if not self._said_none:
-            self._said_none = True
             records.say(f"{node} reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect until it does")
 
     def _warn(self, now: float, idle_s: float) -> None:

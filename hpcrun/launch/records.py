@@ -63,7 +63,7 @@ def read_text(name: str, folder: str | None = None) -> str:
     """Return the text of a file of this attempt, the empty string if there is none."""
     try:
         with open(os.path.join(folder or attempt_dir(), name), encoding="utf-8") as file:
-            return file.read(1 << 20)
+            return file.read(4 << 20)
     except (OSError, ValueError):
         return ""
 

@@ -171,7 +171,13 @@ def join(path: str) -> int:
     for each in samples:
         each["span"], last = max(0.0, each["time"] - last), each["time"]
     old, recent = samples[:-RECENT_LINES], samples[-RECENT_LINES:]
-    joined = _joined(old, sum(each["span"] for each in old) / OLD_LINES)
+    width_s = sum(each["span"] for each in old) / OLD_LINES
+    groups: list[list[dict[str, Any]]] = [[]]
+    for each in old:
+        if sum(one["span"] for one in groups[-1]) >= width_s:
+            groups.append([])
+        groups[-1].append(each)
+    joined = map(_one, filter(None, groups))
     lines = [
         line(each["time"], each["cpus"], each["memory"], each["network"], each["rdma"], each["gpus"])
         for each in (*joined, *recent)
@@ -183,31 +189,20 @@ def join(path: str) -> int:
     return 1 + len(lines)
 
 
-def _joined(samples: list[dict[str, Any]], span: float) -> list[dict[str, Any]]:
-    """Join neighbours until each stands for at least such a span, in seconds."""
-    joined: list[dict[str, Any]] = []
-    group: list[dict[str, Any]] = []
-    for each in samples:
-        group.append(each)
-        if sum(one["span"] for one in group) >= span:
-            joined.append(_one(group))
-            group = []
-    return [*joined, *([_one(group)] if group else [])]
-
-
 def _one(group: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one sample for several: the mean over time, and the most memory."""
 
-    def over_time(pairs: list[tuple[float, float | None]]) -> float | None:
-        known = [(weight or 1e-9, value) for weight, value in pairs if value is not None]
-        return sum(w * value for w, value in known) / sum(w for w, _ in known) if known else None
+    def mean(values: list[float | None]) -> float | None:
+        known = [(each["span"] or 1e-9, value) for each, value in zip(group, values) if value is not None]
+        return sum(span * value for span, value in known) / sum(span for span, _ in known) if known else None
 
-    names = ("cpus", "network", "rdma")
-    means = {name: over_time([(each["span"], each[name]) for each in group]) for name in names}
+    means = {name: mean([each[name] for each in group]) for name in ("cpus", "network", "rdma")}
+    by_index = [{gpu[0]: gpu for gpu in each["gpus"]} for each in group]
     gpus = []
-    for index in sorted({gpu[0] for each in group for gpu in each["gpus"]}):
-        rows = [(each["span"], gpu) for each in group for gpu in each["gpus"] if gpu[0] == index]
-        busy, watts = (over_time([(weight, gpu[place]) for weight, gpu in rows]) for place in (1, 4))
-        gpus.append([index, busy, max(gpu[2] for _, gpu in rows), rows[-1][1][3], watts])
+    for index in sorted({index for each in by_index for index in each}):
+        rows = [each.get(index) for each in by_index]
+        known = [row for row in rows if row]
+        busy, watts = (mean([row and row[place] for row in rows]) for place in (1, 4))
+        gpus.append([index, busy, max(row[2] for row in known), known[-1][3], watts])
     memory = max(each["memory"] for each in group)
-    return {**means, "time": group[-1]["time"], "memory": memory, "gpus": gpus, "span": 0.0}
+    return {**means, "time": group[-1]["time"], "memory": memory, "gpus": gpus}

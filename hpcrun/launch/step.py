@@ -61,11 +61,13 @@ class JobStep:
             log: a file to which the output is appended.
             one_fails_all: the first failure ends the other nodes, like srun --kill-on-bad-exit.
         """
+        until = float("inf")
         while True:
             status = self._wait(self._start(command, hosts, log), one_fails_all)
             if self._local or status != environment.SRUN_FAILED or records.has_begun():
                 return status
-            if not self._controller_was_away():
+            until = min(until, time.monotonic() + CONTROLLER_S)
+            if not self._controller_was_away(until):
                 return 1  # like srun itself
 
     def tell(self, number: int, *, to_srun: bool = False) -> None:
@@ -115,29 +117,28 @@ class JobStep:
                     self.tell(signal.SIGTERM)
         return status
 
-    def _controller_was_away(self) -> bool:
+    def _controller_was_away(self, until: float) -> bool:
         """Wait until Slurm reports the job as running; return whether it does, after it had not responded.
 
         srun gives up after MessageTimeout, or at once if the controller stops during the request.
         """
         asked_at = time.monotonic()
-        state, signalled = slurm.job().state, False
+        state, is_over = slurm.job().state, False
         if state and time.monotonic() - asked_at < PROMPT_S:
             return False  # it has refused the step, and would refuse it again
         records.say("Slurm's controller was away, and the step has not begun: asking again")
-        ask_at = time.monotonic() + ASK_AGAIN_S
 
         def on_signal(info: Any) -> None:
-            nonlocal signalled
+            nonlocal is_over
             self._on_signal(info)
-            signalled = signalled or info.si_signo != signal.SIGUSR1
+            is_over = is_over or info.si_signo != signal.SIGUSR1
 
-        def is_over() -> bool:
-            nonlocal ask_at, state
-            if not state and time.monotonic() >= ask_at:
-                state = slurm.job().state
-                ask_at = time.monotonic() + ASK_AGAIN_S
-            return self._tick() or signalled or bool(state) or time.monotonic() - asked_at > CONTROLLER_S
+        def tick() -> bool:
+            nonlocal is_over
+            is_over = self._tick() or is_over or time.monotonic() > until
+            return is_over or time.monotonic() >= asked_at + ASK_AGAIN_S
 
-        wait([], on_signal, is_over)
-        return state == "RUNNING" and not signalled
+        while not state and not is_over:
+            wait([], on_signal, tick)
+            asked_at, state = time.monotonic(), slurm.job().state
+        return state == "RUNNING" and not is_over and time.monotonic() < until

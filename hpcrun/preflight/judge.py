@@ -137,18 +137,10 @@ def _blame_cells(
     answered: Reports, faults: dict[str, list[str]], table: dict[str, dict[str, Cell]], problems: list[str]
 ) -> None:
     """Blame nodes for failures on them; a failure that is the same on all nodes is not a node's fault."""
-    nowhere = [] if len(answered) < 2 else [
-        name for name in table
-        if all(isinstance((report.get("names") or {}).get(name), str) for report in answered.values())
-    ]  # fmt: skip
-    for name in nowhere:
-        faults[name].append("no node can resolve its name")
     for check in CHECKS:
         if check in ("port", "across"):
             continue
         texts = {host: table[host][check]["text"] for host in answered if table[host][check]["mark"] == FAILED}
-        if check == "names":
-            texts = {host: text for host, text in texts.items() if text != f"cannot resolve {listed(nowhere)}"}
         alike = next(iter(texts.values()), "")
         of_python = "No module named" in alike or "has no CUDA" in alike  # which is the same on every other node
         if set(texts) == set(answered) and set(texts.values()) == {alike} and (len(texts) > 1 or of_python):

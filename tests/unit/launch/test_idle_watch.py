@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.launch import idle_watch
+from hpcrun.launch import idle_watch, records
 from hpcrun.launch.idle_watch import IdleWatch, idle_seconds, span
 from hpcrun.launch.sampler import line
 from hpcrun.runs.use import IDLE
@@ -76,8 +76,9 @@ class Site:
         self.without_gpus: set[str] = set()
         self.reads: list[str] = []
 
-    def text(self, node: str) -> str:
+    def text(self, name: str) -> str:
         """The samples of a node."""
+        node = name.removeprefix("node-").removesuffix(".use")
         self.reads.append(node)
         if node not in self.busy_at:
             return ""
@@ -94,7 +95,7 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
     monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
     monkeypatch.setattr(time, "monotonic", lambda: site.now)
     monkeypatch.setattr(time, "time", lambda: site.now)
-    monkeypatch.setattr(IdleWatch, "_text", staticmethod(site.text))
+    monkeypatch.setattr(records, "read_text", site.text)
     return site
 
 
@@ -209,9 +210,3 @@ def test_the_record_of_no_effect_goes_when_the_node_reports_its_gpus(tmp_path: P
     site.now += 1700
     assert not watch.check()
     assert not (tmp_path / "idle-unknown").exists()
-
-
-def test_the_samples_of_a_node_are_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
-    (tmp_path / "node-a.use").write_text(HEAD)
-    assert (IdleWatch._text("a"), IdleWatch._text("b")) == (HEAD, "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.launch import slurm, step
 from hpcrun.launch.dead_nodes import silent_nodes
 from hpcrun.launch.decide import (
     CANCELLED,
@@ -21,6 +22,7 @@ from hpcrun.launch.decide import (
     what_next,
     why_it_ended,
 )
+from hpcrun.launch.environment import SRUN_FAILED
 from hpcrun.launch.records import NODE_FAILURE, TERMINATED, TIME_LIMIT, lost_nodes
 from hpcrun.launch.slurm import JobSays, parse_job
 
@@ -138,3 +140,14 @@ def test_the_nodes_that_the_attempt_before_has_lost(
         monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
         monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / str(number)))
         assert lost_nodes() == nodes
+
+
+def test_the_hour_of_waiting_for_the_controller_begins_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back for a moment, and goes away again with each request."""
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    for name, value in (("CONTROLLER_S", 0.5), ("PROMPT_S", -1.0), ("ASK_AGAIN_S", 0.0)):
+        monkeypatch.setattr(step, name, value)
+    monkeypatch.setattr(slurm, "job", lambda: JobSays("RUNNING"))
+    command = ["sh", "-c", f"echo >>{tmp_path}/requests; exit {SRUN_FAILED}"]
+    assert step.JobStep(None, [], lambda _: None, lambda: False).run(command, []) == 1
+    assert (tmp_path / "requests").read_text().count("\n") > 1
