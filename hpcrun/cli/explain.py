@@ -78,12 +78,6 @@ def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
     from hpcrun.explain.any_log import explain_logs
 
     names = [*log, *words]  # --log a.out b.err: the shell's pattern gives several
-    for name in words:
-        if name != "-" and not os.path.lexists(name):
-            raise UsageError(
-                f"a run and --log cannot be combined: {name!r} is no file",
-                hint=f"hpcrun explain {quote_bash(name)}, or hpcrun explain --log {quote_bash(names[0])}",
-            )
     if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("- reads a log from a pipe, but there is none", hint="hpcrun explain - < train.log")
     return _shown(explain_logs(names, context.rules()))

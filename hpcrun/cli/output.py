@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,8 +18,6 @@ from hpcrun.errors import HpcrunError, InterruptedByUser
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-T = TypeVar("T")
-R = TypeVar("R")
 Document = Callable[[], dict[str, Any]]
 Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
@@ -93,16 +91,6 @@ def printed(lines: Iterable[str], document: Document | None = None) -> Outcome:
     """Return lines for stdout, and the document that ``--json`` prints instead."""
     part = stdout(lines)
     return Outcome(lambda: [part], document)
-
-
-def each(action: Generator[T, None, R], outcome_of: Callable[[T], Outcome]) -> Generator[Outcome, None, R]:
-    """Yield an outcome for each event of an action; returns the action's result."""
-    while True:
-        try:
-            event = next(action)
-        except StopIteration as end:
-            return cast("R", end.value)
-        yield outcome_of(event)
 
 
 class _Answer:

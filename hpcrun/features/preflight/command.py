@@ -11,7 +11,7 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.job_options import JobOptions, StartOptions
 from hpcrun.cli.options import argument, takes_options
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, each, note, stderr, stdout, table, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, tell, width
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
 from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightResult, PreflightWatch
 from hpcrun.job.units import format_age
@@ -53,10 +53,13 @@ def preflight(options: dict[str, Any], dry_run: bool = StartOptions.dry_run, _js
     yield Outcome(lambda: [stderr(plan_lines(prepared.plan))])
     submitted = submit(prepared, context.ports, context.surroundings)
     yield Outcome(document=lambda: submitted_json(submitted))  # until there is a verdict
-    yield note([f"hpcrun: job {submitted.run.job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
-    watch = PreflightWatch(submitted.run.run_id, context.ports)
+    job_id = submitted.run.job_id
+    yield note([f"hpcrun: job {job_id}; Ctrl-C cancels it", *submitted.remarks.splitlines()])
+    watch = PreflightWatch(
+        submitted.run.run_id, context.ports, lambda state: tell([one_line(f"hpcrun: job {job_id} {state}")])
+    )
     with interrupted_as(partial(_cancel, watch, submitted.run)):
-        result = yield from each(watch.wait(), lambda state: note([f"hpcrun: job {submitted.run.job_id} {state}"]))
+        result = watch.wait()
     yield _verdict(result)
 
 

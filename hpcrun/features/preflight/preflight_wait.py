@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -45,20 +45,20 @@ class PreflightResult:
 class PreflightWatch:
     """Waits for one preflight."""
 
-    def __init__(self, run_id: str, ports: Ports) -> None:
-        self._run_id, self._ports = run_id, ports
+    def __init__(self, run_id: str, ports: Ports, tell: Callable[[str], None]) -> None:
+        self._run_id, self._ports, self._tell = run_id, ports, tell
         self._folder = ports.store.folder(run_id)
         self._last_state = ""
         self._away = 0
 
-    def wait(self) -> Generator[str, None, PreflightResult]:
-        """Wait until the nodes are judged; yields what the job does, whenever that changes.
+    def wait(self) -> PreflightResult:
+        """Wait until the nodes are judged, and tell what the job does, whenever that changes.
 
         Raises:
             JobFailedError: the job ended before that, for another reason than its nodes.
             SchedulerError: the scheduler is away.
         """
-        item = yield from self._ask()
+        item = self._ask()
         runs_since, ended_at = None, None
         asked_at = time.monotonic()
         while True:
@@ -68,14 +68,14 @@ class PreflightWatch:
             if item.status.final or (attempt is not None and attempt.exit is not None):
                 ended_at = ended_at or time.monotonic()
                 if time.monotonic() - ended_at > (SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S):
-                    item = yield from self._ask()
+                    item = self._ask()
                     return self._judge_here(item, attempt)
             if item.status.state == state.RUNNING and runs_since is None:
                 runs_since = time.monotonic()
             if time.monotonic() - asked_at > ASK_EVERY_S:
                 if runs_since is not None and self._is_stuck(item, attempt, time.monotonic() - runs_since):
-                    return (yield from self._give_up(item, attempt))
-                item = yield from self._ask()
+                    return self._give_up(item, attempt)
+                item = self._ask()
                 asked_at = time.monotonic()
             time.sleep(LOOK_EVERY_S)
 
@@ -90,14 +90,14 @@ class PreflightWatch:
             raise result.away
         return result.runs[0]
 
-    def _ask(self) -> Generator[str, None, RunStatus]:
+    def _ask(self) -> RunStatus:
         item = self._get()
         status = item.status
         where = f"on {status.hosts}" if status.hosts else f"({status.reason})" if status.reason else ""
         state_text = f"{status.state} {where}".strip()
         if state_text != self._last_state:
             self._last_state = state_text
-            yield state_text
+            self._tell(state_text)
         return item
 
     def _states(self, item: RunStatus) -> dict[str, str]:
@@ -112,13 +112,13 @@ class PreflightWatch:
             return False
         return any(map(is_silent, self._states(item).values()))
 
-    def _give_up(self, item: RunStatus, attempt: Attempt | None) -> Generator[str, None, PreflightResult]:
+    def _give_up(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         try:
             return self._judge_here(item, attempt)
         finally:
             with suppress(NotFoundError):  # gone meanwhile
                 self.cancel()
-                yield "cancelled: the preflight cannot finish"
+                self._tell("cancelled: the preflight cannot finish")
 
     def _judge_here(self, item: RunStatus, attempt: Attempt | None) -> PreflightResult:
         """Judge a job that could not: what its nodes have written, and what Slurm says of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
@@ -15,7 +15,6 @@ from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import (
     Outcome,
     Outcomes,
-    each,
     finish,
     for_person,
     note,
@@ -151,19 +150,3 @@ def test_a_command_is_rendered_and_its_status_returned(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "begun\n"
     with pytest.raises(InterruptedByUser, match=r"\Ainterrupted\Z"):
         app(["130"], standalone_mode=False)
-
-
-def test_what_an_action_yields_becomes_outcomes_and_what_it_returns_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    def action() -> Generator[str, None, int]:
-        yield "PENDING"
-        yield "RUNNING"
-        return 5
-
-    def command() -> Iterator[Outcome]:
-        result = yield from each(action(), lambda words: note([f"job 7 {words}"]))
-        yield printed([str(result)])
-
-    for outcome in command():
-        show(outcome)
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("5\n", "job 7 PENDING\njob 7 RUNNING\n")
