@@ -132,18 +132,18 @@ def read_measured(label: str, context: Context, batch_size: str | None = None) -
         the fields for ``read_workload``, the profile of the runs by name or path, and what a reader must know of them.
     """
     batch = None if batch_size is None else read_option("batch_size", batch_size, parse_count)
-    ports = context.ports
     try:
-        study, _ = find_study(label, StudyStore(ports.store.root))
+        study, note = find_study(label, StudyStore(context.store.root))
     except NotFoundError:
-        match = find_run(label, ports.store)
-        run = match.run
-        (item,) = one_status(run.run_id, ports).runs
+        match = find_run(label, context.store)
+        run, note, warmup, profile = match.run, match.note, 1, match.run.profile_file or match.run.profile
+        patterns, remark = context.metric_patterns(run.profile)
         point = Point(run.nodes * run.gpus_per_node or run.world_size, run.nodes, run=run.run_id)
-        measured = with_measurements(point, item, context.metric_patterns(run.profile)[0])
-        return workload_of([measured], 1, batch), run.profile_file or run.profile, [match.note] if match.note else []
-    points, remarks = read_points([study], context)
-    return workload_of(points, study.warmup, batch), study.profile, remarks
+        points = [with_measurements(point, one_status(run.run_id, context.ports).runs[0], patterns)]
+        remarks = [remark] if remark else []
+    else:
+        (points, remarks), warmup, profile = read_points([study], context), study.warmup, study.profile
+    return workload_of(points, warmup, batch), profile, [note, *remarks] if note else remarks
 
 
 def _assumed(work: MeasuredTraining, profile: Profile, rows: Sequence[Forecast], fitted: StepModel) -> Iterator[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
+from hpcrun.features.scaling.plan import read_measured
 from hpcrun.features.scaling.points import Epoch, Point, read_points
 from hpcrun.features.scaling.studies import (
     REMOVED,
@@ -107,6 +108,19 @@ def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studi
     assert note == f"train: the newest of 2 studies of that name, {newer.study_id}"
     with pytest.raises(UsageError, match="matches 2 studies"):
         find_study("2026", studies)
+
+
+def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
+    store: RunStore, studies: StudyStore
+) -> None:
+    newer = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
+    studies.save(newer)
+    attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
+    context = there(store)
+    vars(context).update(metric_patterns=lambda profile: ({}, "profile a100 cannot be read"))
+    note = f"train: the newest of 2 studies of that name, {newer.study_id}"
+    assert read_measured("train", context)[2] == [note, "profile a100 cannot be read"]
+    assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
 
 
 def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
