@@ -301,78 +301,50 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> Sc
     base, row = series.rows[0], advice.next_row or series.sizes[-1]
     if not advice.next_step and 1 - row.efficiency < NOTABLE:
         return None
-    judged = [_batch(row, base, command), *_shares(row, base, command), _uneven(row, base, command)]
-    causes = [cause for cause in judged if isinstance(cause, Bottleneck) and cause.share >= NOTABLE]
+    judged = _causes(row, base, command)
+    causes = [Bottleneck(kind, share, *texts) for kind, share, _, *texts in judged if share and share >= NOTABLE]
     # where every size is worth its GPUs, nobody has to measure more
-    unknown = tuple(cause for cause in judged if isinstance(cause, str)) if advice.next_step else ()
+    unknown = tuple(what for _, share, what, *_ in judged if share is None) if advice.next_step else ()
     if not causes and not unknown:
         return None
     return ScalingDiagnosis(row, tuple(sorted(causes, key=lambda cause: -cause.share)), unknown)
 
 
-def _batch(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    """Judge the per-GPU batch: its share of the loss is all that waiting for data and other ranks does not explain.
-
-    A fixed global batch gives each of more GPUs less work in a step, while the fixed cost of a step, its
-    kernel launches and its synchronisation, stays.
-    """
-    if row.batch_size is None:
-        return "the batch per GPU (batch_size)"
-    each = row.batch_size / row.gpus
-    before = base.batch_size / base.gpus if base.batch_size else each
-    if each >= before:
-        return None  # what did not change is not why more GPUs lose
-    lost = 1 - row.efficiency - (row.shares.data or 0) - (row.shares.idle or 0)
-    batch = max(round(before * row.gpus), SMALL_BATCH * row.gpus)
-    one = row.unit.removesuffix("s")
-    now, then = (f"{number:.1f}".removesuffix(".0") for number in (each, before))
-    return Bottleneck(
-        "batch",
-        lost,
-        f"global batch {row.batch_size} leaves a per-{one} batch of {now} on {row.gpus} {row.unit}, "
-        f"{then} at {base.gpus}",
-        f"use a larger per-{one} batch, and scale the learning rate with the global batch",
-        command.change(_sizes_of(base, row), batch_size=batch),
+def _causes(row: Row, base: Row, command: ScaleCommand) -> tuple[tuple[Kind, float | None, str, str, str, str], ...]:
+    """Return the possible causes: the share of each, None if it was not measured, what that needs, and the texts."""
+    sizes, shares, gpus, batch = (
+        [Size(each.gpus, each.nodes) for each in (base, row)],
+        row.shares,
+        row.gpus,
+        row.batch_size,
     )
-
-
-def _shares(row: Row, base: Row, command: ScaleCommand) -> Iterator[Bottleneck | str]:
-    """Yield the causes of which runs record the share, or what they would have to record."""
-    sizes, shares = _sizes_of(base, row), row.shares
-    causes: tuple[tuple[Kind, float | None, str, str, str, str], ...] = (
-        ("sync", shares.sync, "communication (sync_s of an epoch)", "synchronising the ranks takes {} of an epoch",
+    one, counts = row.unit.removesuffix("s"), row.points[0].rank_samples
+    each = (batch or 0) / gpus
+    before = base.batch_size / base.gpus if base.batch_size else each
+    # A fixed global batch gives each of more GPUs less work in a step, while the fixed cost of a step stays: the part
+    # of the loss that waiting for data and other ranks does not explain. What did not change is not why more GPUs lose.
+    fixed = 1 - row.efficiency - (shares.data or 0) - (shares.idle or 0) if each < before else 0.0
+    idle, uneven = shares.idle, f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
+    if batch and not counts:
+        idle = 1 - batch / (-(-batch // gpus) * gpus)
+        uneven = f"a batch of {batch} does not divide by {gpus} {row.unit}"
+    now, then = (f"{number:.1f}".removesuffix(".0") for number in (each, before))
+    data, sync, startup = (f"{100 * (share or 0):.0f} %" for share in shares[:3])
+    return (
+        ("batch", None if batch is None else fixed, "the batch per GPU (batch_size)",
+         f"global batch {batch} leaves a per-{one} batch of {now} on {gpus} {row.unit}, {then} at {base.gpus}",
+         f"use a larger per-{one} batch, and scale the learning rate with the global batch",
+         command.change(sizes, batch_size=max(round(before * gpus), SMALL_BATCH * gpus))),
+        ("sync", shares.sync, "communication (sync_s of an epoch)", f"synchronising the ranks takes {sync} of an epoch",
          "synchronise less often (gradient accumulation), use fewer nodes, and check the network",
-         command.preflight(row.gpus, row.nodes)),
-        ("data", shares.data, "data loading (data_s of an epoch)", "waiting for data takes {} of an epoch",
+         command.preflight(gpus, row.nodes)),
+        ("data", shares.data, "data loading (data_s of an epoch)", f"waiting for data takes {data} of an epoch",
          "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
          command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})),
         ("startup", shares.startup, "launch overhead (startup_s and total_s)",
-         "{} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
+         f"{startup} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
          command.change(sizes, args={"--epochs": "20"})),
+        ("uneven", idle, "uneven batches (rank_samples)", uneven,
+         f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
+         "drop_last", command.change(sizes, batch_size=max(1, round((batch or gpus) / gpus)) * gpus)),
     )  # fmt: skip
-    for kind, share, unknown, evidence, advice, line in causes:
-        percent = f"{100 * (share or 0):.0f} %"
-        yield unknown if share is None else Bottleneck(kind, share, evidence.format(percent), advice, line)
-
-
-def _uneven(row: Row, base: Row, command: ScaleCommand) -> Bottleneck | str | None:
-    counts, batch, share = row.points[0].rank_samples, row.batch_size, row.shares.idle
-    evidence = f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
-    if batch and batch % row.gpus and not counts:
-        share = 1 - batch / (-(-batch // row.gpus) * row.gpus)
-        evidence = f"a batch of {batch} does not divide by {row.gpus} {row.unit}"
-    if share is None:
-        return None if batch else "uneven batches (rank_samples)"
-    even = max(1, round((batch or row.gpus) / row.gpus)) * row.gpus
-    advice = f"a global batch divisible by the {row.unit}, DistributedSampler, drop_last"
-    return Bottleneck(
-        "uneven",
-        share,
-        evidence,
-        f"give all ranks the same number of samples: {advice}",
-        command.change(_sizes_of(base, row), batch_size=even),
-    )
-
-
-def _sizes_of(*rows: Row) -> list[Size]:
-    return [Size(row.gpus, row.nodes) for row in rows]
