@@ -32,7 +32,7 @@ def test_the_first_line_is_the_answer_and_a_row_below_the_target_says_why(hpcrun
     assert second.startswith("the global batch grows with the GPUs, 1024 on each: ask for 8 GPUs, ")
     flagged = [line.split()[0] for line in shown.splitlines() if line.endswith("  overhead")]
     assert flagged == ["4", "8"]
-    assert "4 GPUs (per-GPU batch 256) and 8 GPUs (per-GPU batch 128): most of the lost time is" in shown
+    assert "4 GPUs (per-GPU batch 256), 8 GPUs (per-GPU batch 128): most of the lost time is" in shown
     assert "instead  hpcrun submit -P h100 --gpus 4 SCRIPT --batch-size 2048 --lr 0.001414" in shown
     assert "measure  " not in shown
 

@@ -64,7 +64,7 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
     assert report(without_figures, "--force").returncode == 0
     assert (folder / "notes.txt").read_text() == "mine"
     assert (folder / "report.txt").read_text().startswith("Ask for 4 GPUs on 2 nodes")
-    found = json.loads(report(without_figures, "--json", "--min-efficiency", "60%", "--out", "a/b").stdout)
+    found = json.loads(report(without_figures, "--json", "--min-efficiency", "60", "--out", "a/b").stdout)
     assert (found["kind"], found["schema"], found["folder"]) == ("scaling-report", 1, "a/b")
     assert found["answers"] == ["Ask for 8 GPUs on 4 nodes: 6.00× at 75 %; no larger size was measured."]
     assert found["series"][0]["advice"]["best_value"] == {"gpus": 8, "nodes": 4}
@@ -74,9 +74,9 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
 @pytest.mark.parametrize(
     ("args", "status", "message"),
     [
-        (("--min-efficiency", "0.65"), 2, "--min-efficiency '0.65' is not a percentage"),
-        (("--min-efficiency", "high"), 2, "--min-efficiency 'high' is not a percentage"),
-        (("--min-efficiency", "nan"), 2, "it must be more than 0 and at most 100 %"),
+        (("--min-efficiency", "0.65"), 2, "--min-efficiency 0.65: it must be from 1 to 100 %"),
+        (("--min-efficiency", "nan"), 2, "it must be from 1 to 100 %"),
+        (("--min-efficiency", "high"), 2, "'high' is not a valid number"),
         (("--warmup", "-1"), 2, "--warmup -1: it must be 0 or more"),
         (("--from-csv", "absent.csv"), 2, "cannot read absent.csv: No such file or directory"),
         (("--out", "file"), 4, "file is not a folder"),

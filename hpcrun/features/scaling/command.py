@@ -18,6 +18,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
 from hpcrun.features.scaling.studies import SET_BY_SIZE, StudyStore
 from hpcrun.features.scaling.study_flow import chosen_study, list_studies, show_status, wait_for_study
+from hpcrun.features.scaling.verdict import MIN_EFFICIENCY
 from hpcrun.job import layout
 from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line
@@ -209,8 +210,10 @@ def report(
         "--weak/--strong", "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
     ),
     warmup: int | None = option("--warmup N", "First epochs to leave out. Default: the study's, or 1."),
-    min_efficiency: str | None = option(
-        "--min-efficiency PERCENT", "Target efficiency: what added GPUs must reach to be worth requesting. Default: 65."
+    min_efficiency: float = option(
+        "--min-efficiency PERCENT",
+        "Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
+        default=100 * MIN_EFFICIENCY,
     ),
     out: Path | None = option(
         "--out -o DIR", "Folder to write. Default: report-NAME-XXXX, with the end of the study's id."

@@ -266,8 +266,7 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
         if work.batch_size % gpus:
             raise UsageError(
                 f"--batch-size {work.batch_size} does not divide by --gpus {gpus}: {work.batch_size / gpus:.2f} each",
-                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, "
-                f"{_divisors_around(work.batch_size, gpus)} GPUs, or --mode scaled",
+                hint=f"use a global batch of {multiples_around(work.batch_size, gpus)}, or --mode scaled",
             )
         return work.batch_size
     batch_size = work.batch_per_gpu * gpus
@@ -279,10 +278,3 @@ def _batch(work: MeasuredTraining, case: Case, gpus: int) -> int:
             hint=f"use at most {most} GPUs, or --mode fixed",
         )
     return batch_size
-
-
-def _divisors_around(number: int, near: int) -> str:
-    """Return the nearest numbers that divide this one, below and above."""
-    below = next(one for one in range(min(near, number), 0, -1) if number % one == 0)
-    above = next((one for one in range(near, min(number, 2 * near) + 1) if number % one == 0), None)
-    return f"{below} or {above}" if above else str(below)

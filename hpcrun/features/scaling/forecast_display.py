@@ -194,26 +194,19 @@ def measure_command(result: ForecastResult) -> str:
 
 
 def _warnings(result: ForecastResult) -> list[str]:
-    by_concern: dict[Concern, dict[tuple[int, int], str]] = {}
-    for row in result.rows:
-        for concern in row.concerns[:1]:
-            text = f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})"
-            by_concern.setdefault(concern, {}).setdefault((row.size.gpus, row.batch_per_gpu), text)
     warnings = []
-    for concern, sizes in by_concern.items():
-        *most, last = sizes.values()
-        named = f"{', '.join(most)} and {last}" if most else last
-        reason = _WHY[concern].format(fills=f"{max(1.0, result.fills_gpu):.0f}")
-        warnings.append(f"{named}: most of the lost time is {reason}")
+    for concern, why in _WHY.items():
+        rows = (row for row in result.rows if row.concerns[:1] == (concern,))
+        if sizes := dict.fromkeys(f"{row.size.gpus} GPUs (per-GPU batch {row.batch_per_gpu})" for row in rows):
+            reason = why.format(fills=f"{max(1.0, result.fills_gpu):.0f}")
+            warnings.append(f"{', '.join(sizes)}: most of the lost time is {reason}")
     # no rule can be trusted with the learning rate of batches that have grown so much
-    large = {row.batch_size: row for row in (*result.rows, *result.remedies) if row.growth >= LARGE_GROWTH}
-    if large:
-        row = max(large.values(), key=lambda row: row.growth)
-        factors = f"up to {row.growth:.0f} times" if len(large) > 1 else f"{row.growth:.0f} times"
+    row = max((*result.rows, *result.remedies), key=lambda row: row.growth)
+    if row.growth >= LARGE_GROWTH:
         rate = "" if row.lr_linear is None else f"; do not start with {_rate(row.lr_linear)} at once"
         warnings.append(
-            f"a global batch {factors} the measured one trains differently: raise the learning rate over the warm-up"
-            f"{rate}, and compare the accuracy with that of the measured batch"
+            f"a global batch {row.growth:.0f} times the measured one trains differently: raise the learning rate over "
+            f"the warm-up{rate}, and compare the accuracy with that of the measured batch"
         )
     return warnings
 

@@ -315,18 +315,16 @@ def _check(work: MeasuredTraining) -> None:
                 hint=f"--samples takes {COUNT_FORMS}",
             )
         if epoch.batch_size % epoch.gpus:
-            on = f"--reference-gpus {epoch.gpus}" if epoch.gpus == work.gpus else f"{epoch.gpus} GPUs"
+            each = f"{epoch.batch_size / epoch.gpus:.2f} each"
             raise UsageError(
-                f"{option} {epoch.batch_size} does not divide by {on}: {epoch.batch_size / epoch.gpus:.2f} each",
+                f"{option} {epoch.batch_size} does not divide by {epoch.gpus} GPUs: {each}",
                 hint=f"give the global batch: {multiples_around(epoch.batch_size, epoch.gpus)}",
             )
     sizes = [(epoch.gpus, epoch.nodes, epoch.batch_size) for epoch in work.epochs_measured]
     if twice := next((size for size in sizes if sizes.count(size) > 1), None):
         gpus, _, batch_size = twice
         raise UsageError(
-            f"--also {gpus}:{batch_size} is measured twice"
-            if gpus != work.gpus or batch_size != work.batch_size
-            else f"--also {batch_size} is the batch of --batch-size",
+            f"--also {gpus}:{batch_size} is measured twice",
             hint=f"give an epoch with another batch, such as {batch_size * 2}, or on other GPUs: "
             f"--also {gpus * 2}:{batch_size}=TIME",
         )

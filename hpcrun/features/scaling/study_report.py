@@ -72,9 +72,8 @@ def make_report(
     """Compare the sizes of a study, judge them, and check the claims of tables against their other numbers."""
     if options.warmup < 0:
         raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
-    if not 0 < options.min_efficiency <= 1:
-        percent = 100 * options.min_efficiency
-        raise UsageError(f"--min-efficiency {percent:g}: it must be more than 0 and at most 100 %")
+    if not 0.01 <= options.min_efficiency <= 1:
+        raise UsageError(f"--min-efficiency {100 * options.min_efficiency:g}: it must be from 1 to 100 %")
     if not points:
         raise NotFoundError("there are no runs to report on", hint="hpcrun scale report --from-csv FILE reads a table")
     series = build_series(points, warmup=options.warmup, weak=options.weak, unit=options.unit)
@@ -150,18 +149,9 @@ def report_name(names: Iterable[str]) -> str:
 
 
 def study_options(
-    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: str | None
+    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: float
 ) -> ReportOptions:
     """Return how some studies, or none, are to be read: as each was submitted, unless an option says otherwise."""
-    share = MIN_EFFICIENCY
-    if min_efficiency is not None:
-        try:
-            share = float(min_efficiency.strip().removesuffix("%")) / 100
-            if 0 < share <= 0.01 and "%" not in min_efficiency:
-                raise ValueError("a share of 1")
-        except ValueError:
-            message = f"--min-efficiency {min_efficiency!r} is not a percentage"
-            raise UsageError(message, hint="--min-efficiency 65") from None
     kinds = {study.scaling for study in studies}
     if weak is None and len(kinds) > 1:
         raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
@@ -169,7 +159,7 @@ def study_options(
         name,
         weak=kinds == {"weak"} if weak is None else weak,
         warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
-        min_efficiency=share,
+        min_efficiency=min_efficiency / 100,
         command=command_of(studies[0]) if studies else ScaleCommand(),
         unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
     )

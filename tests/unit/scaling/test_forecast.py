@@ -137,8 +137,13 @@ def test_tokens_fill_a_card_sooner() -> None:
 @pytest.mark.parametrize(
     ("case", "gpus", "message", "hint"),
     [
-        ("fixed", 3, "--batch-size 1024 does not divide by --gpus 3", "a global batch of 1023 or 1026, 2 or 4 GPUs"),
-        ("fixed", 2048, "does not divide by --gpus 2048: 0.50 each", "use a global batch of 2048, 1024 GPUs"),
+        (
+            "fixed",
+            3,
+            "--batch-size 1024 does not divide by --gpus 3",
+            "a global batch of 1023 or 1026, or --mode scaled",
+        ),
+        ("fixed", 2048, "does not divide by --gpus 2048: 0.50 each", "use a global batch of 2048, or"),
         ("scaled", 20_001, "20481024, more than the 20480000 samples", "at most 20000 GPUs"),
     ],
 )
@@ -213,10 +218,10 @@ def test_no_row_contradicts_its_remark_or_the_answer(
     ("said", "message"),
     [
         ({"batch_size": "2M"}, "--batch-size 2000000 is more than the 1200000 samples"),
-        ({"reference_gpus": "3"}, "--batch-size 1024 does not divide by --reference-gpus 3"),
-        ({"reference_gpus": "4", "also": "4095=17m"}, "--also 4095 does not divide by --reference-gpus 4"),
+        ({"reference_gpus": "3"}, "--batch-size 1024 does not divide by 3 GPUs"),
+        ({"reference_gpus": "4", "also": "4095=17m"}, "--also 4095 does not divide by 4 GPUs"),
         ({"also": "2:1023=17m"}, "--also 1023 does not divide by 2 GPUs"),
-        ({"also": "1024=17m"}, "--also 1024 is the batch of --batch-size"),
+        ({"also": "1024=17m"}, "--also 1:1024 is measured twice"),
         ({"also": "2:1024=17m,2:1024=16m"}, "--also 2:1024 is measured twice"),
         ({"also": "4096"}, "--also: '4096' has no '='"),
         ({"also": "2/1/1:4096=1m"}, "--also: '1/1' is not a number"),
