@@ -61,7 +61,7 @@ class Hooks:
 HOOKS = {
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
     "notify": "hpcrun.features.notify.due:NotifyHooks",
-    "trackers": "hpcrun.features.trackers.upload:TrackerHooks",
+    "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }
 """Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""
 

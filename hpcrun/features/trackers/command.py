@@ -29,8 +29,16 @@ from hpcrun.features.trackers.tensorboard import (
     tensorboard_arguments,
     tensorboard_url,
 )
-from hpcrun.features.trackers.tracker_files import TrackerRun, env_of, is_local, page_url, tracker_runs
-from hpcrun.features.trackers.upload import SyncResult, python_with, sync_wandb
+from hpcrun.features.trackers.tracker_files import (
+    SyncResult,
+    TrackerRun,
+    env_of,
+    is_local,
+    page_url,
+    python_with,
+    sync_wandb,
+    tracker_runs,
+)
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
 from hpcrun.schedulers.process import open_in_browser, user_name

@@ -18,8 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcrun.features.trackers.tracker_files import working_folder
-from hpcrun.features.trackers.upload import NOT_FROM_HERE
+from hpcrun.features.trackers.tracker_files import NOT_FROM_HERE, working_folder
 from hpcrun.job.layout import RUN_ID, WITHIN, RunFolder
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.runs.attempt import Attempt, attempts, hosts
