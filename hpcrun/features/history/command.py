@@ -154,15 +154,13 @@ def _history_table(history: History) -> Table:
         "WAIT": lambda group: _wait_text(group.median_wait_s),
         "WAIT 90 %": lambda group: _wait_text(group.long_wait_s),
     }
-    cells = ([_key_text(group, history), *(text(group) for text in numbers.values())] for group in rows)
+    cells = ([_key_text(group), *(text(group) for text in numbers.values())] for group in rows)
     return text_table((key, *numbers), cells, right=tuple(numbers), whole=tuple(numbers))
 
 
 def _causes_table(history: History) -> Table:
     """Return the most frequent causes of failure for a terminal."""
-    # one more instead of a row that says that there is one more
-    most = _MOST_CAUSES if len(history.causes) > _MOST_CAUSES + 1 else _MOST_CAUSES + 1
-    shown, others = list(history.causes[:most]), history.causes[most:]
+    shown, others = list(history.causes[:_MOST_CAUSES]), history.causes[_MOST_CAUSES:]
     if others:
         jobs, gpu_hours = sum(each.jobs for each in others), sum(each.gpu_hours for each in others)
         shown.append(CauseCount(f"others, {count(len(others), 'cause')}", jobs, gpu_hours))
@@ -247,13 +245,8 @@ def _wait_text(seconds: float | None) -> str:
     return "-" if seconds is None else format_span(seconds)
 
 
-def _key_text(group: HistoryRow, history: History) -> str:
-    if group.week:
-        return group.week.isoformat()
-    home = str(Path.home())
-    if history.by == "project" and group.key.startswith(f"{home}/"):
-        return f"~{group.key[len(home) :]}"
-    return group.key
+def _key_text(group: HistoryRow) -> str:
+    return group.week.isoformat() if group.week else group.key
 
 
 def save_history_figure(history: History, path: Path) -> None:
@@ -288,12 +281,12 @@ def history_figure(history: History) -> Figure:
                linestyle="-" if history.by == "week" else "none")  # fmt: skip
     lower.set_ylim(-5, 105)
     lower.set_ylabel("success in %")
-    labels = [_label(group, history) for group in groups]
+    labels = [_label(group) for group in groups]
     lower.set_xticks(list(places), labels, rotation=45, ha="right", rotation_mode="anchor")
     return figure
 
 
-def _label(group: HistoryRow, history: History) -> str:
+def _label(group: HistoryRow) -> str:
     """Return the name of a bar."""
-    text = f"{group.week:%d %b}" if group.week else one_line(_key_text(group, history))
+    text = f"{group.week:%d %b}" if group.week else one_line(_key_text(group))
     return text if len(text) <= 24 else f"…{text[-23:]}"

@@ -287,25 +287,21 @@ def check_folder(folder: Path, *, force: bool) -> None:
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a report.
 
-    A new folder appears whole. In one that is there each file is replaced, what a report before it wrote besides is
-    removed, and what others wrote stays; on a full disk it stays as it was.
+    Each file is replaced, what a report before it wrote besides is removed, and what others wrote stays; on a full disk
+    the folder stays as it was.
     """
     folder = folder.resolve()
     marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-            fresh = Path(beside, "new")
-            fresh.mkdir(mode=0o755)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
             for name, content in marked.items():
-                replace_file(fresh / name, content, durable=False, mode=0o644)  # only its owner may write to it
-            if not folder.exists():
-                fresh.rename(folder)
-                return
+                replace_file(Path(fresh, name), content, durable=False, mode=0o644)  # only its owner may write to it
+            folder.mkdir(mode=0o755, exist_ok=True)
             for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
                 (folder / name).unlink()
             for name in marked:
-                os.replace(fresh / name, folder / name)
+                os.replace(Path(fresh, name), folder / name)
     except OSError as error:
         raise PlanError(f"cannot write {folder}: {error.strerror}", hint="choose another one with --out DIR") from None
 

@@ -68,8 +68,7 @@ def answer_lines(report: Report, most: int | None = None) -> list[Line]:
         lines.append(Line("", f"{name}{_answer(part)}"))
         lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]
         if part.again:
-            is_new = "--chain" in part.again and not report.options.command.one_by_one
-            alone = ", one run after the other" if is_new else ""
+            alone = ", one run after the other" if "--chain" in part.again else ""
             lines.append(Line("measure again", f"three runs of each size{alone}:", part.again))
     return _clean(lines)
 

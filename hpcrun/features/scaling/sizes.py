@@ -21,7 +21,7 @@ UNKNOWN_SCRIPT = "SCRIPT"
 """Stands for a script with its arguments; of a table nothing is known of them."""
 BATCH_PLACES = ("{batch_size}", "{per_gpu_batch_size}")
 Unit = Literal["GPUs", "ranks"]
-_SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>\d{1,6}(,\d{1,6})*)", re.ASCII)
+_SIZES = re.compile(r"(?:(?P<type>[\w.-]+):)?(?P<numbers>[1-9]\d{0,5}(,[1-9]\d{0,5})*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,15 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
     """
     match = _SIZES.fullmatch(text.replace(" ", ""))
     if match is None or (match["type"] and option != "--gpus"):
-        raise UsageError(f"{option} {text}: not a list of sizes", hint=f"write {option} 1,2,4,8")
+        hint = f"write {option} 1,2,4,8; of CPUs: hpcrun scale run --ranks 1,2,4"
+        raise UsageError(f"{option} {text}: not a list of sizes", hint=hint)
     numbers = [int(number) for number in match["numbers"].split(",")]
-    if 0 in numbers:
-        hint = "hpcrun scale run --ranks 1,2,4 measures CPU ranks" if option == "--gpus" else "write --ranks 1,2,4"
-        raise UsageError(f"{option} {text}: a size of 0 cannot be measured", hint=hint)
     if nodes is None:
         return match["type"], tuple(map(Size, numbers))
     on = _SIZES.fullmatch(nodes.replace(" ", ""))
     if on is None or on["type"]:
         raise UsageError(f"--nodes {nodes}: not a list of numbers of nodes", hint="write --nodes 1,1,2")
     counts = [int(number) for number in on["numbers"].split(",")]
-    if 0 in counts:
-        raise UsageError(f"--nodes {nodes}: a job has one node or more")
     if len(counts) not in (1, len(numbers)):
         raise UsageError(
             f"--nodes names {len(counts)} numbers, and {option} {len(numbers)} sizes",
@@ -204,7 +200,6 @@ class ScaleCommand:
     gpu_type: str | None = None  # of all its runs, if it was named
     batch_size: int | None = None  # the study's batch size, for the placeholders in the arguments
     weak: bool = False  # the batch size is the per-GPU batch
-    one_by_one: bool = False  # a run of the study started when the run before it had ended
 
     def scale(
         self,

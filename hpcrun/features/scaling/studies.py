@@ -250,16 +250,14 @@ def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
             before = store.load(run_id).resubmitted_from
         except HpcrunError:
             continue
-        if before:
+        if before and before < run_id:  # ids are in the order of time
             later[before] = run_id
     return {run_id: _last(run_id, later) for run_id in first}
 
 
 def _last(run_id: str, later: Mapping[str, str]) -> str:
-    seen = {run_id}
-    while run_id in later and later[run_id] not in seen:
+    while run_id in later:
         run_id = later[run_id]
-        seen.add(run_id)
     return run_id
 
 

@@ -26,8 +26,6 @@ from hpcrun.features.scaling.verdict import (
 )
 from hpcrun.job.request import option_groups, program_words, with_named_secrets
 
-_MOST_NAMED = 3
-
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
@@ -97,7 +95,7 @@ def _unfinished(points: Iterable[Point]) -> str:
 
 def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
     tentative = advise(series, options.min_efficiency)
-    doubts = doubts_of(series, options.warmup, one_by_one=options.command.one_by_one)
+    doubts = doubts_of(series, options.warmup)
     doubtful = frozenset(gpus for doubt in doubts for gpus in doubt.gpus)
     advice = advise(series, options.min_efficiency, doubtful) if finished else None
     # unreliable sizes forecast nothing
@@ -143,9 +141,7 @@ def side_by_side(studies: Sequence[Study], *, tables: bool = False) -> list[Stud
 
 def report_name(names: Iterable[str]) -> str:
     """Return a name for a report on studies and tables of these names: also that of its folder."""
-    several = list(dict.fromkeys(names))
-    rest = f"-and-{len(several) - _MOST_NAMED}-more" if len(several) > _MOST_NAMED else ""
-    return "-".join(several[:_MOST_NAMED])[:150] + rest
+    return "-".join(dict.fromkeys(names))[:150]
 
 
 def study_options(
@@ -190,5 +186,4 @@ def command_of(study: Study) -> ScaleCommand:
         gpu_type=study.gpu_type,
         batch_size=study.batch_size,
         weak=study.scaling == "weak",
-        one_by_one=study.one_by_one,
     )

@@ -151,24 +151,24 @@ class Doubt:
     again: tuple[int, ...]  # the sizes to run again; none if the runs only have to be read in another way
 
 
-def doubts_of(series: Series, warmup: int, *, one_by_one: bool = False) -> tuple[Doubt, ...]:
-    """Return the reasons for which no verdict on a series stands, the worst first. ``one_by_one``: no two runs met."""
+def doubts_of(series: Series, warmup: int) -> tuple[Doubt, ...]:
+    """Return the reasons for which no verdict on a series stands, the worst first."""
     if not series.compared:
         return ()
-    alone = "" if one_by_one else ", one after the other"
     return tuple(
-        chain(_super_linear(series, alone), _warm_up(series, warmup), _short(series), _noise(series, warmup, alone),
-              _one_run(series))
-    )  # fmt: skip
+        chain(_super_linear(series), _warm_up(series, warmup), _short(series), _noise(series, warmup), _one_run(series))
+    )
 
 
-def _super_linear(series: Series, alone: str) -> Iterator[Doubt]:
+def _super_linear(series: Series) -> Iterator[Doubt]:
     rows, base = [row for row in series.sizes if row.efficiency > SUPER_LINEAR], series.rows[0]
     if rows:
         worst = max(rows, key=lambda row: row.efficiency)
         times = f"{_sizes([worst.gpus], series)} are {worst.speedup.mean:.2f} times as fast as {base.gpus}"
         evidence = f"{times}: {100 * worst.efficiency:.0f} % of the ideal"
-        remedy = f"run both again{alone}: something slowed the smallest size, or the runs did different work"
+        remedy = (
+            "run both again, one after the other: something slowed the smallest size, or the runs did different work"
+        )
         # the baseline may be what is wrong, and every size is compared with it
         yield Doubt("super-linear", _gpus(series.sizes), evidence, remedy, _gpus([base, *rows]))
 
@@ -229,11 +229,11 @@ def _short(series: Series) -> Iterator[Doubt]:
         yield Doubt("short epochs", _gpus(rows), evidence, remedy, _gpus(series.sizes))
 
 
-def _noise(series: Series, warmup: int, alone: str) -> Iterator[Doubt]:
+def _noise(series: Series, warmup: int) -> Iterator[Doubt]:
     noisy = {row.gpus: text for row in series.rows if (text := _variation(row, warmup))}
     for gpus, text in list(noisy.items())[:1]:
         evidence = f"with {_sizes([gpus], series)} {text}: the node was busy, or its file system"
-        remedy = f"measure again{alone and ', one run after the other,'} while nothing else runs on the nodes"
+        remedy = "measure again, one run after the other, while nothing else runs on the nodes"
         again = _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)])
         yield Doubt("noise", tuple(noisy), evidence, remedy, again)
 

@@ -77,5 +77,4 @@ def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
 
 def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:
     assert report_name(["a", "b", "a"]) == "a-b"
-    assert report_name(f"{number}{'x' * 99}" for number in range(9)).endswith("-and-6-more")
     assert len(report_name("x" * number for number in range(90, 100))) < 200
