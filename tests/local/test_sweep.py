@@ -113,6 +113,12 @@ def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) 
     assert f"repeats elements of {sweep}: the newest of each is shown" in both.stderr
     assert [line.split()[0].partition("/")[2] for line in both.stdout.splitlines()[1:]] == ["1", "0", "2"]
     assert "FAILED" not in both.stdout
+    runs = (Path(hpcrun.document("status", name)["runs"][0]["folder"]) for name in ("last", sweep))
+    link, kept = (folder / "elements/2/checkpoints" for folder in runs)
+    assert link.resolve() == kept.resolve()
+    assert hpcrun("logs", "last/0").returncode == 6  # no element of this run
+    refused = hpcrun("resubmit", "last", "--failed")
+    assert (refused.returncode, "no element of" in refused.stderr) == (4, True)
 
 
 def test_one_element_is_cancelled_then_all(hpcrun: Hpcrun) -> None:

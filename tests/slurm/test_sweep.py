@@ -79,6 +79,9 @@ def test_every_value_reaches_its_element_untouched(sweeps: Sweeps) -> None:
         assert folders <= 4
     assert sorted(path.name for path in Path(run["folder"], "batch").iterdir()) == [f"{i}.log" for i in range(7)]
     assert "rendezvous" in sweeps.person("logs", "--batch", "odd/3", check=True).stdout
+    chosen = sweeps.ended("chosen")
+    assert [element["element"] for element in chosen["elements"]] == [1, 3]
+    assert json.loads(sweeps.person("logs", "chosen/3").stdout) == ["3", "--n", "d"]
 
 
 @pytest.mark.versions
@@ -151,21 +154,3 @@ def test_the_script_is_complete_when_it_is_sbatched_by_hand(cluster: Cluster, sw
     )
     logs = [person.folder / f"hpcrun-{job_id}/elements/{index}/attempts/0/rank-0.out" for index in (0, 1)]
     assert [json.loads(log.read_text()) for log in logs] == [["0", "--n", "a"], ["1", "--n", "b"]]
-
-
-def test_the_elements_that_failed_are_submitted_again_with_their_checkpoints(sweeps: Sweeps) -> None:
-    person = sweeps.person
-    grid = sweeps.ended("grid")
-    kept = Path(grid["folder"]) / "elements" / "1" / "checkpoints"
-    again = person("resubmit", "--failed", grid["run_id"], "-J", "repeated", check=True)
-    assert "2 elements" in again.stdout
-    run = sweeps.ended("repeated")
-    assert {element["element"]: element["parameters"] for element in run["elements"]} == {1: {"n": "2"}, 3: {"n": "4"}}
-    link = Path(run["folder"]) / "elements" / "1" / "checkpoints"
-    assert link.resolve() == kept.resolve()
-    chosen = sweeps.ended("chosen")
-    assert [element["element"] for element in chosen["elements"]] == [1, 3]
-    assert json.loads(person("logs", "chosen/3").stdout) == ["3", "--n", "d"]
-    assert person("logs", "chosen/0").returncode == 6
-    refused = person("resubmit", "--failed", chosen["run_id"])
-    assert (refused.returncode, "no element of" in refused.stderr) == (4, True)

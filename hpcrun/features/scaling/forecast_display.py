@@ -68,7 +68,7 @@ def _answer(result: ForecastResult, case: Case) -> str:
         first = f"measure {count(after.size.gpus, 'GPU')} first, forecast {_speed(after)}" if after else ""
         return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
-    if row.efficiency < 1 or row.speedup > 1:
+    if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
         answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency"
     if after and after.speedup < row.speedup:
         answer += f"; {after.size.gpus} would be slower, {_speed(after)}"

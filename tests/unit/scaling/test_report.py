@@ -146,6 +146,11 @@ def test_the_first_line_is_the_answer(speedups: dict[int, float], answer: str) -
 
 
 def test_the_first_lines_say_why_there_is_no_answer() -> None:
+    noisy = " ".join(" ".join(report_text(report(*loaded()))).split())
+    assert "No answer yet: the times are unreliable (noise)" in noisy
+    assert "cause 1" not in noisy and "not measured" not in noisy  # no cause without an answer
+    assert "three runs of each size, one run after the other: hpcrun scale run" in noisy
+    assert "--repeat 3 --chain SCRIPT" in noisy  # the default with Slurm is --parallel
     runs = [Point(n, epochs=tuple(Epoch(e, time_s=9 / n) for e in (1, 2, 3))) for n in (1, 2, 4)]
     lines = report_text(report(*runs))
     text = " ".join(" ".join(lines[: lines.index("")]).split())
@@ -166,15 +171,6 @@ def loaded() -> list[Point]:
         for n, time_s in ((1, 74.3), (2, 61.0), (4, 55.0))
         for r in (1, 2)
     ]
-
-
-def test_runs_one_after_the_other_are_proposed() -> None:
-    text = " ".join(" ".join(report_text(report(*loaded()))).split())
-    assert "No answer yet: the times are unreliable (noise)" in text
-    assert "cause 1" not in text and "not measured" not in text  # no cause without an answer
-    assert "three runs of each size, one run after the other:" in text
-    assert "while nothing else runs on the nodes" in text
-    assert "--repeat 3 --chain SCRIPT" in text  # the default with Slurm is --parallel
 
 
 def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
@@ -352,15 +348,6 @@ def test_the_band_of_the_warm_up_covers_the_epochs_that_are_not_counted(first: i
     assert (band.get_x(), band.get_width()) == (first - 0.5, 1.0)
 
 
-@pytest.mark.parametrize(("best", "top"), [(0.999, 1.0), (99.5, 100.0)])
-def test_the_axis_of_accuracies_ends_at_the_whole_and_cuts_no_mark(best: float, top: float) -> None:
-    runs = [Point(n, epochs=(Epoch(1, time_s=9 / n, accuracy=best),)) for n in (1, 2)]
-    with paper_style():
-        axes = settled_figures(report(*runs))[0]["accuracy"].axes[0]
-    assert axes.get_ylim()[1] == pytest.approx(top, rel=0.01)
-    assert not any(line.get_clip_on() for line in axes.lines)
-
-
 def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
     drawn, missing = draw_figures(seed("004.csv"))
     assert [name for name in drawn if name.endswith(".png")] == [
@@ -368,15 +355,11 @@ def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
     ]
     assert "accuracy: not drawn: no run has an accuracy" in missing
     assert "epoch_time: without IMDB (no run has a time)" in missing
-    nothing, missing = draw_figures(report(Point(1, state="FAILED")))
-    assert (nothing, len(missing)) == ({}, len(FIGURES))
-
-
-def test_a_number_that_only_the_slower_way_over_nodes_has_is_not_drawn() -> None:
     ways = [Point(4, nodes, total_s=100.0 * nodes, source="csv") for nodes in (1, 2)]
     ways[1] = replace(ways[1], epochs=(Epoch(1, samples_per_s=9.0),))
-    with paper_style():
-        assert "throughput" not in settled_figures(report(*ways))[0]
+    assert "throughput.png" not in draw_figures(report(*ways))[0]  # only the slower way over nodes has a number
+    nothing, missing = draw_figures(report(Point(1, state="FAILED")))
+    assert (nothing, len(missing)) == ({}, len(FIGURES))
 
 
 def pdflatex(source: str, folder: Path) -> str:
@@ -433,10 +416,12 @@ def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:
     assert not any(" CPU " in line for line in report_text(report(*full())))
 
 
-def test_an_accuracy_axis_ends_at_1_and_panels_share_their_range() -> None:
-    points = [Point(n, dataset=name, epochs=(Epoch(1, time_s=scale / n, accuracy=0.999 - n / 1e4),))
+@pytest.mark.parametrize("whole", [1, 100])
+def test_an_accuracy_axis_ends_at_the_whole_cuts_no_mark_and_panels_share_their_range(whole: int) -> None:
+    points = [Point(n, dataset=name, epochs=(Epoch(1, time_s=scale / n, accuracy=whole * 0.999 / n**0.05),))
               for name, scale in (("a", 50.0), ("b", 20.0)) for n in (1, 2, 4)]  # fmt: skip
     with paper_style():
         figures, _ = settled_figures(report(*points))
-    assert all(axes.get_ylim()[1] < 1.01 for axes in figures["accuracy"].axes)
+    assert all(axes.get_ylim()[1] == pytest.approx(whole, rel=0.01) for axes in figures["accuracy"].axes)
+    assert not any(line.get_clip_on() for axes in figures["accuracy"].axes for line in axes.lines)
     assert len({axes.get_ylim() for axes in figures["epoch_time"].axes}) == 1
