@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,7 +150,6 @@ def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcr
         (("--gpus", "1,2", "-P", "cpu", "train.py"), 4, "--ranks 1,2,4 is a study of CPU ranks"),
         (("--gpus", "1,2", "--nodes", "2", "-P", "a100", "train.py"), 2, "1 GPU does not divide by 2 nodes"),
         (("--ranks", "3", "--nodes", "2", "train.py"), 2, "3 ranks do not divide by 2 nodes"),
-        (("--gpus", "1,2", "--chain", "train.py", "{x}"), 2, "which a study does not know"),
         (("--resume", "last", "train.py"), 2, "without SCRIPT and sizes"),
         (("--resume", "trian"), 6, "there are no studies"),
     ],
@@ -164,9 +162,3 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     assert (refused.returncode, refused.stdout) == (status, "")
     assert words in refused.stderr
     assert list(hpcrun.runs.iterdir()) == []
-
-
-def test_studies_are_no_runs_to_any_other_command(hpcrun: Hpcrun) -> None:
-    Path(hpcrun.runs / "studies").mkdir(mode=0o700)
-    assert "no runs" in hpcrun("status", check=True).stderr
-    assert "nothing to remove" in hpcrun("clean", "--older-than", "1d", check=True).stderr

@@ -236,6 +236,8 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> Non
 @pytest.mark.parametrize(
     "text",
     [
+        "{",
+        "[1]",
         "{}",
         '{"schema": 1, "patterns": {}, "points": [3]}',
         '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": [2], "run": "RUN"}}}',

@@ -57,29 +57,21 @@ def test_a_log_names_the_trackers_runs(text: str, runs: list[tuple[str, str, str
 
 
 @pytest.mark.parametrize(
-    "text", ["https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8080/x"]
-)
-def test_a_page_is_opened(text: str) -> None:
-    assert page_url(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("text", "is_page"),
     [
-        "file:///etc/passwd",
-        "https://",
-        "https://a@b/",
-        "https://host/\u202eevil",
-        "https://host/a b",
-        "https://host/\x1b[2J",
-        'https://host/"$(reboot)"',
-        "https://[::1",
-        "http://host:99999/",
-        "https://host/" + "x" * 2000,
+        *(
+            (url, True)
+            for url in ("https://wandb.ai/me/p", "http://127.0.0.1:5000/#/experiments/0", "http://[::1]:8/x")
+        ),
+        *(
+            (url, False)
+            for url in ("file:///etc/passwd", "https://", "https://a@b/", "https://[::1", "http://h:99999/")
+        ),
+        *((f"https://host/{path}", False) for path in ("\u202eevil", "a b", "\x1b[2J", '"$(reboot)"', "x" * 2000)),
     ],
 )
-def test_what_is_no_page_is_not_opened(text: str) -> None:
-    assert page_url(text) is None
+def test_only_a_plain_web_address_is_opened(text: str, is_page: bool) -> None:
+    assert page_url(text) == (text if is_page else None)
 
 
 def test_only_an_address_of_this_machine_needs_a_tunnel() -> None:
