@@ -77,8 +77,8 @@ def repeated(run: Run, changes: Mapping[str, Any], env: Mapping[str, str]) -> di
         request.pop("name")
     elif "args" in changes and not request.get("module"):  # of the script, not of the interpreter before it
         args = list(request.get("args", ()))
-        own = script_arguments((request["script"], *args))
-        changes = {**changes, "args": [*args[: len(args) - len(own)], *changes["args"]]}
+        replaced = script_arguments((request["script"], *args))
+        changes = {**changes, "args": [*args[: len(args) - len(replaced)], *changes["args"]]}
     anew = {item.partition("=")[0] for item in changes.get("env", ()) if isinstance(item, str)}
     kept = ((name, value) for name, value in request.get("env", ()) if name not in anew)
     request["env"] = unmasked(kept, env, request.get("secrets", ()))
