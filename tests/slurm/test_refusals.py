@@ -18,7 +18,6 @@ def nothing_left(cluster: Cluster, person: Hpcrun) -> bool:
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["--time", "3-00:00:00"], 4, "longer than the 2-00:00:00 that profile 'a100' allows"),
         (["--partition", "gpuu"], 5, "Invalid partition name specified"),
         (["--account", "nobody"], 5, "Invalid account"),
         (["--qos", "nope"], 5, "Invalid qos specification"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import time
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.harness import Cluster, Hpcrun, at_end, wait_for
-from tests.local.recorded import replace_fields
 
 pytestmark = pytest.mark.slurm
 
@@ -70,27 +68,11 @@ def test_who_waits_for_a_job_that_never_starts_is_told(as_researcher: Hpcrun, cl
     assert why in refused.stderr
 
 
-@pytest.mark.versions
-def test_a_running_job_is_followed_and_cancelled(as_researcher: Hpcrun) -> None:
-    as_researcher(*CPU_JOB, "-J", "long", "bash", "-c", "echo begun; sleep 300", check=True)
-    running = wait_for_state(as_researcher, "long", "RUNNING")
-    assert running["hosts"] == "cpu-1"
-    wait_for(lambda: as_researcher("logs", "long").stdout == "begun\n", 10, "its first line")
-    as_researcher("cancel", str(running["job_id"]), check=True)
-    ended = as_researcher("logs", "-f", "long", check=True)  # ends, since the job does
-    assert "begun" in ended.stdout
-    assert wait_for_state(as_researcher, "long", "CANCELLED")["final"]
-
-
-@pytest.mark.parametrize("command", ["submit", "logs"])
-def test_who_follows_a_pending_job_is_told_why_it_waits_and_when_it_starts(as_researcher: Hpcrun, command: str) -> None:
-    later = (*CPU_JOB, "-J", command, "--sbatch", "begin=now+1hour")
-    if command == "logs":
-        as_researcher(*later, "true", check=True)
-    words = ("logs", "-f", command) if command == "logs" else (*later, "--follow", "true")
-    follows = as_researcher.terminal(*words, size=(24, 300))
+def test_who_follows_a_pending_job_is_told_why_it_waits_and_when_it_starts(as_researcher: Hpcrun) -> None:
+    later = (*CPU_JOB, "-J", "later", "--sbatch", "begin=now+1hour")
+    follows = as_researcher.terminal(*later, "--follow", "true", size=(24, 300))
     follows.expect(r"job \d+ is PENDING: before its begin time \(BeginTime\), expected 20\S+ \S+, in ")
-    as_researcher("cancel", command, check=True)
+    as_researcher("cancel", "later", check=True)
     assert "PENDING" not in at_end(follows)[1]
 
 
@@ -141,51 +123,6 @@ def test_explain_of_a_completing_job_says_why_it_failed(cluster: Cluster, as_res
     assert "attempt 1 ended: rank 0 on cpu-1 failed first" in " ".join(said.split())
     cluster.start("cpu-1")
     assert wait_for_state(as_researcher, "ending", "FAILED")["final"]
-
-
-def test_one_empty_answer_ends_no_running_job(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    as_researcher(*CPU_JOB, "-J", "alive", "sleep", "300", check=True)
-    folder = Path(wait_for_state(as_researcher, "alive", "RUNNING")["folder"])
-    start, status = folder / "elements/0/attempts/0/start", folder / "status.json"
-    wait_for(start.exists, 20, "the script to begin")
-    blind = {**as_researcher.shims(squeue="exit 0"), **cluster.env_without_accounting(as_researcher.folder)}
-    assert statuses(as_researcher, env=blind)["alive"]["state"] == "RUNNING"  # its script has just given a sign of life
-    # it has started hours ago, and was not heard of since
-    record = json.loads(start.read_text(), strict=False)
-    start.write_text(json.dumps({**record, "started": record["started"] - 7200}))
-    blinded = statuses(as_researcher, env=blind)["alive"]
-    assert (blinded["state"], blinded["final"], blinded["stale"]) == ("RUNNING", False, True)
-    words = " ".join(as_researcher("status", env=blind, check=True).stdout.split())
-    assert "Slurm does not list this job" in words
-    assert "last seen running" in words
-    assert "s ago" in words
-    assert "█" not in as_researcher("status", "-v", "alive", env=blind, check=True).stdout
-    # the answer that left it out came half a minute ago
-    replace_fields(status, missed_s=json.loads(status.read_text())["missed_s"] - 31)
-    assert statuses(as_researcher, env=blind)["alive"]["state"] == "UNKNOWN"
-    again = statuses(as_researcher)["alive"]
-    assert (again["state"], again["reason"], again["missed_s"]) == ("RUNNING", None, None)
-    # a run of another cluster is not asked about
-    replace_fields(folder / "run.json", cluster="elsewhere")
-    status.unlink()
-    start.unlink()
-    other = statuses(as_researcher)["alive"]
-    assert (other["state"], other["reason"]) == ("UNKNOWN", "ask on cluster elsewhere")
-
-
-def test_any_number_of_runs_costs_one_squeue_and_one_sacct(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    for number in range(5):
-        as_researcher(*CPU_JOB, "-J", f"run{number}", "--sbatch", "hold", "true", check=True)
-    ids = [str(run["job_id"]) for run in statuses(as_researcher).values()]
-    accounted = ("sacct", "--allocations", "--noheader", "--format=jobid", f"--jobs={','.join(ids)}")
-    wait_for(lambda: len(cluster.slurm(*accounted).split()) == 5, 30, "the accounting database to know the jobs")
-    calls = counting(as_researcher)
-    # squeue forgets three of the five, so that sacct is needed
-    filters = {"squeue": "| tail -n 2", "sacct": "", "scontrol": "", "sinfo": ""}
-    shims = {name: f'echo {name} >>{calls}\n/usr/bin/{name} "$@" {more}' for name, more in filters.items()}
-    found = statuses(as_researcher, env=as_researcher.shims(**shims))
-    assert {run["state"] for run in found.values()} == {"PENDING"}
-    assert calls.read_text().split() == ["squeue", "sacct"]
 
 
 def counting(person: Hpcrun) -> Path:

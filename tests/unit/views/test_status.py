@@ -30,6 +30,12 @@ def table(width: int, state: str, **said: Any) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
+@pytest.mark.parametrize(("missed_s", "words"), [(None, "as of 2 min ago"), (1000.0, "last seen running 2 min ago")])
+def test_a_status_that_is_old_says_so(missed_s: float | None, words: str) -> None:
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("RUNNING", 880.0, missed_s=missed_s), stale=True)
+    assert why_text(item, 1000.0).endswith(words)
+
+
 @pytest.mark.parametrize("width", [44, 60, 80, 100])
 def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     lines = table(width, "FAILED", final=True, cause=MEMORY)

@@ -63,7 +63,8 @@ def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path
         f"afterok:77,{third}",
     ]
     assert [item.run.checkpoints_of for item in (first, second, last)] == [None, first.run.run_id, first.run.run_id]
-    assert last.run.chain == {"link": 3, "links": 3, "first": first.run.run_id}
+    chains = [{"link": number, "links": 3, "first": first.run.run_id} for number in (1, 2, 3)]
+    assert [item.run.chain for item in (first, second, last)] == chains
 
 
 def test_each_is_known_before_the_next_is_submitted(tmp_path: Path) -> None:
@@ -154,14 +155,6 @@ def test_a_new_run_is_whole_when_it_is_seen(tmp_path: Path) -> None:
     assert (path / "script.sh").read_text().startswith("#!")
     assert new.cwd == str(tmp_path)
     assert new.code is None
-
-
-def test_the_links_of_a_chain_name_their_first(tmp_path: Path) -> None:
-    first, first_folder = made(tmp_path, "20260101-000000-train-aaaa", Lineage(chain=(1, 2)))
-    second = made(tmp_path, "20260101-000000-train-bbbb", Lineage(chain=(2, 2), checkpoints=first_folder))[0]
-    assert first.chain == {"link": 1, "links": 2, "first": first.run_id}
-    assert second.chain == {"link": 2, "links": 2, "first": first.run_id}
-    assert made(tmp_path, "20260101-000000-train-cccc")[0].chain is None
 
 
 # --- a sweep over the cluster's limit ---

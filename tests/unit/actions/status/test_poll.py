@@ -223,3 +223,15 @@ def test_a_second_question_without_an_answer_loses_nothing(site: Site) -> None:
     item = site.status()
     assert (item.run.job_id, item.stale) == ("4711", True)
     assert not (item.folder / "elements.json").exists()
+
+
+def test_any_number_of_runs_costs_one_squeue_and_one_sacct(site: Site) -> None:
+    site.has()
+    ids = [f"20260102-03040{number}-train-0a1b" for number in range(4)]
+    for number, run_id in enumerate(ids):
+        site.store.create(run(run_id, job_id=str(number)), "")
+    site.says({"4711": "RUNNING"})
+    write(site.folder / "bin/sacct", f"#!/bin/sh\necho accounted >>{site.folder}/asked\n").chmod(0o755)
+    scheduler = SlurmScheduler({"PATH": f"{site.folder}/bin:/usr/bin:/bin"}, _known={"cluster": "alpha"})
+    assert len(get_status([*ids, RUN_ID], ports(site.store, scheduler, NOW)).runs) == 5
+    assert (site.folder / "asked").read_text().split() == ["asked", "accounted"]

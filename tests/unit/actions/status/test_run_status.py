@@ -25,7 +25,7 @@ from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
-from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_array_limits, parse_squeue
+from hpcrun.schedulers.slurm_text import SEPARATOR, jobs_of_runs, parse_squeue
 from tests.unit import given
 from tests.unit.given import run
 
@@ -109,15 +109,6 @@ def test_an_ordinary_run_has_no_elements(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is no array"):
         find_element("train/0", store)
     assert elements_of(given.run()) is None
-
-
-def test_the_limits_of_a_cluster_are_read() -> None:
-    text = "MaxArraySize            = 1001\nMaxDBDMsgs = 1\nMaxJobCount             = 10000\n"
-    limits = parse_array_limits(text)
-    assert limits is not None
-    assert (limits.array, limits.jobs) == (1001, 10000)
-    assert parse_array_limits("") is None
-    assert parse_array_limits(text.replace("1001", "0")) is None
 
 
 def test_a_hundred_thousand_lines_are_read_in_time() -> None:
