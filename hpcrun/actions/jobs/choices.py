@@ -30,7 +30,6 @@ class Settled:
 
     request: JobRequest
     loaded: LoadedProfile
-    # what was detected and chosen, if the profile is a detected one; why the partition may refuse the job
     notes: tuple[str, ...] = ()
 
 
@@ -54,7 +53,6 @@ def settle(
         ClusterJob,
         check_nodes,
         check_qos_limits,
-        closed_partition_note,
         detected_note,
         with_account,
         with_partition,
@@ -66,8 +64,8 @@ def settle(
     _check_made(picker, loaded.profile.name)
     check_nodes(job)
     check_qos_limits(job)
-    notes = (detected_note(job) if loaded.path == detected.path else None, closed_partition_note(job))
-    return Settled(job.request, replace(loaded, profile=profile), tuple(filter(None, notes)))
+    notes = (detected_note(job),) if loaded.path == detected.path else ()
+    return Settled(job.request, replace(loaded, profile=profile), notes)
 
 
 def _without_gpus(request: JobRequest, loaded: LoadedProfile, detected: DetectedProfile) -> Settled:

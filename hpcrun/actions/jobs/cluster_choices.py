@@ -267,21 +267,6 @@ def check_nodes(job: ClusterJob) -> None:
     )
 
 
-def closed_partition_note(job: ClusterJob) -> str | None:
-    """Return why Slurm may refuse the job in its partition, or let it wait; None if one of its partitions is open."""
-    facts, names = job.facts, (job.partition or "").split(",")
-    if names == [""] or not facts.partitions or facts.user == "root":
-        return None
-    closed = {part.name: why_closed(part, facts, job.account) for part in facts.partitions}
-    # without --all Slurm lists no hidden partition, and none that is for other groups
-    reasons = [closed.get(name, "Slurm does not list it for you") for name in names]
-    if None in reasons:
-        return None
-    why = "; ".join(f"partition {name}: {reason}" for name, reason in zip(names, reasons, strict=True))
-    free = ", ".join(name for name, reason in closed.items() if reason is None)
-    return f"{why}. Slurm may refuse the job, or leave it pending" + (f"; open to you: {free}" if free else "")
-
-
 def detected_note(job: ClusterJob) -> str:
     """Return one line with the detected values, and how to keep or change them."""
     facts, name, account, partition = job.facts, job.partition, job.account, job.known_partition

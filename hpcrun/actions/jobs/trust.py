@@ -12,8 +12,6 @@ from hpcrun.errors import NotFoundError, ProfileError, UsageError
 from hpcrun.profiles.folders import Contents, Layer, Trust, TrustStore, changes, project_layer, read_contents
 from hpcrun.profiles.yaml_file import decoded_text, parse_yaml
 
-State = Literal["trusted", "new", "changed", "removed"]
-
 # What a file of each kind can do once it is used. Of profiles and config.yaml the keys are shown, too.
 _POWERS = (
     ("config.yaml", "chooses profile, runs folder, account and time, and where messages go"),
@@ -32,7 +30,7 @@ class FileToTrust:
     """One file of a folder that may be trusted."""
 
     name: str
-    state: State
+    state: str  # ``trusted``, ``new``, ``changed`` or ``removed``
     size_bytes: int
     keys: tuple[str, ...]  # the first keys of a YAML file, in its order; empty for a template
     power: str  # what such a file can do
@@ -84,17 +82,14 @@ def look_into(path: Path, store: TrustStore) -> Question:
         raise NotFoundError(f"{path} has no files for hpcrun")
     trust = layer.trust if layer.trust and not layer.trust.never else None
     differences = changes(trust, layer.contents)
-    files = [_file(name, text, path, differences) for name, text in sorted(layer.contents.files.items())]
-    gone = [
-        FileToTrust(name, "removed", 0, (), "") for name, difference in differences.items() if difference == "removed"
-    ]
-    return Question(path, (*files, *gone), layer.contents, layer.contents.dangers, bool(trust) and not differences)
+    names = sorted({*layer.contents.files, *differences})
+    files = tuple(_file(name, layer.contents.files.get(name), path, differences.get(name, "trusted")) for name in names)
+    return Question(path, files, layer.contents, layer.contents.dangers, bool(trust) and not differences)
 
 
-def _file(name: str, content: bytes, folder: Path, differences: dict[str, str]) -> FileToTrust:
-    state: State = "trusted"
-    if name in differences:
-        state = "new" if differences[name] == "new" else "changed"
+def _file(name: str, content: bytes | None, folder: Path, state: str) -> FileToTrust:
+    if content is None:
+        return FileToTrust(name, state, 0, (), "")
     power = next(power for start, power in _POWERS if name.startswith(start))
     keys = _keys(name, content, folder)
     if name.startswith("profiles/") and keys:  # a file that cannot be read may contain anything

@@ -301,30 +301,3 @@ def test_a_job_that_no_limit_lets_start_is_refused(
     with pytest.raises(PlanError) as refused:
         settled(tmp_path, found, **{"gpus": "1", **asked})
     assert refused.value.message == says
-
-
-MINE, CLOSED = Partition("gpu", default=True), Partition("old", up=False)
-OWNERS, STAFF = Partition("owners", accounts=("owners",)), Partition("staff", groups=("staff",))
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [
-        ({"partition": "old"}, "partition old: it is not up. Slurm may refuse the job, or leave it pending"),
-        ({"partition": "owners"}, "partition owners: it is for the accounts owners."),
-        ({"partition": "staff"}, "partition staff: it is for members of staff."),
-        ({"partition": "hidden"}, "partition hidden: Slurm does not list it for you."),
-        ({"partition": "old,staff"}, "partition old: it is not up; partition staff: it is for members of staff."),
-        ({"partition": "old,gpu"}, None),
-        ({"partition": "owners", "account": "owners"}, None),
-        ({}, None),
-    ],
-)
-def test_a_partition_that_is_not_open_is_noted_before_the_job_is_submitted(
-    tmp_path: Path, asked: dict[str, Any], reason: str | None
-) -> None:
-    notes = settled(tmp_path, facts(MINE, CLOSED, OWNERS, STAFF), gpus="1", **asked).notes[1:]
-    assert len(notes) == (reason is not None)
-    assert all(note.startswith(str(reason)) and note.endswith("; open to you: gpu") for note in notes)
-    root = facts(MINE, CLOSED, OWNERS, STAFF, user="root")
-    assert settled(tmp_path, root, gpus="1", **asked).notes[1:] == ()
