@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from hpcrun.features.doctor.profile import (
     judge_variables,
 )
 from hpcrun.features.doctor.python import (
-    ENVIRONMENT,
     comes_with_the_job,
     judge_driver,
     judge_prefix,
@@ -34,7 +33,7 @@ from hpcrun.job.plan import Plan, PythonEnvironment
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.profiles.load import load_profile
-from hpcrun.runs.folder_checks import Mount, look_at_place, mount_of
+from hpcrun.runs.folder_checks import look_at_place, mount_of
 from hpcrun.schedulers.client import Trial, ask_version, missing_commands, ping, try_directives
 from hpcrun.schedulers.cluster_facts import ask_facts
 from hpcrun.schedulers.host import ask_driver, ask_python, ask_quota, try_modules
@@ -43,6 +42,7 @@ from hpcrun.schedulers.process import SlurmSite
 # Two commands of ten seconds may follow each other.
 _ALL_WITHIN_S = 22.0
 _ONE_ANSWER_S = 11.0  # a little more than a command gets
+_UNSEEN = not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond")
 
 
 def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -> Checkup:
@@ -59,77 +59,71 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
     python = find_python(read_request({"script": "doctor"}), profile or Profile(name="none"), surroundings)
     modules = profile.modules if profile else ()
 
-    until_s = time.monotonic() + _ALL_WITHIN_S
-    of_slurm = BackgroundCall(lambda: _ask_slurm(site, missing, targets)) if on_slurm else None
-    of_runs = BackgroundCall(lambda: _check_runs(runs, env, on_slurm=on_slurm))
-    of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
-    of_modules = BackgroundCall(lambda: try_modules(modules, env)) if modules else None
+    def check_slurm() -> list[Check]:
+        answers = _ask_slurm(site, missing, targets)
+        return [*judge_slurm(answers), *([*wrong, *_on_cluster(targets, answers)] if loaded else [])]
 
-    checks: list[Check] = []
-    if of_slurm is not None:
-        answers = of_slurm.answer(until_s - time.monotonic())
-        hangs = Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")
-        checks += judge_slurm(answers) if answers else [hangs]
-        checks += [*wrong, *_on_cluster(targets, answers)] if loaded else []
+    hangs = Check(SLURM, "controller", "red", "Slurm's commands do not respond", "`scontrol ping` by hand")
     why = "no profile is set, and the cluster cannot be detected now"
     no_profile = not_checked(PROFILE, "profile", why, "hpcrun doctor -P NAME checks a profile of yours")
-    checks += judge_variables(loaded) if loaded else [no_profile]
-    if of_modules is not None:
-        checks.append(judge_modules(modules, of_modules.answer(until_s - time.monotonic())))
-    checks += judge_container(profile, env) if profile else []
-    checks += judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env)
     fix = "its file system hangs; use another folder: HPCRUN_RUNS=/path"
-    no_answer = [Check(RUNS, "writable", "red", f"{runs} does not respond", fix)]
-    of_folder, mount = of_runs.answer(until_s - time.monotonic()) or (no_answer, None)
-    checks += of_folder
-    has_torch = False
-    if profile is not None and profile.container.image is not None:  # torch is in the image
-        seen = f"{python.executable} starts the ranks; torch comes from the image"
-        checks.append(Check(PYTHON, "python", "green", seen))
-    elif judged := of_python.answer(until_s - time.monotonic()):
-        of_job, its_mount, has_torch = judged
-        # the file system of the runs folder has a check already
-        checks += [check for check in of_job if check.name != ENVIRONMENT or its_mount != mount]
-    else:
-        checks.append(not_checked(PYTHON, "python", f"{python.executable} does not respond"))
-    return Checkup(name if loaded else None, tuple(checks), has_torch)
+    no_answer = Check(RUNS, "writable", "red", f"{runs} does not respond", fix)
+    parts: list[tuple[Callable[[], list[Check]], list[Check]]] = [  # what checks, and what to say if it is late
+        *([(check_slurm, [hangs, *([*wrong, _UNSEEN] if loaded else [])])] if on_slurm else []),
+        (lambda: judge_variables(loaded) if loaded else [no_profile], []),
+        *([(lambda: [judge_modules(modules, try_modules(modules, env))], [judge_modules(modules, None)])]
+          if modules else []),
+        (lambda: judge_container(profile, env) if profile else [], []),
+        (lambda: judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env), []),
+        (lambda: _check_runs(runs, env, on_slurm=on_slurm), [no_answer]),
+    ]  # fmt: skip
+    until_s = time.monotonic() + _ALL_WITHIN_S
+    of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))
+    begun = [(BackgroundCall(part), late) for part, late in parts]
+    checks: list[Check] = []
+    for call, late in begun:
+        answer = call.answer(until_s - time.monotonic())
+        checks += late if answer is None else answer
+    silent = not_checked(PYTHON, "python", f"{python.executable} does not respond")
+    of_job, has_torch = of_python.answer(until_s - time.monotonic()) or ([silent], False)
+    return Checkup(name if loaded else None, (*checks, *of_job), has_torch)
 
 
-def _on_cluster(targets: list[Target], answers: SlurmAnswers | None) -> list[Check]:
-    if answers is None or answers.facts is None:
-        return [not_checked(PROFILE, "cluster", "partition, account, nodes and times, since Slurm does not respond")]
+def _on_cluster(targets: list[Target], answers: SlurmAnswers) -> list[Check]:
+    if answers.facts is None:
+        return [_UNSEEN]
     if not answers.facts.partitions:
         return [not_checked(PROFILE, "cluster", "Slurm lists no partitions")]
     return judge_profile(targets, answers.facts, answers.trials)
 
 
-def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> tuple[list[Check], Mount | None]:
-    """Return how the runs folder is, and the file system that it lies on."""
+def _check_runs(root: Path, env: Mapping[str, str], *, on_slurm: bool) -> list[Check]:
     place = look_at_place(root)
     mount = place.mount
     quota = ask_quota(place.tested, (mount.source, mount.point), mount.kind, env) if mount else None
-    return judge_runs(root, place, quota, on_slurm=on_slurm), mount
+    return judge_runs(root, place, quota, on_slurm=on_slurm)
 
 
 def _check_python(
     python: PythonEnvironment, profile: Profile | None, env: Mapping[str, str], *, on_slurm: bool
-) -> tuple[list[Check], Mount | None, bool]:
-    """Return how the job's Python and this machine's driver are, where the Python lies, and whether torch works."""
+) -> tuple[list[Check], bool]:
+    """Return how the job's Python and this machine's driver are, and whether torch can be imported."""
+    if profile is not None and profile.container.image is not None:  # torch is in the image
+        seen = f"{python.executable} starts the ranks; torch comes from the image"
+        return [Check(PYTHON, "python", "green", seen)], False
     driver = ask_driver(env)
     wanted = wanted_by(profile, driver)
     if comes_with_the_job(python, profile) or python.of_project:
         why = f"{python.executable} comes from the profile's modules or set-up commands"
         if python.of_project:
             why = f"only jobs run {python.executable} ({python.kind}); activate it, and doctor checks it"
-        return [not_checked(PYTHON, "python, torch", why), judge_driver(driver, None, wanted)], None, False
-    kernels = wanted.gpus and wanted.capability is not None
-    facts = ask_python(python, env, kernels=kernels)
-    mount = mount_of(Path(python.prefix)) if python.prefix else None
+        return [not_checked(PYTHON, "python, torch", why), judge_driver(driver, None, wanted)], False
+    facts = ask_python(python, env, kernels=wanted.gpus and wanted.capability is not None)
     checks = [judge_python(python, facts)]
     if facts.version is not None:
-        checks += judge_prefix(python, mount) if on_slurm else []
+        checks += judge_prefix(python, mount_of(Path(python.prefix or "/"))) if on_slurm else []
         checks += judge_torch(python, facts, wanted)
-    return [*checks, judge_driver(driver, facts, wanted)], mount, bool(facts.torch) and not facts.problem
+    return [*checks, judge_driver(driver, facts, wanted)], bool(facts.torch) and not facts.problem
 
 
 def _ask_slurm(site: SlurmSite, missing: tuple[str, ...], targets: Sequence[Target]) -> SlurmAnswers:

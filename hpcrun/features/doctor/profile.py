@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
@@ -234,29 +234,54 @@ def judge_nodes(target: Target, partitions: Sequence[Partition], facts: ClusterF
     holding = [kind for kind in inside if target.has(kind)]
     if not holding:
         return [_no_such_gpus(target, names, inside, facts)]
-    shape = target.plan.shape
-    most = max(target.count(kind) for kind in holding)
-    checks = []
-    if shape.gpus_per_node > most:
-        seen = f"{shape.gpus_per_node} on a node, but nodes of partition {', '.join(names)} have {most}"
-        checks.append(Check(PROFILE, f"{target.label}GPUs", "red", seen, target.set_("gpu.per_node", most)))
-    fitting = [kind for kind in holding if target.count(kind) >= shape.gpus_per_node] or holding
-    plan, profile = target.plan, target.profile
-    cpus = max((kind.cpus or 0 for kind in fitting), default=0)
-    memory = max((kind.memory_mb or 0 for kind in fitting), default=0)
-    checks += _judge_amount(target, ("CPUs", "cpu"), cpus, plan.cpus_per_node, profile.cpu.per_node, str)
-    checks += _judge_amount(
-        target, ("memory", "memory"), memory, plan.memory_mb, profile.memory.per_node, format_memory
-    )
-    checks += judge_time(target, partitions)
-    if checks:
-        return checks
-    nodes = sum(kind.nodes for kind in holding)
-    return [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, nodes))]
+    gpus = target.plan.shape.gpus_per_node
+    fitting = [kind for kind in holding if target.count(kind) >= gpus] or holding
+    limits = [partition.max_s for partition in partitions]
+    plan, profile, such = target.plan, target.profile, "such nodes have"
+    checks = [
+        *_judge_amount(target, "GPUs", max(map(target.count, holding)), f"nodes of partition {', '.join(names)} have",
+                       ("gpu.per_node", gpus, "on a node")),
+        *_judge_amount(target, "CPUs", max(kind.cpus or 0 for kind in fitting), such,
+                       ("cpu.per_gpu", plan.cpus_per_node, f"for {gpus} GPUs"),
+                       ("cpu.per_node", profile.cpu.per_node)),
+        *_judge_amount(target, "memory", max(kind.memory_mb or 0 for kind in fitting), such,
+                       ("memory.per_gpu", plan.memory_mb, f"for {gpus} GPUs"),
+                       ("memory.per_node", profile.memory.per_node), format_memory),
+        *_judge_amount(target, "time", 0 if None in limits else max(limit or 0 for limit in limits),
+                       "the partition allows", ("time.default", plan.walltime_s, "without --time"),
+                       ("time.max", profile.time.max), format_time),
+    ]  # fmt: skip
+    return checks or [Check(PROFILE, f"{target.label}nodes", "green", _fits(target, fitting, holding))]
 
 
-def _fits(target: Target, kinds: Sequence[NodeKind], nodes: int) -> str:
-    plan = target.plan
+def _judge_amount(
+    target: Target,
+    name: str,
+    most: int,
+    have: str,
+    requested: tuple[str, int | None, str],
+    limit: tuple[str, int | None] = ("", None),
+    text: Callable[[int], str] = str,
+) -> Iterator[Check]:
+    """Yield what is wrong where a job requests more than there is (red), or the profile allows it (yellow).
+
+    Args:
+        most, have: how much there is, and where, in words; 0 where nobody knows.
+        requested: the key that sets it, how much the largest job requests, and for what; of ``per_gpu``, for all.
+        limit: the key of the profile's own limit, and that limit.
+    """
+    (key, amount, of), (limit_key, allowed) = requested, limit
+    if most and amount and amount > most:
+        share = max(1, most // max(1, target.plan.shape.gpus_per_node)) if key.endswith(".per_gpu") else most
+        seen = f"{text(amount)} {of}, but {have} {text(most)}"
+        yield Check(PROFILE, f"{target.label}{name}", "red", seen, target.set_(key, text(share)))
+    elif most and allowed and allowed > most:
+        seen = f"{limit_key} is {text(allowed)}, but {have} {text(most)}"
+        yield Check(PROFILE, f"{target.label}{name}", "yellow", seen, target.set_(limit_key, text(most)))
+
+
+def _fits(target: Target, kinds: Sequence[NodeKind], holding: Sequence[NodeKind]) -> str:
+    plan, nodes = target.plan, sum(kind.nodes for kind in holding)
     parts = [f"{plan.cpus_per_node or 'default'} CPUs"]
     if plan.shape.gpus_per_node:
         parts.insert(0, f"{plan.shape.gpus_per_node} {plan.shape.gpu_type or 'GPUs'}")
@@ -290,40 +315,3 @@ def _other_gpus(target: Target, there: Sequence[str], facts: ClusterFacts) -> st
     elsewhere = sorted({name for kind in facts.kinds for name, _ in kind.gpus if name})
     has = f"the cluster has {', '.join(elsewhere)}; " if elsewhere else ""
     return f"{has}write a profile for them: hpcrun profile detect"
-
-
-def _judge_amount(
-    target: Target,
-    names: tuple[str, str],
-    most: int,
-    requested: int | None,
-    limit: int | None,
-    text: Callable[[int], str],
-) -> list[Check]:
-    """Judge what the job requests on a node, and the limit in the profile's section, against the most of a node."""
-    name, section, gpus = f"{target.label}{names[0]}", names[1], target.plan.shape.gpus_per_node
-    if most and requested and requested > most:
-        seen = f"{text(requested)} for {gpus} GPUs, but such nodes have {text(most)}"
-        fix = target.set_(f"{section}.per_gpu", text(max(1, most // max(1, gpus))))
-        return [Check(PROFILE, name, "red", seen, fix)]
-    if most and limit and limit > most:
-        seen = f"{section}.per_node is {text(limit)}, but such nodes have {text(most)}"
-        return [Check(PROFILE, name, "yellow", seen, target.set_(f"{section}.per_node", text(most)))]
-    return []
-
-
-def judge_time(target: Target, partitions: Sequence[Partition]) -> list[Check]:
-    """Judge the profile's times against the longest limit of its partitions."""
-    limits = [partition.max_s for partition in partitions]
-    if None in limits or not limits:
-        return []
-    longest = max(limit for limit in limits if limit is not None)
-    default, most = target.plan.walltime_s, target.profile.time.max
-    there, name = f"but the partition allows {format_time(longest)}", f"{target.label}time"
-    if default and default > longest:
-        seen = f"a job gets {format_time(default)} without --time, {there}: the job would never start"
-        return [Check(PROFILE, name, "red", seen, target.set_("time.default", format_time(longest)))]
-    if most and most > longest:
-        seen = f"time.max is {format_time(most)}, {there}"
-        return [Check(PROFILE, name, "yellow", seen, target.set_("time.max", format_time(longest)))]
-    return []

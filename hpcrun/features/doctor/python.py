@@ -13,7 +13,6 @@ from hpcrun.job.profile import Profile
 from hpcrun.runs.folder_checks import Mount
 from hpcrun.schedulers.host import DriverFacts, PythonFacts
 
-ENVIRONMENT = "environment"
 _OLDEST = (3, 10)  # what torch has wanted since 2.9
 _ANOTHER = "activate another environment, or name its Python: `python:` in the profile, --python for one job"
 _BUILDS = "https://pytorch.org/get-started/locally has the command for a build with CUDA"
@@ -74,7 +73,7 @@ def judge_prefix(python: PythonEnvironment, mount: Mount | None) -> list[Check]:
         return []
     seen = f"{python.prefix} is on {mount.kind} at {mount.point}: possibly local to this machine"
     fix = f"if compute nodes cannot see it, create the environment on a shared file system: {_ANOTHER}"
-    return [Check(PYTHON, ENVIRONMENT, "yellow", seen, fix)]
+    return [Check(PYTHON, "environment", "yellow", seen, fix)]
 
 
 def judge_torch(python: PythonEnvironment, facts: PythonFacts, wanted: Wanted) -> list[Check]:
