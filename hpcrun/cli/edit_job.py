@@ -16,9 +16,8 @@ from hpcrun.actions.jobs.new_run import request_record
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.cli.confirm import can_ask, edit_again, find_editor, run_editor
 from hpcrun.cli.context import Context
-from hpcrun.cli.job_options import JobOptions, JobScript
+from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.main import build_app
-from hpcrun.cli.options import declared_in
 from hpcrun.cli.output import tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
@@ -99,7 +98,7 @@ def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[
 
 def _parse_submit(words: Sequence[str]) -> dict[str, Any]:
     """Return the request from the words behind ``hpcrun submit``."""
-    fields = declared_in(JobScript, JobOptions)
+    fields = (*JOB_SCRIPT, *JOB_OPTIONS)
     command = cast(Any, get_command(build_app(["submit"]))).commands["submit"]
     try:
         params = command.make_context("submit", list(words)).params

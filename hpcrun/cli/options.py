@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
-from typing import Any, get_type_hints
+from types import MappingProxyType
+from typing import Any
 
 import typer
-from typer.models import ParameterInfo
 
 from hpcrun.errors import UsageError
 from hpcrun.job.units import parse_time
@@ -54,28 +55,50 @@ def argument(metavar: str, help: str, *, default: Any = None, complete: Any = No
     return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=complete)
 
 
-def declared_in(*tables: type) -> dict[str, inspect.Parameter]:
-    """Return the parameters that classes declare, one for each of their attributes, in their order."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return {
-        name: inspect.Parameter(name, keyword, annotation=annotations[name], default=default)
-        for table in tables
-        for annotations in (get_type_hints(table),)
-        for name, default in vars(table).items()
-        if isinstance(default, ParameterInfo)
-    }
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+SELDOM: set[str] = set()
+"""The options that ``-h`` leaves out: ``--help`` shows them."""
+_LINE = re.compile(
+    r"^(?:\[(?P<panel>.+)\]"
+    r"|(?P<seldom>~?)(?:(?P<name>\w+): )?(?P<names>--\S+(?: -\w)?)(?: (?P<metavar>\S+))?  (?P<help>.+))$",
+    re.MULTILINE,
+)
+
+
+def options_in(
+    declarations: str, completions: Mapping[str, Any] = MappingProxyType({}), number: type = int
+) -> dict[str, inspect.Parameter]:
+    """Return the parameters that a text declares, with lines like ``--nodes -N N  Number of nodes.`` below their panel.
+
+    The placeholder N is a number, a repeatable option is a list, and one without a placeholder is a flag. A name before
+    an option is its parameter's: ``memory_mb: --mem SIZE``. The mark ``~`` leaves it out of ``-h``.
+    """
+    panel, declared = HelpPanel(None), dict[str, inspect.Parameter]()
+    for match in _LINE.finditer(re.sub(r"\n +", " ", declarations)):
+        if match["panel"]:
+            panel = HelpPanel(match["panel"])
+            continue
+        names, metavar, text = match.group("names", "metavar", "help")
+        name = match["name"] or names.split()[0].removeprefix("--").replace("-", "_")
+        kind: Any = list[str] if "Repeatable" in text else number if metavar == "N" else str
+        annotation, default = kind | None, panel.option(f"{names} {metavar}", text, complete=completions.get(name))
+        if not metavar:
+            annotation, default = bool, panel.flag(names, text)
+        declared[name] = inspect.Parameter(name, _KEYWORD_ONLY, default=default, annotation=annotation)
+        SELDOM.update([name] if match["seldom"] else [])
+    return declared
 
 
 def takes_options(
-    *tables: type, without: Collection[str] = (), own_first: bool = False
+    *tables: Mapping[str, inspect.Parameter], without: Collection[str] = (), own_first: bool = False
 ) -> Callable[[Command], Command]:
-    """Give a command the options that classes declare, whose values it receives as one dict.
+    """Give a command the options of these tables, whose values it receives as one dict.
 
     Args:
         without: those that mean nothing to it.
         own_first: the command's own parameters come first in its help.
     """
-    declared = {name: parameter for name, parameter in declared_in(*tables).items() if name not in without}
+    declared = {name: option for table in tables for name, option in table.items() if name not in without}
 
     def with_options(command: Command) -> Command:
         @wraps(command)
@@ -83,7 +106,7 @@ def takes_options(
             return command({name: values.pop(name) for name in declared}, **values)
 
         parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        others = [parameter.replace(kind=_KEYWORD_ONLY) for parameter in parameters]
         joined = [*others, *declared.values()] if own_first else [*declared.values(), *others]
         wrapped.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]  # which typer reads
         wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in joined}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.job_options import SUBMISSION, JobOptions, JobScript, StartOptions
+from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT, START_OPTIONS, SUBMISSION
 from hpcrun.cli.options import argument, takes_options
 from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
@@ -21,12 +20,9 @@ if TYPE_CHECKING:
     from hpcrun.runs.record import Run
 
 
-@takes_options(JobScript, JobOptions, StartOptions)
+@takes_options(JOB_SCRIPT, JOB_OPTIONS, START_OPTIONS)
 def submit(
     options: dict[str, Any],
-    output_dir: Path | None = SUBMISSION.option(
-        "--output-dir DIR", "Folder for the run. Default: one per run in the runs folder."
-    ),
     _json: JsonOption = False,
 ) -> Outcomes:
     """Submit a training script as a job.
@@ -35,7 +31,7 @@ def submit(
     """
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    start = read_start(options)
+    start, output_dir = read_start(options), options.pop("output_dir")
     context = with_typed(make_context(), options, option_names(submit))
     prepared = prepare_job(options, context)
     folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
@@ -43,7 +39,7 @@ def submit(
     yield from wait_for_end(done, context, start)
 
 
-@takes_options(JobOptions, StartOptions, without=("module",))
+@takes_options(JOB_OPTIONS, START_OPTIONS, without=("module", "output_dir"))
 def resubmit(
     options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import SUBMITTED
-from hpcrun.cli.job_options import StartOptions
-from hpcrun.cli.options import check_one_of, declared_in
+from hpcrun.cli.options import check_one_of
 from hpcrun.cli.output import Outcome, Outcomes, note, printed, stderr, verbatim, wants_json
 from hpcrun.errors import UsageError
 from hpcrun.job.after import After, Chain, after_text, chain_text, parse_after, parse_chain
@@ -38,7 +37,9 @@ class Start:
 
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read."""
-    after, chain, dry_run, follow, wait = (options.pop(name) for name in declared_in(StartOptions))
+    after, chain, dry_run, follow, wait = (
+        options.pop(name) for name in ("after", "chain", "dry_run", "follow", "wait")
+    )
     check_one_of(follow=follow, json=wants_json())
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)

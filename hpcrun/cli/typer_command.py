@@ -9,20 +9,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hpcrun.cli.interrupt import SUBMITTED, exit_at_interrupt, interrupted_as, raise_at_interrupt
+from hpcrun.cli.options import SELDOM
 from hpcrun.cli.output import render
 from hpcrun.errors import InterruptedByUser
 
 _TEXT = (str, str | None, list[str], list[str] | None)
 _NUMBER = (int, int | None)
-SELDOM = frozenset(
-    """
-    gpus_per_node nproc_per_node cpus cpus_per_task cpus_per_gpu cancel_idle_s qos constraint reservation exclude
-    nodelist segment sbatch no_sbatch python uv load setup srun torchrun module workdir secrets container mounts
-    preflight sweep_file max_parallel elements warn_s retry_on_failure exclude_bad_nodes restarts spares
-    snapshot_limit_mb snapshot_include notify notify_on mail_user mail_type output_dir chain
-    """.split()
-)
-"""The options of a job that ``-h`` leaves out: ``--help`` shows them."""
 _FEW = 5
 """So many may have their names in a command without the options of a job."""
 

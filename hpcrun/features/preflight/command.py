@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.job_options import JobOptions, StartOptions
+from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
 from hpcrun.cli.options import argument, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, tell, width
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
@@ -33,8 +33,10 @@ _ROOMY, _SHORT = 120, 10
 """From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
 
 
-@takes_options(JobOptions, without=("preflight", "module", "srun", "torchrun"))
-def preflight(options: dict[str, Any], dry_run: bool = StartOptions.dry_run, _json: JsonOption = False) -> Outcomes:
+@takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun"))
+def preflight(
+    options: dict[str, Any], dry_run: bool = START_OPTIONS["dry_run"].default, _json: JsonOption = False
+) -> Outcomes:
     """Check the nodes of a job: run a short job that tests network and GPUs.
 
     Exit status 7 if a node is bad; the message names it.

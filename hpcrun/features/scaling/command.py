@@ -11,8 +11,8 @@ from typing import Any
 from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.job_options import SUBMISSION, JobOptions
-from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, option, takes_options
+from hpcrun.cli.job_options import JOB_OPTIONS, SUBMISSION
+from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, option, options_in, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
@@ -44,51 +44,33 @@ def study_or_run_name(incomplete: str) -> list[str]:
     return list(dict.fromkeys([*study_name(incomplete), *run_name(incomplete)]))
 
 
-class ForecastOptions:
-    """One attribute for each option of which ``plan.read_question`` reads the text."""
-
-    samples: str | None = _MEASUREMENT.option("--samples N", "Samples per epoch: 1.2M, 500k.")
-    batch_size: str | None = _MEASUREMENT.option("--batch-size N", "Global batch of the measured epoch.")
-    epoch_time: str | None = _MEASUREMENT.option(
-        "--epoch-time TIME", "Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step."
-    )
-    reference_gpus: str | None = _MEASUREMENT.option(
-        "--reference-gpus N[/NODES]",
-        "GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.",
-    )
-    also: list[str] | None = _MEASUREMENT.option(
-        "--also [GPUS:]BATCH=TIME",
-        "Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.",
-    )
-
-    gpus: str | None = _FORECAST.option(
-        "--gpus -G [TYPE:]N,...",
-        "Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured ones.",
-    )
-    nodes: str | None = _FORECAST.option(
-        "--nodes -N N,...", "Nodes for each number of GPUs, or one number for all. Default: the fewest."
-    )
-    mode: str | None = _FORECAST.option(
-        "--mode fixed|scaled|both", "Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both."
-    )
-    price_per_gpu_hour: str | None = _FORECAST.option(
-        "--price-per-gpu-hour PRICE", "Price of one GPU-hour. Default: the profile's."
-    )
-
-    lr: str | None = _TRAINING.option("--lr RATE", "Learning rate at the measured global batch.")
-    optimizer: str | None = _TRAINING.option(
-        "--optimizer NAME", "Optimizer (sgd, adam, adamw ...); decides how the learning rate scales."
-    )
-    warmup_epochs: str | None = _TRAINING.option(
-        "--warmup-epochs N", "Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs."
-    )
-    epochs: str | None = _TRAINING.option("--epochs N", "Epochs of the training, for GPU-hours and cost. Default: 1.")
-    tokens_per_sample: str | None = _TRAINING.option(
-        "--tokens-per-sample N", "Tokens, patches or pixels of a sample that a layer processes together. Default: 1."
-    )
+FORECAST_OPTIONS = options_in(
+    """
+[Measurement]
+--samples N  Samples per epoch: 1.2M, 500k.
+--batch-size N  Global batch of the measured epoch.
+--epoch-time TIME  Time of the measured epoch, 36m or 42.3s, or of a step: 0.108s/step.
+--reference-gpus N[/NODES]  GPUs of the measured epoch, and their nodes if they were not the fewest. Default: 1.
+--also [GPUS:]BATCH=TIME  Another measured epoch: with this global batch, on the same or on other GPUs. Repeatable.
+[Forecast]
+--gpus -G [TYPE:]N,...  Numbers of GPUs to forecast, each of a whole job. Default: 1, 2, 4 and 8 times the measured
+    ones.
+--nodes -N N,...  Nodes for each number of GPUs, or one number for all. Default: the fewest.
+--mode fixed|scaled|both  Keep the global batch (fixed) or the per-GPU batch (scaled). Default: both.
+--price-per-gpu-hour PRICE  Price of one GPU-hour. Default: the profile's.
+[Training]
+--lr RATE  Learning rate at the measured global batch.
+--optimizer NAME  Optimizer (sgd, adam, adamw ...); decides how the learning rate scales.
+--warmup-epochs N  Warm-up epochs for a raised learning rate. Default: 5, at most half of --epochs.
+--epochs N  Epochs of the training, for GPU-hours and cost. Default: 1.
+--tokens-per-sample N  Tokens, patches or pixels of a sample that a layer processes together. Default: 1.
+""",
+    number=str,
+)
+"""The options of which ``plan.read_question`` reads the text."""
 
 
-@takes_options(ForecastOptions)
+@takes_options(FORECAST_OPTIONS)
 def forecast(
     options: dict[str, Any],
     source: str | None = _MEASUREMENT.option(
@@ -130,7 +112,7 @@ def forecast(
     )
 
 
-@takes_options(JobOptions, without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
+@takes_options(JOB_OPTIONS, without=(*SET_BY_SIZE, *_OF_SWEEPS), own_first=True)
 def scale(
     options: dict[str, Any],
     script: str | None = argument("SCRIPT", "A .py file, a module with -m, or any program."),

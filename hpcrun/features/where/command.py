@@ -13,7 +13,7 @@ from hpcrun.actions.jobs.prepare import with_defaults
 from hpcrun.actions.ports import Surroundings, first_option
 from hpcrun.cli.complete import profile_name
 from hpcrun.cli.context import make_context
-from hpcrun.cli.job_options import JobOptions
+from hpcrun.cli.job_options import JOB_OPTIONS
 from hpcrun.cli.options import option, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, stdout, table, width
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
@@ -92,7 +92,7 @@ class WhereResult:
     asked_s: float
 
 
-@takes_options(JobOptions, without=_NO_MATTER)
+@takes_options(JOB_OPTIONS, without=_NO_MATTER)
 def where(
     options: dict[str, Any],
     profiles: list[str] | None = option(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import typer
 
-from hpcrun.cli.job_options import JobOptions, JobScript
-from hpcrun.cli.options import declared_in, takes_options
+from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
+from hpcrun.cli.options import takes_options
 from hpcrun.job.directives import OPTIONS
 from hpcrun.job.request import JobRequest, option_of, read_request
 
@@ -19,7 +19,7 @@ def parse(*args: str) -> dict[str, Any]:
     app = typer.Typer()
 
     @app.command(context_settings={"allow_interspersed_args": False})
-    @takes_options(JobScript, JobOptions)
+    @takes_options(JOB_SCRIPT, JOB_OPTIONS)
     def command(asked: dict[str, Any], dry_run: bool = False) -> None:
         seen.append(asked | {"dry_run": dry_run})
 
@@ -74,7 +74,7 @@ def test_an_unknown_option_or_a_missing_script_is_refused(args: list[str]) -> No
 
 
 def test_every_field_of_a_request_has_an_option_and_every_option_a_field() -> None:
-    assert set(declared_in(JobScript, JobOptions)) - {"profile"} == set(JobRequest.model_fields)
+    assert {*JOB_SCRIPT, *JOB_OPTIONS} - {"profile"} == set(JobRequest.model_fields)
 
 
 def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
@@ -82,7 +82,7 @@ def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
     app = typer.Typer()
 
     @app.command()
-    @takes_options(JobOptions, without=("profile", "module"))
+    @takes_options(JOB_OPTIONS, without=("profile", "module"))
     def command(asked: dict[str, Any], profile: str = "mine") -> None:
         seen.append(asked | {"own": profile})
 
@@ -99,12 +99,12 @@ def test_every_option_is_named_as_messages_name_it_and_no_two_share_a_name() -> 
     app = typer.Typer()
 
     @app.command()
-    @takes_options(JobScript, JobOptions)
+    @takes_options(JOB_SCRIPT, JOB_OPTIONS)
     def command(asked: dict[str, Any]) -> None:
         """Take a job."""
 
     options = {str(param.name): param.opts for param in typer.main.get_command(app).params}
-    fields = set(declared_in(JobScript, JobOptions)) - {"script", "args"}
+    fields = {*JOB_SCRIPT, *JOB_OPTIONS} - {"script", "args"}
     assert all(option_of(field) in options[field] for field in fields)
     every = [name for names in options.values() for name in names]
     assert len(set(every)) == len(every)

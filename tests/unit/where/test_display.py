@@ -11,7 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from hpcrun.cli.job_options import JobOptions, JobScript
+from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
 from hpcrun.features.where.command import (
     Misfit,
@@ -63,7 +63,7 @@ def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> 
     app = typer.Typer()
 
     @app.command()
-    @takes_options(JobScript, JobOptions)
+    @takes_options(JOB_SCRIPT, JOB_OPTIONS)
     def command(asked: dict[str, Any]) -> None:
         seen.append({name: value for name, value in asked.items() if value is not None})
 
