@@ -38,21 +38,3 @@ def test_a_dry_run_for_slurm_needs_no_slurm(hpcrun: Hpcrun, tmp_path: Path) -> N
     shown = hpcrun("submit", "--dry-run", *wanted, env={"PATH": str(tmp_path / "empty")}, check=True)
     assert "#SBATCH --gres=gpu:a100:2\n" in shown.stdout
     assert runs(hpcrun) == []
-
-
-@pytest.mark.parametrize(
-    ("args", "status"),
-    [
-        (["-P", "local", "--gpus", "3", "--nodes", "2", "job.py"], 2),
-        (["-P", "a10", "job.py"], 3),
-        (["-P", "a100", "--gpus", "8", "--nodes", "1", "job.py"], 4),
-        (["-P", "local", "--gpu", "3", "job.py"], 2),
-        (["-P", "local", "none.py"], 2),
-    ],
-)
-def test_bad_input_is_one_message_and_leaves_no_run(args: list[str], status: int, hpcrun: Hpcrun) -> None:
-    done = hpcrun("submit", *args)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert done.stderr.startswith("hpcrun: ")
-    assert "Traceback" not in done.stderr
-    assert runs(hpcrun) == []

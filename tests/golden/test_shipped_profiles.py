@@ -16,23 +16,13 @@ from tests.shellcheck import complaints
 PROFILES = sorted(profile_names([shipped_folder("cluster_profiles")]))
 
 
-@pytest.fixture(params=PROFILES)
-def script(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The script of two nodes of a profile, as large as may be."""
-    name = request.param
+@pytest.mark.parametrize("name", PROFILES)
+def test_bash_and_shellcheck_read_the_script_of_two_nodes(name: str, tmp_path: Path) -> None:
     # without GPUs a profile does not say how many ranks there are
     size: dict[str, Any] = (
         {"gpus": "0", "nproc_per_node": 4, "launcher": "torchrun"} if name == "cpu" else {"gpus": "4"}
     )
     path = tmp_path / f"{name}.sh"
     path.write_text(render(case(profile=name, nodes=2, **size)))
-    return path
-
-
-def test_bash_reads_it(script: Path) -> None:
-    done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_shellcheck_has_nothing_to_say_of_it(script: Path) -> None:
-    assert complaints(script, without="SC1003,SC2016") == ""
+    assert subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True).stderr == ""
+    assert complaints(path, without="SC1003,SC2016") == ""

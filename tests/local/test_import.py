@@ -44,23 +44,12 @@ def test_a_launch_that_is_not_taken_over_is_said(hpcrun: Hpcrun) -> None:
     assert "HPCRUN_LAUNCH" not in plan.stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("#SBATCH hetjob", "a heterogeneous job"),
-        ("#SBATCH --partition=", "it has no value"),
-        ("#SBATCH --no-such-option 3", "hpcrun does not know this option of sbatch"),
-        ("#SBATCH --export=NONE", "hpcrun passes your whole environment"),
-        ("#SBATCH --container-image=x", "would run in a container"),
-    ],
-)
-def test_a_directive_that_sbatch_cannot_get_is_refused(hpcrun: Hpcrun, line: str, reason: str) -> None:
-    hpcrun.write("old.sbatch", WHOLE.replace("\n", f"\n{line}\n", 1))
+def test_a_directive_that_sbatch_cannot_get_is_refused(hpcrun: Hpcrun) -> None:
+    hpcrun.write("old.sbatch", WHOLE.replace("\n", "\n#SBATCH hetjob\n", 1))
     shown = hpcrun("import", "old.sbatch")
-    assert shown.returncode == 4
-    assert reason in shown.stdout
-    assert "hpcrun submit" not in shown.stdout
-    assert reason in hpcrun("submit", "-P", "a100", "old.sbatch").stderr
+    assert (shown.returncode, "hpcrun submit" in shown.stdout) == (4, False)
+    assert "a heterogeneous job" in shown.stdout
+    assert "a heterogeneous job" in hpcrun("submit", "-P", "a100", "old.sbatch").stderr
 
 
 def test_a_secret_is_written_nowhere(hpcrun: Hpcrun) -> None:

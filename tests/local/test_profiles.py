@@ -177,16 +177,11 @@ def test_set_extends_a_list_of_the_profile_below_and_takes_text_as_it_was_typed(
     ("args", "status", "says"),
     [
         (["set", "a100", "gpu.typ=x"], 3, "unknown key 'gpu.typ'; did you mean 'gpu.type'?"),
-        (["set", "a100", "gpu.per_node=many"], 3, "gpu.per_node: "),
-        (["set", "a100", "gpu.directive=tres"], 3, "'gres', 'gpus-per-node' or 'gpus'"),
-        (["set", "a100", "time.max=soon"], 3, "'soon' is not a time"),
-        (["set", "a100", "modules=x"], 3, "modules: must be a valid list, not 'x'"),
         (["set", "a100", "modules=[x"], 2, "not a list"),
         (["set", "a100", "sbatch.output=/x"], 3, "hpcrun sets --output itself"),
         (["set", "a100", "partition"], 2, "'partition' is not KEY=VALUE"),
         (["set", "a100", "=x"], 2, "is not KEY=VALUE"),
         (["set", "a10", "partition=x"], 3, "did you mean 'a100'?"),
-        (["set", "a100", "extends=nowhere"], 3, "'extends' names 'nowhere', which does not exist"),
         (["unset", "a100", "partition"], 3, "nothing to remove"),
         (["new", "a/b", "--from", "a100"], 2, "cannot be a profile's name"),
         (["new", "_x", "--from", "a100"], 2, "cannot be a profile's name"),
@@ -392,10 +387,8 @@ def test_an_edit_that_changes_nothing_writes_nothing(hpcrun: Hpcrun) -> None:
     [
         ('echo "x: y" >> "$1"; exit 3', "the editor ended with exit status 3; {} is unchanged"),
         ('rm "$1"', "the editor removed the file; {} is unchanged"),
-        ('rm "$1"; mkdir "$1"', "the editor removed the file; {} is unchanged"),
         ('kill -9 $$', "the editor ended with exit status -9; {} is unchanged"),
         ('echo "gpu: {typ: x}" >> "$1"', "{}:2: unknown key 'gpu.typ'; did you mean 'gpu.type'?"),
-        ('head -c 2000000 /dev/zero > "$1"', "larger than 1000 kB"),
         (r'printf "\\377" > "$1"', "not UTF-8 text"),
     ],
 )  # fmt: skip
@@ -452,25 +445,6 @@ def test_one_can_leave_with_a_mistake_and_the_file_as_it_was(hpcrun: Hpcrun, ans
     assert status == (3 if answer == "q\n" else 130), said
     assert "Traceback" not in said
     assert path.read_text() == "extends: a100\n"
-
-
-@pytest.mark.needs("ed")
-def test_a_real_editor(hpcrun: Hpcrun) -> None:
-    """ed(1), with a mistake, the way back, and the mistake put right."""
-    path = write(own(hpcrun), "extends: a100\n")
-    terminal = hpcrun.terminal("profile", "edit", "a100", env={"EDITOR": "/usr/bin/ed"})
-    terminal.expect("14")  # ed says how many bytes it read
-    for line in ("a", "partitoin: long", ".", "w", "q"):
-        terminal.sendline(line)
-    terminal.expect("did you mean 'partition'")
-    terminal.expect(r"\(q\)uit")
-    terminal.sendline("e")
-    terminal.expect(r"\r\n\d+\r\n")
-    for line in (",s/partitoin:/partition:/", "w", "q"):
-        terminal.sendline(line)
-    status, said = at_end(terminal)
-    assert status == 0, said
-    assert path.read_text() == "extends: a100\npartition: long\n"
 
 
 @pytest.mark.needs("vi")

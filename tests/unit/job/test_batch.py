@@ -177,6 +177,21 @@ def test_directives_stay_but_for_what_hpcrun_sets() -> None:
     assert [remark.split(":")[0] for remark in options.remarks] == ["line 5", "line 2", "the job's name is my-job"]
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("hetjob", "a heterogeneous job"),
+        ("--partition=", "it has no value"),
+        ("--no-such-option", "hpcrun does not know this option of sbatch"),
+        ("--export=NONE", "hpcrun passes your whole environment"),
+        ("--container-image=x", "would run in a container"),
+    ],
+)
+def test_a_directive_that_sbatch_cannot_get_is_a_problem(line: str, reason: str) -> None:
+    (problem,) = read("srun python t.py", head=f"{HEAD}#SBATCH {line}\n").options.problems
+    assert reason in problem
+
+
 def test_options_have_their_full_names() -> None:
     assert takes_value("torchrun", "--nproc_per_node") == ("nproc-per-node", True)
     assert takes_value("torchrun", "--rdzv_b") == ("rdzv-backend", True)

@@ -76,10 +76,6 @@ def test_a_profile_s_torchrun_section_is_for_jobs_with_torchrun() -> None:
     assert plan(profile, gpus="4", launcher="srun").torchrun == ()
 
 
-def test_a_local_profile_passes_over_srun_of_what_it_extends() -> None:
-    assert plan(laptop(srun={"mpi": "pmix"}), gpus="0").srun == ()
-
-
 @pytest.mark.parametrize(
     ("asked", "message", "hint"),
     [
@@ -108,7 +104,8 @@ def test_what_would_break_the_job_is_refused(asked: dict[str, Any], message: str
     assert hint is None or hint in (error.value.hint or "")
 
 
-def test_a_local_profile_has_no_srun() -> None:
+def test_a_local_profile_has_no_srun_and_passes_over_that_of_what_it_extends() -> None:
+    assert plan(laptop(srun={"mpi": "pmix"}), gpus="0").srun == ()
     with pytest.raises(UsageError, match="runs on this machine, without srun"):
         plan(laptop(), gpus="0", srun=["mpi=none"])
 

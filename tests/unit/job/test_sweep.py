@@ -69,14 +69,9 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
     ],
 )
 def test_what_cannot_be_is_one_message(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=said) as error:
         sweep(**asked)
-
-
-def test_a_misspelt_name_has_a_hint() -> None:
-    with pytest.raises(UsageError) as error:
-        sweep(args=["{modle}"])
-    assert error.value.hint == "did you mean {model}?"
+    assert error.value.hint == "did you mean {model}?" or "modle" not in str(asked)
 
 
 def test_the_array_is_a_directive_that_nobody_can_take_away() -> None:

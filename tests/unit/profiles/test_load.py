@@ -47,25 +47,6 @@ def test_an_unknown_profile_is_refused_with_the_nearest_or_the_command(name: str
     assert refused.value.exit_code == 3
 
 
-@pytest.mark.parametrize("name", ["local", "a100", "h100", "v100", "l40s"])
-def test_the_shipped_profiles_load(name: str) -> None:
-    profile = load_profile(name, [SHIPPED]).profile
-    assert profile.name == name
-    assert profile.description
-    if name != "local":
-        assert profile.gpu.type == name
-        assert profile.gpu.per_node
-        assert profile.cpu.per_node
-        assert profile.cpu.per_gpu
-        assert profile.gpu.per_node * profile.cpu.per_gpu <= profile.cpu.per_node
-        assert profile.memory.per_node
-        assert profile.memory.per_gpu
-        assert profile.gpu.per_node * profile.memory.per_gpu <= profile.memory.per_node
-        assert profile.time.default
-        assert profile.time.max
-        assert profile.time.default <= profile.time.max
-
-
 MERGED: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "mappings are merged, all else is replaced": (
         {"base": "gpu: {type: a100, per_node: 4}\nmodules: [a, b]\nenv: {A: x, B: y}\n",
@@ -113,14 +94,6 @@ def test_a_profile_lies_over_those_that_it_extends(
     loaded = load_profile("mine", [tmp_path])
     assert {key: attrgetter(key)(loaded.profile) for key in values} == values
     assert all(key in loaded.origins or not key[1:] for key, _ in values_in(loaded.data))
-
-
-def test_a_project_s_a100_extends_the_user_s_which_extends_the_shipped_one(tmp_path: Path) -> None:
-    project, user = tmp_path / "project", tmp_path / "user"
-    write(project / "a100.yaml", "extends: a100\nqos: project\n")
-    write(user / "a100.yaml", "extends: a100\npartition: user\n")
-    profile = load_profile("a100", [project, user, SHIPPED]).profile
-    assert (profile.qos, profile.partition, profile.gpu.type) == ("project", "user", "a100")
 
 
 @pytest.mark.parametrize(
@@ -273,16 +246,6 @@ def test_a_large_file_of_nonsense_is_refused_in_a_moment(tmp_path: Path) -> None
         load_profile("mine", [tmp_path])
     assert time.process_time() - begun < 30
     assert len(refused.value.message.splitlines()) < 40
-
-
-def test_a_hundred_megabytes_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    with path.open("wb") as file:
-        file.truncate(100_000_000)
-    begun = time.process_time()
-    with pytest.raises(ProfileError, match=r"mine\.yaml: larger than 1000 kB"):
-        load_profile("mine", [tmp_path])
-    assert time.process_time() - begun < 2
 
 
 def test_a_device_is_no_profile(tmp_path: Path) -> None:

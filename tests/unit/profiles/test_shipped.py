@@ -71,6 +71,10 @@ def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
     plan = build_plan(request, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
     assert plan.memory_mb is not None and profile.memory.per_node is not None
     assert 0.95 * profile.memory.per_node < plan.memory_mb < 0.97 * profile.memory.per_node
+    assert profile.cpu.per_gpu is not None and profile.cpu.per_node is not None
+    assert profile.gpu.per_node * profile.cpu.per_gpu <= profile.cpu.per_node
+    assert profile.description
+    assert 0 < (profile.time.default or 0) <= (profile.time.max or 0)
 
 
 @pytest.mark.parametrize("name", OTHERS)
