@@ -43,13 +43,8 @@ _HELPER = re.compile(
     re.IGNORECASE,
 )
 """Names of programs that are not the training of a script, if another program is."""
-_ALONE = {
-    "multi-prog": "its tasks run different programs",
-    "pty": "it has a terminal",
-    "het-group": "it is a step of a heterogeneous job",
-    "bcast": "it copies its program to the nodes",
-    "no-allocate": "it has no allocation",
-}
+_ALONE = ("multi-prog", "pty", "het-group", "bcast", "no-allocate")
+"""Options of srun whose step hpcrun cannot start: several programs, a terminal, no allocation."""
 
 
 class UnclearError(Exception):
@@ -134,9 +129,8 @@ def _texts(words: Sequence[Word]) -> tuple[str, ...]:
 
 def _srun_remarks(options: dict[str, str | None]) -> tuple[str, ...]:
     """Return what is different from srun's options."""
-    for name, why in _ALONE.items():
-        if name in options:
-            raise UnclearError(f"srun --{name}: {why}")
+    if alone := next((name for name in _ALONE if name in options), None):
+        raise UnclearError(f"srun --{alone}: hpcrun cannot start such a step itself")
     export = options.get("export")
     if export is not None and "ALL" not in export.split(","):
         raise UnclearError(f"srun --export={export}: the ranks do not get the variables of the job")
@@ -182,14 +176,12 @@ def _rank(texts: tuple[str, ...]) -> int | None:
     inner = interpreted(texts)
     if inner and is_python(name):
         return 0 if inner.option == "-m" and inner.words[0] in BY_MODULE else 1
-    if name in _CONTAINERS or (name in WRAPPERS and name not in _TRANSPARENT):
+    if name in _CONTAINERS or name in WRAPPERS:
         programs = {*BY_NAME, *SHELLS}
         behind = (texts[at:] for at in range(1, len(texts)))
-        ranks = (_rank(words) for words in behind if is_python(words[0]) or PurePath(words[0]).name in programs)
+        ranks = (_rank(words) for words in behind if is_python(words[0]) or PurePath(words[0]).name in programs
+                 or words[0].endswith((".py", ".sh")))  # fmt: skip
         return min((rank for rank in ranks if rank is not None), default=None)
-    if name in _TRANSPARENT:
-        inner = unwrapped(texts)
-        return (1 if inner.words[0].endswith(".py") else _rank(inner.words)) if inner else None
     if name.endswith(".py"):
         return 1
     is_script = inner is not None and not inner.option and PurePath(inner.words[0]).suffix in _SCRIPTS

@@ -8,7 +8,6 @@ from typing import Literal
 
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, advice_for, normalise_key
-from hpcrun.job.launchers import TORCHRUN_VALUES
 from hpcrun.job.quoting import quote_bash
 
 Program = Literal["srun", "torchrun"]
@@ -19,13 +18,13 @@ _OWNED: dict[Program, dict[str, str]] = {"srun": advice_for("r"), "torchrun": ad
 _KNOWN: dict[Program, tuple[str, ...]] = {
     "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
              "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads unbuffered wait".split()),
-    "torchrun": ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval",
-                 "start-method", "event-log-handler", "role", "log-dir", "logs-specs", "numa-binding",
-                 "shutdown-timeout"),
+    "torchrun": tuple("event-log-handler log-dir log-line-prefix-template logs-specs max-restarts monitor-interval "
+                      "numa-binding rdzv-backend rdzv-conf rdzv-endpoint rdzv-id role shutdown-timeout "
+                      "start-method".split()),
 }  # fmt: skip
 _TORCHRUN_FLAGS = frozenset("module no-python run-path standalone use-env virtual-local-rank help".split())
 # For each program: the letters of its options, their long names, and those without a value, or with one that follows =.
-# srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these.
+# srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these; torchrun's are those of torch/distributed/run.py (2.13).
 _TABLES: dict[Program | Literal["sbatch"], tuple[Mapping[str, str], frozenset[str], frozenset[str]]] = {
     "sbatch": (LETTERS, NAMES | {*LETTERS.values(), *ALIASES, "uid", "hetjob", "packjob"}, FLAGS),
     "srun": (
@@ -42,12 +41,17 @@ _TABLES: dict[Program | Literal["sbatch"], tuple[Mapping[str, str], frozenset[st
     ),
     "torchrun": (
         {"m": "module", "r": "redirects", "t": "tee", "h": "help"},
-        frozenset(name[2:] for name in TORCHRUN_VALUES if name.startswith("--")) | _TORCHRUN_FLAGS,
+        frozenset({*_OWNED["torchrun"], *_KNOWN["torchrun"]}) | _TORCHRUN_FLAGS,
         _TORCHRUN_FLAGS,
     ),
 }  # fmt: skip
 _LEAST_SHUTDOWN_S = 30
 """When another rank has failed, hpcrun gives a rank 25 s before SIGKILL, and then records its end."""
+
+
+def is_own_option(program: Program, name: str) -> bool:
+    """Return whether hpcrun sets an option itself."""
+    return name in _OWNED[program]
 
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from hpcrun.errors import UsageError
-from hpcrun.job.launcher_replacement import line_of, node_line, replacement
+from hpcrun.job.launcher_replacement import Replacement, line_of, node_line, replacement
 from hpcrun.job.launchers import SHELLS, Call, named_launcher, program_of
 from hpcrun.job.plan import Plan
 from hpcrun.job.profile import Profile
@@ -222,8 +222,12 @@ def choose_launcher(
     instead = replacement(call, request, profile) if call.place is None and call.launcher.torchrun_runs_it else None
     if instead is None:
         return changed, (note,)
-    without = f", without {instead.left_out}" if instead.left_out else ""
-    return changed, (note, f"hpcrun can start these ranks{without}: {line_of(instead.request, request, typed)}")
+    line = line_of(instead.request, request, typed)
+    return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
+
+
+def _without(instead: Replacement) -> str:
+    return f", without {instead.left_out}" if instead.left_out else ""
 
 
 def _taken_over(
@@ -244,7 +248,7 @@ def _taken_over(
     if instead is None or is_study:
         raise UsageError(f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of them",
                          hint=line or "give the program that it starts")  # fmt: skip
-    note = f"`{call.title}` starts ranks, and hpcrun starts them: {line}"
+    note = f"`{call.title}` starts ranks, and hpcrun starts them{_without(instead)}: {line}"
     return instead.request, (note, *program_notes(instead.request, profile, typed, read_text, mpi_types))
 
 
@@ -295,6 +299,6 @@ def _apart(
         return UsageError(message, hint=way_out)
     types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
     with_type = {"srun": (*request.srun, f"mpi={types[0]}")} if types else {}
-    message += f"; the line below leaves out {instead.left_out}" if instead.left_out else ""
+    message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
     message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
     return UsageError(message, hint=line_of(instead.request.model_copy(update=with_type), request, typed))

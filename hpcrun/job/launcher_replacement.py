@@ -10,8 +10,8 @@ from typing import Any
 from hpcrun.errors import UsageError
 from hpcrun.job.directives import OPTIONS
 from hpcrun.job.launch_line import UnclearError, number_of, read_options
-from hpcrun.job.launch_options import Program, check_option
-from hpcrun.job.launchers import TORCHRUN_BY_HPCRUN, Call, Launcher, find_calls, is_python
+from hpcrun.job.launch_options import Program, check_option, is_own_option
+from hpcrun.job.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import bash_line
 from hpcrun.job.request import JobRequest, option_groups, option_of, program_words, read_request
@@ -25,6 +25,8 @@ _SRUN_KEPT = frozenset(
 )
 _SIZES = {"gpus": "-G", "gpus_per_node": "", "nodes": "-N", "nproc_per_node": ""}
 """The fields of a job's size, and the letters of their options."""
+_TAKEN = frozenset("nnodes nproc-per-node standalone module no-python use-env log-dir".split())
+"""torchrun's options that hpcrun's own have the meaning of, or that make no difference."""
 _PROGRAM = frozenset({"script", "args", "module"})
 _MPI_TOTAL = ("-n", "-np", "--np", "-c", "--num-proc")
 
@@ -138,8 +140,11 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     nodes, per_node = number_of(options.get("nnodes")), number_of(options.get("nproc-per-node"))
     if "module" in options:
         program = ("-m", *program)
-    more = {name: value for name, value in options.items() if not TORCHRUN_BY_HPCRUN.fullmatch(f"--{name}")}
-    return _Started(program, nodes, per_node, fields=_passed_on("torchrun", more))
+    more = {name: value for name, value in options.items() if name not in _TAKEN}
+    own = {name: value for name, value in more.items() if name.startswith("rdzv-") or is_own_option("torchrun", name)}
+    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in own.items())
+    passed_on = _passed_on("torchrun", {name: value for name, value in more.items() if name not in own})
+    return _Started(program, nodes, per_node, fields=passed_on, left_out=left_out)
 
 
 def _by_srun(argv: tuple[str, ...]) -> _Started:

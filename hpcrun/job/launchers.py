@@ -208,13 +208,6 @@ def _ones(words: str) -> dict[str, int]:
     return dict.fromkeys(words.split(), 1)
 
 
-# torch/distributed/run.py (2.13); each name is also accepted with _ instead of -
-TORCHRUN_VALUES = _ones(
-    "--nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval "
-    "--start-method --event-log-handler --role --log-dir -r --redirects -t --tee --local-ranks-filter --node-rank "
-    "--duplicate-stdout-filters --duplicate-stderr-filters --master-addr --master-port --local-addr --logs-specs "
-    "--numa-binding --signals-to-handle --shutdown-timeout --log-line-prefix-template"
-)
 # mpirun(1) of Open MPI 4 and 5, and MPICH's mpiexec
 _MPI_VALUES = {
     **_ones("-n -np --np -c -N -ppn -x -H -host --host -hosts -hostfile --hostfile -machinefile --machinefile -f"),
@@ -222,12 +215,6 @@ _MPI_VALUES = {
     **_ones("--app --output-filename --timeout -envlist -genvlist -launcher --launcher"),
     **dict.fromkeys("-mca --mca -gmca --gmca --prtemca --pmixmca -genv -env".split(), 2),
 }
-# What hpcrun decides itself, such as the places of logs, and --use-env, which torchrun always does.
-TORCHRUN_BY_HPCRUN = re.compile(
-    r"--(rdzv-(backend|endpoint|id|conf)|master-addr|master-port|node-rank|local-addr|standalone|use-env|log-dir|"
-    r"redirects|tee|role|start-method|monitor-interval|no-python|module|nnodes|nproc-per-node|"
-    r"local-ranks-filter)|-[rtm]"
-)
 _TORCHRUN_NODE = (
     "--nnodes $NNODES --nproc-per-node $NPROC_PER_NODE --node-rank $NODE_RANK "
     "--master-addr $MASTER_ADDR --master-port $MASTER_PORT"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from hpcrun.errors import UsageError
+from hpcrun.job.launch_options import takes_value
 from hpcrun.job.launcher_choice import choose_launcher
-from hpcrun.job.launchers import LAUNCHERS, TORCHRUN_VALUES, find_calls
+from hpcrun.job.launchers import LAUNCHERS, find_calls
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
 from tests.unit.cli.test_options import parse
@@ -54,7 +55,7 @@ def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
         ("torchrun --nnodes 2 --nproc-per-node 2 train.py", "--gpus 4 --nodes 2", "--gpus 4 --nodes 2 train.py"),
         ("torchrun --nnodes 2 train.py", "--gpus 4", "--gpus 4 --nodes 2 train.py"),
         ("torchrun --nproc-per-node 1 train.py", "--gpus 2", "--gpus 2 --nproc-per-node 1 train.py"),
-        ("torchrun --standalone --rdzv-backend c10d -m pkg.train x", "--gpus 2", "--gpus 2 -m pkg.train x"),
+        ("torchrun --standalone -m pkg.train x", "--gpus 2", "--gpus 2 -m pkg.train x"),
         ("torchrun --no-python ./a.out", "--gpus 2", "--gpus 2 ./a.out"),
         ("/opt/bin/torchrun train.py", "--gpus 2", "--gpus 2 train.py"),
         ("python -m torch.distributed.run train.py", "--gpus 2", "--gpus 2 train.py"),
@@ -83,10 +84,16 @@ def asked_for(line: str) -> JobRequest:
     return read_request(parse(*shlex.split(line)))
 
 
+def test_options_of_torchrun_that_hpcrun_sets_itself_are_named() -> None:
+    _, notes = chosen("torchrun --signals-to-handle=SIGTERM --rdzv_backend c10d --tee 3 --standalone train.py")
+    without = "without --signals-to-handle SIGTERM --rdzv-backend c10d --tee 3"
+    assert notes == (f"`torchrun` starts ranks, and hpcrun starts them, {without}: hpcrun submit --gpus 2 train.py",)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("torchrun --signals-to-handle=SIGTERM --tee 3 train.py", "hpcrun sets torchrun's --signals-to-handle itself"),
+        ("torchrun --shutdown-timeout 3 train.py", "hpcrun gives a rank 25 s to end"),
         ("srun --output=log --mpi=pmix ./a.out", "hpcrun sets srun's --output itself"),
         ("torchrun --no-such 3 train.py", "that hpcrun knows"),
         ("srun --no-such ./a.out", "that hpcrun knows"),
@@ -387,10 +394,11 @@ def test_torchrun_s_options_are_torch_s() -> None:
     from torch.distributed.run import get_args_parser  # torch takes a second and a half, in each worker that collects
 
     actions = [action for action in get_args_parser()._actions if action.option_strings]
-    taking = {name for action in actions if action.nargs != 0 for name in action.option_strings}
-    assert {name.replace("_", "-") for name in taking} <= set(TORCHRUN_VALUES)
-    bare = {name for action in actions if action.nargs == 0 for name in action.option_strings}
-    assert not bare & set(TORCHRUN_VALUES)
+    for action in actions:
+        for name in action.option_strings:
+            known = takes_value("torchrun", name)
+            assert known is not None, name
+            assert known[1] is (action.nargs != 0), name
 
 
 def test_every_launcher_is_found_by_its_names() -> None:
