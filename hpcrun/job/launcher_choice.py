@@ -58,9 +58,16 @@ def plan_notes(plan: Plan, profile: Profile, env: Mapping[str, str]) -> Iterator
             )
 
 
-ReadText = Callable[[str], str]
-MpiTypes = Callable[[], tuple[str, ...]]
-"""Returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a default."""
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What is known of a submission besides its request."""
+
+    typed: tuple[str, ...]  # hpcrun's subcommand and its options as typed; empty without a command line
+    read_text: Callable[[str], str]  # returns the text of a file by its name as written, nothing if it has none
+    # returns the types of ``srun --mpi=list`` of which a job needs one; none if the cluster has a default
+    mpi_types: Callable[[], tuple[str, ...]]
+
+
 _IMPORTS = r"^[ \t]*(?:import[ \t]+(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*|from[ \t]+)({})\b"
 _MPI_LIBRARIES = {"pmix": "Open MPI", "pmi2": "MPICH, Intel MPI"}
 
@@ -102,16 +109,8 @@ NOTES = (
 )
 
 
-def program_notes(
-    request: JobRequest, profile: Profile, typed: tuple[str, ...], read_text: ReadText, mpi_types: MpiTypes
-) -> Iterator[str]:
-    """Return the notes on a program that starts no ranks itself.
-
-    Args:
-        typed: hpcrun's subcommand and its options as typed.
-        read_text: returns the text of a file by its name as written, nothing if it is no readable text.
-        mpi_types: is called for programs with MPI only.
-    """
+def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator[str]:
+    """Return the notes on a program that starts no ranks itself."""
     if request.module:
         return
     words = (request.script, *request.args)
@@ -121,17 +120,17 @@ def program_notes(
             f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
             "add --launcher command, which runs it once per node"
         )
-    yield from _uv_run(words, program, typed)
+    yield from _uv_run(words, program, here.typed)
     shape = decide_shape(request, profile)
     yield from _shell_script(request, shape)
-    text = read_text(program[0]) if program[0].endswith(".py") else ""
+    text = here.read_text(program[0]) if program[0].endswith(".py") else ""
     for row in NOTES:
         if shape.launcher not in row.launchers or shape.world_size < row.ranks:
             continue
         if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
             continue
         if match := re.search(row.source, text, re.MULTILINE):
-            mpi = _mpi(program[0], request, profile, shape, mpi_types) if "{mpi}" in row.note else ""
+            mpi = _mpi(program[0], request, profile, shape, here) if "{mpi}" in row.note else ""
             if mpi is None:
                 continue
             without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
@@ -139,11 +138,11 @@ def program_notes(
                                   without_torchrun=without_torchrun, mpi=mpi)  # fmt: skip
 
 
-def _mpi(script: str, request: JobRequest, profile: Profile, shape: Shape, mpi_types: MpiTypes) -> str | None:
+def _mpi(script: str, request: JobRequest, profile: Profile, shape: Shape, here: Here) -> str | None:
     """Return what makes the ranks one MPI job; None if they are one already."""
     if profile.scheduler != "slurm":
         return f"the program to give is mpirun -np {shape.world_size} python {quote_bash(script)}"
-    types = () if has_mpi_type(request, profile) else mpi_types()
+    types = () if has_mpi_type(request, profile) else here.mpi_types()
     if shape.launcher == "srun":
         return f"add {mpi_options(types)}" if types else None
     return f"add --launcher srun {mpi_options(types)}".rstrip()
@@ -186,22 +185,11 @@ _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 
 
 def choose_launcher(
-    request: JobRequest,
-    profile: Profile,
-    calls: list[Call],
-    typed: tuple[str, ...],
-    read_text: ReadText,
-    mpi_types: MpiTypes,
+    request: JobRequest, profile: Profile, calls: list[Call], here: Here
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes on it.
-
-    Args:
-        calls: the launchers that the program is, or calls.
-        typed: hpcrun's subcommand and options as typed, for the line to type instead.
-        read_text, mpi_types: see ``program_notes``.
-    """
+    """Return the request with the launcher that its program needs, and notes; the program is, or has, the calls."""
     if not calls:
-        return request, tuple(program_notes(request, profile, typed, read_text, mpi_types))
+        return request, tuple(program_notes(request, profile, here))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
@@ -212,17 +200,17 @@ def choose_launcher(
             "or srun --overlap there, and --launcher command here",
         )
     if _is_ours(call):
-        return _taken_over(call, request, profile, typed, read_text, mpi_types)
+        return _taken_over(call, request, profile, here)
     changed = request.model_copy(update={"launcher": "command"})
     nodes = decide_shape(changed, profile).nodes
     if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
-        raise _apart(call, request, profile, nodes, typed, mpi_types)
+        raise _apart(call, request, profile, nodes, here)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
     note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
     instead = replacement(call, request, profile) if call.place is None and call.launcher.torchrun_runs_it else None
     if instead is None:
         return changed, (note,)
-    line = line_of(instead.request, request, typed)
+    line = line_of(instead.request, request, here.typed)
     return changed, (note, f"hpcrun can start these ranks{_without(instead)}: {line}")
 
 
@@ -230,26 +218,19 @@ def _without(instead: Replacement) -> str:
     return f", without {instead.left_out}" if instead.left_out else ""
 
 
-def _taken_over(
-    call: Call,
-    request: JobRequest,
-    profile: Profile,
-    typed: tuple[str, ...],
-    read_text: ReadText,
-    mpi_types: MpiTypes,
-) -> tuple[JobRequest, tuple[str, ...]]:
+def _taken_over(call: Call, request: JobRequest, profile: Profile, here: Here) -> tuple[JobRequest, tuple[str, ...]]:
     """Return the request for the ranks that a typed launcher was to start, and notes on it."""
     if call.launcher.role == "submits":
         raise UsageError(f"`{call.title}` would run once per rank, and submit a job each time",
                          hint=bash_line((*call.before, *call.title.split(), *call.argv)))  # fmt: skip
-    is_study = typed[:1] == ("scale",)  # it has its own sizes
+    is_study = here.typed[:1] == ("scale",)  # it has its own sizes
     instead = replacement(call, request, profile, sized=not is_study)
-    line = line_of(instead.request, request, typed) if instead else None
+    line = line_of(instead.request, request, here.typed) if instead else None
     if instead is None or is_study:
         raise UsageError(f"`{call.title}` starts ranks, as hpcrun does: each rank of the job would start all of them",
                          hint=line or "give the program that it starts")  # fmt: skip
     note = f"`{call.title}` starts ranks, and hpcrun starts them{_without(instead)}: {line}"
-    return instead.request, (note, *program_notes(instead.request, profile, typed, read_text, mpi_types))
+    return instead.request, (note, *program_notes(instead.request, profile, here))
 
 
 def _is_ours(call: Call) -> bool:
@@ -276,13 +257,11 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     )
 
 
-def _apart(
-    call: Call, request: JobRequest, profile: Profile, nodes: int, typed: tuple[str, ...], mpi_types: MpiTypes
-) -> UsageError:
+def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: Here) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
     if call.launcher.on_nodes:
-        line = bash_line(("hpcrun", *(typed or ("submit",)), "bash", "-c", call.launcher.on_nodes))
+        line = bash_line(("hpcrun", *(here.typed or ("submit",)), "bash", "-c", call.launcher.on_nodes))
         return UsageError(f"{message}; hpcrun has no launcher for a {call.launcher.name} cluster",
                           hint=f"{line}; or use one node: --nodes 1")  # fmt: skip
     if call.launcher.role == "submits":
@@ -292,13 +271,13 @@ def _apart(
         options = call.launcher.node_options
         add = f"give it {options}" if options else f"use {_VARIABLES} there"
         return UsageError(message, hint=f"{add}; {way_out}")
-    if joining := node_line(call, typed):
+    if joining := node_line(call, here.typed):
         return UsageError(message, hint=joining)
     instead = replacement(call, request, profile)
     if instead is None:
         return UsageError(message, hint=way_out)
-    types = mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
+    types = here.mpi_types() if call.launcher.uses_mpi and not has_mpi_type(request, profile) else ()
     with_type = {"srun": (*request.srun, f"mpi={types[0]}")} if types else {}
     message += f"; the line below is{_without(instead)[1:]}" if instead.left_out else ""
     message += f"; the ranks need one of: {mpi_options(types)}" if types[1:] else ""
-    return UsageError(message, hint=line_of(instead.request.model_copy(update=with_type), request, typed))
+    return UsageError(message, hint=line_of(instead.request.model_copy(update=with_type), request, here.typed))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hpcrun.actions.ports import Surroundings
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.launcher_choice import choose_launcher
+from hpcrun.job.launcher_choice import Here, choose_launcher
 from hpcrun.job.launchers import BY_NAME, SCRIPTS, find_calls, interpreted, program_of
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
@@ -135,9 +135,7 @@ def with_launcher(
         request,
         for_gpu_type(profile, request),
         find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)),
-        surroundings.typed.words,
-        lambda name: file_text(folder / name),
-        lambda: mpi_types(surroundings.env),
+        Here(surroundings.typed.words, lambda name: file_text(folder / name), lambda: mpi_types(surroundings.env)),
     )
 
 

@@ -59,7 +59,7 @@ def test_any_text_has_commands_of_words(text: str) -> None:
     assert all(command.words and command.line <= text.count("\n") + 1 for command in read_commands(text))
 
 
-@pytest.mark.parametrize("piece", ["'", '"', "$(", "`", "(", "<<a\n", "\\", "a=(", "#", "${", "'\"", "a "])
+@pytest.mark.parametrize("piece", ["'", '"', "$(", "`", "(", "<<a\n", "\\", "#", "${", "'\"", "a "])
 def test_the_longest_script_that_is_read_takes_no_time(piece: str) -> None:
     """A regular expression that tries again at each character would need minutes for 64 KiB."""
     import time

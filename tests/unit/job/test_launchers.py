@@ -9,7 +9,7 @@ import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import takes_value
-from hpcrun.job.launcher_choice import choose_launcher
+from hpcrun.job.launcher_choice import Here, choose_launcher
 from hpcrun.job.launchers import LAUNCHERS, find_calls
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
@@ -34,7 +34,8 @@ def chosen(
     read = (texts or {}).get
     asked_for = read_request({**fields, **asked})
     typed_words = ("submit", *shlex.split(typed))
-    return choose_launcher(asked_for, profile or cluster(), calls, typed_words, lambda name: read(name, ""), mpi_types)
+    here = Here(typed_words, lambda name: read(name, ""), mpi_types)
+    return choose_launcher(asked_for, profile or cluster(), calls, here)
 
 
 def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
