@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.batch_script import BatchScript
-from hpcrun.job.directives import Directives
+from hpcrun.job.launch_options import Directives
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, apply_request, planned_env, requeue_directives
 from hpcrun.job.profile import Profile

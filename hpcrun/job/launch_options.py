@@ -1,4 +1,7 @@
-"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use instead. Pure."""
+"""Options of sbatch, srun, torchrun, accelerate and others: which may be passed on, and what to use instead. Pure.
+
+Names of sbatch are those of sbatch(1) of Slurm 22.05 to 26.05, without the leading dashes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,168 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from hpcrun.errors import UsageError, nearest
-from hpcrun.job.directives import ALIASES, FLAGS, KNOWN, LETTERS, NAMES, OWNED, PYXIS, advice_for, normalise_key
-from hpcrun.job.quoting import quote_bash
+from hpcrun.errors import UsageError, did_you_mean, nearest
+from hpcrun.job.quoting import quote_bash, quote_directive
+from hpcrun.job.units import table_rows
 
-Program = Literal["srun", "torchrun"]
+Program = Literal["sbatch", "srun", "torchrun"]
 Options = tuple[tuple[str, str | None], ...]  # name → value, None for a flag; names without leading dashes
+Directives = dict[str, str | None]
+
+# Whose options | names | what a user writes instead. hpcrun sets the options of sbatch (s), srun (r) and torchrun (t)
+# itself; it has the others (-), of accelerate launch (1.14), deepspeed, lightning, mpirun and more, in another form.
+_ADVICE = """
+s | array | use --sweep NAME=VALUE,VALUE or --sweep-file
+s | batch | the batch script runs on the first node
+sr | chdir | use --workdir DIR
+sr | cpus-per-gpu cpus-per-task | use --cpus-per-task or --cpus-per-gpu; OMP_NUM_THREADS follows
+sr | error output | use --output-dir; every rank has its own log there, and `hpcrun logs RUN` shows it
+sr | exclude nodelist | use --exclude or --nodelist: the ranks need every node
+sr | export export-file | use --env NAME=VALUE; other variables are exported
+sr | gpus gpus-per-node gpus-per-socket gres | use --gpus N or TYPE:N; a step without options has all GPUs of the job
+sr | gpus-per-task tres-per-task | use --gpus, one rank per GPU; per-task binding hides the GPUs of other ranks
+sr | het-group | submit one job for each group
+sr | input | give the file to the script as an argument
+s | job-name | use --name
+sr | nodes | use --nodes N
+s | no-kill | use --restarts N --spares K: with no-kill, a job whose head node fails idles until its time limit
+s | no-requeue | leave it out: it is set for jobs without --requeue
+sr | ntasks ntasks-per-gpu ntasks-per-node | use --gpus, one rank per GPU, or --nproc-per-node
+r | ntasks-per-core ntasks-per-socket ntasks-per-tres relative | use --gpus, --nodes and --nproc-per-node
+s | open-mode | leave it out: hpcrun appends
+sr | overcommit | use --cpus N for fewer CPUs: the ranks of a node would share the CPUs of one task
+s | parsable quiet | use --json
+s | requeue | use --requeue N: N further attempts; for --requeue=expedite, requeue.expedite of the profile
+sr | signal | use --warn
+sr | test-only | use --dry-run
+s | wait | use --wait
+s | wrap | write the program and its arguments
+r | account begin clusters constraint deadline dependency hold jobid no-allocate nodefile partition qos reservation \
+  time | the step uses the job's allocation: use hpcrun's option, or --sbatch
+r | preserve-env | use --env NAME=VALUE; other variables are exported
+r | bcast help multi-prog usage version | srun would not start the ranks
+r | pty | submit the job, then `hpcrun shell RUN` opens a shell in it
+t | nnodes | use --nodes N
+t | nproc-per-node | use --gpus or --nproc-per-node
+t | standalone | leave it out: hpcrun sets it for jobs on one node
+t | no-python | leave it out: a program that is no .py file is run as it is
+t | run-path | hpcrun starts the program of each rank itself
+t | module | use --module
+t | local-addr node-rank | leave it out: hpcrun sets it on each node
+t | master-addr master-port | leave it out: hpcrun sets them, or use --torchrun rdzv-endpoint=HOST:PORT
+t | duplicate-stderr-filters duplicate-stdout-filters local-ranks-filter redirects tee | \
+  leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
+t | signals-to-handle | hpcrun forwards signals to the ranks
+t | virtual-local-rank | hpcrun identifies the ranks of a node by LOCAL_RANK
+t | help | torchrun would not start the ranks
+- | after dependency | use --after RUN, RUN:any or RUN:fail
+- | clusters | leave it out: hpcrun submits to the cluster of this machine
+- | container-workdir | use --workdir DIR
+- | container-image container-name image singularity | use --container IMAGE
+- | bind container-mounts volume | use --mount SRC:DST
+- | np num-proc num-processes | use --gpus, one rank per GPU, or --nproc-per-node
+- | gpu-model gpu-type gpus-type | write the type in --gpus: --gpus a100:4
+- | nproc | use --nproc-per-node N
+- | mem-per-node memory | use --mem SIZE
+- | timelimit walltime | use --time TIME
+- | queue | use --partition NAME
+- | project | use --account NAME
+- | jobname | use --name NAME
+- | interactive | submit the job, then `hpcrun shell RUN` opens a shell in it
+- | module-load modules | use --load MODULE
+- | conda venv | activate the environment, or use --python PATH
+- | num-machines num-nodes | use --nodes N
+- | local-rank machine-rank | leave it out: hpcrun numbers the nodes
+- | main-address main-port main-process-ip main-process-port | leave it out: hpcrun sets MASTER_ADDR and MASTER_PORT
+- | log-dir | leave it out: every rank has its own log, and `hpcrun logs RUN` shows it
+- | use-env | leave it out: LOCAL_RANK is always set
+- | devices num-gpus | use --gpus N
+- | gpu-ids visible-devices | use --gpus N: Slurm chooses the GPUs
+- | multi-gpu same-network use-mps-device | leave it out: --gpus and --nodes decide it
+- | config-file deepspeed-config-file dynamo-backend gradient-accumulation-steps main-training-function \
+  mixed-precision use-deepspeed use-fsdp | \
+  write the program as `accelerate launch ...` after hpcrun's options: it then runs once per node
+- | num-cpu-threads-per-process | use --cpus-per-task N, or --env OMP_NUM_THREADS=N
+- | accelerator deepspeed precision strategy trainer | if the script takes it, write it after SCRIPT
+- | hostfile | leave it out: Slurm chooses the nodes; --nodelist names them
+"""
+
+
+def advice_for(whose: str) -> dict[str, str]:
+    """Return what a user writes instead of each option of sbatch (``s``), srun (``r``), torchrun (``t``) or others."""
+    rows = ((names, advice) for letters, names, advice in table_rows(_ADVICE) if whose in letters)
+    return {name: advice for names, advice in rows for name in names.split()}
+
+
+OWNED: dict[str, str] = advice_for("s")
+
+# Directives that have an option of hpcrun, and that --sbatch may set, too.
+OPTIONS: dict[str, str] = {
+    **{name: name for name in "account constraint partition qos reservation segment".split()},
+    "mail-type": "mail_type",
+    "mail-user": "mail_user",
+    "mem": "memory_mb",
+    "time": "walltime_s",
+}
+
+# The other long options of sbatch, to find the nearest name of a misspelt one. Do not divide a word at a line's end.
+KNOWN: tuple[str, ...] = tuple(
+    """
+    acctg-freq bb bbf begin bell burst-buffer chdir cluster-constraint clusters comment consolidate-segments container
+    container-id container-type contiguous core-spec cores-per-socket cpu-freq deadline delay-boot dependency
+    distribution exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs
+    immediate kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu mem-update mincpus network nice
+    no-kill nodefile ntasks-per-core ntasks-per-socket oom-kill-step oversubscribe power prefer priority profile
+    propagate reboot resources resv-ports segment sockets-per-node spread-job spread-segments stepmgr switches
+    thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose wait-all-nodes wckey
+    """.split()
+)
+
+# Options that NVIDIA's pyxis plugin adds to sbatch on sites that have it (its args.c).
+PYXIS: tuple[str, ...] = tuple(
+    """
+    container-entrypoint container-entrypoint-log container-env container-image container-mount-home container-mounts
+    container-name container-readonly container-remap-root container-save container-workdir container-writable
+    no-container-entrypoint no-container-mount-home no-container-remap-root
+    """.split()
+)
+
+# sbatch(1) of 22.05 to 26.05: the letters of its options, in the order of the manual page.
+LETTERS: dict[str, str] = dict(pair.split("=") for pair in (
+    "A=account a=array B=extra-node-info b=begin C=constraint c=cpus-per-task D=chdir d=dependency e=error "
+    "F=nodefile G=gpus H=hold I=immediate i=input J=job-name k=no-kill L=licenses M=clusters m=distribution N=nodes "
+    "n=ntasks O=overcommit o=output p=partition Q=quiet q=qos S=core-spec s=oversubscribe t=time v=verbose W=wait "
+    "w=nodelist x=exclude").split())  # fmt: skip
+
+# Options without a value, or with one that follows =.
+FLAGS = frozenset(
+    "consolidate-segments container-mount-home container-readonly container-remap-root container-writable contiguous "
+    "exclusive get-user-env hold ignore-pbs immediate nice no-container-entrypoint no-container-mount-home "
+    "no-container-remap-root no-kill no-requeue overcommit oversubscribe parsable propagate quiet reboot requeue "
+    "spread-job spread-segments test-only use-min-nodes verbose wait".split()
+)
+
+NAMES = frozenset((*KNOWN, *PYXIS, *OPTIONS, *OWNED))
+
+# Older names of options, which sbatch and srun still take.
+ALIASES = {"tasks-per-node": "ntasks-per-node", "cpus": "cpus-per-task", "workdir": "chdir"}
+
+# These exclude each other: setting one removes the others (sbatch(1)).
+EXCLUSIVE = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+
+# Without these the script could not find its nodes or its log.
+ESSENTIAL = frozenset({"array", "job-name", "nodes", "ntasks-per-node", "no-requeue", "open-mode", "requeue", "signal"})
+
+
+def normalise_key(key: str) -> str:
+    """Return a directive's name as sbatch lists it: without leading dashes, with dashes inside."""
+    return key.strip().lstrip("-").replace("_", "-")
+
 
 # --wait and --kill-on-bad-exit of srun may be set, for a training that continues with fewer ranks.
-_OWNED: dict[Program, dict[str, str]] = {"srun": advice_for("r"), "torchrun": advice_for("t")}
+_OWNED: dict[Program, dict[str, str]] = {"sbatch": OWNED, "srun": advice_for("r"), "torchrun": advice_for("t")}
 _KNOWN: dict[Program, tuple[str, ...]] = {
+    "sbatch": (*KNOWN, *PYXIS, *OPTIONS),
     "srun": (*KNOWN, *"accel-bind cpu-bind exact job-name kill-on-bad-exit label mpi overlap prolog epilog "
              "quit-on-interrupt send-libs slurmd-debug task-epilog task-prolog threads unbuffered wait".split()),
     "torchrun": tuple("event-log-handler log-dir log-line-prefix-template logs-specs max-restarts monitor-interval "
@@ -25,7 +180,7 @@ _KNOWN: dict[Program, tuple[str, ...]] = {
 _TORCHRUN_FLAGS = frozenset("module no-python run-path standalone use-env virtual-local-rank help".split())
 # For each program: the letters of its options, their long names, and those without a value, or with one that follows =.
 # srun(1) of Slurm 22.05 to 26.05 is sbatch(1) but for these; torchrun's are those of torch/distributed/run.py (2.13).
-_TABLES: dict[Program | Literal["sbatch"], tuple[Mapping[str, str], frozenset[str], frozenset[str]]] = {
+_TABLES: dict[Program, tuple[Mapping[str, str], frozenset[str], frozenset[str]]] = {
     "sbatch": (LETTERS, NAMES | {*LETTERS.values(), *ALIASES, "uid", "hetjob", "packjob"}, FLAGS),
     "srun": (
         {letter: name for letter, name in LETTERS.items() if letter not in "aF"}
@@ -56,14 +211,13 @@ def is_own_option(program: Program, name: str) -> bool:
 
 def check_option(program: Program, key: str, value: str | None, where: str) -> str:
     """Return the normalised name of an option that may be set; UsageError if hpcrun sets it or it breaks the job."""
-    name = normalise_key(key)
+    name, owned, of = normalise_key(key), _OWNED[program], "" if program == "sbatch" else f"{program}'s "
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", name):
         raise UsageError(f"{where}: {key!r} cannot be an option of {program}",
                          hint="write KEY=VALUE or KEY, with the long name: cpu-bind=cores")  # fmt: skip
-    owned = _OWNED[program]
     if name in owned:
-        raise UsageError(f"{where}: hpcrun sets {program}'s --{name} itself", hint=owned[name])
-    # both programs accept an abbreviated name
+        raise UsageError(f"{where}: hpcrun sets {of}--{name} itself", hint=owned[name])
+    # every program accepts an abbreviated name
     if longer := next((long for long in owned if long.startswith(name) and name not in _KNOWN[program]), None):
         raise UsageError(f"{where}: {program} takes --{name} for --{longer}, which hpcrun sets", hint=owned[longer])
     if value is not None and "\0" in value:
@@ -78,7 +232,44 @@ def check_option(program: Program, key: str, value: str | None, where: str) -> s
     return name
 
 
-def takes_value(program: Program | Literal["sbatch"], option: str) -> tuple[str, bool] | None:
+def unknown_note(name: str) -> str | None:
+    """Return a note on a directive that hpcrun does not know, or None if hpcrun knows it."""
+    if name in NAMES:
+        return None
+    return f"sbatch option {name!r} is unknown; {did_you_mean(name, sorted(NAMES))}".removesuffix("; ")
+
+
+def set_directive(directives: Directives, key: str, value: str | None) -> None:
+    """Set one directive, and remove those that exclude it."""
+    if key in EXCLUSIVE:
+        for other in EXCLUSIVE - {key}:
+            directives.pop(other, None)
+    directives[key] = value
+
+
+def remove_directive(directives: Directives, key: str) -> None:
+    """Remove one directive by name, or raise UsageError: the script needs it, or it is not set."""
+    name = normalise_key(key)
+    if name in ESSENTIAL:
+        raise UsageError(f"--no-sbatch {name}: the script needs it")
+    if name not in directives:
+        free = sorted(set(directives) - ESSENTIAL)
+        hint = did_you_mean(name, free, f"set are: {', '.join(free)}")
+        raise UsageError(f"--no-sbatch {name}: it is not set", hint=hint)
+    del directives[name]
+
+
+def directive_line(key: str, value: str | None) -> str:
+    """Return ``--key`` or ``--key=value`` for an ``#SBATCH`` line; UsageError if sbatch cannot read the value."""
+    if value is None:
+        return f"--{key}"
+    try:
+        return f"--{key}={quote_directive(value)}"
+    except ValueError as error:
+        raise UsageError(f"directive {key!r}, value {value!r}: {error}") from None
+
+
+def takes_value(program: Program, option: str) -> tuple[str, bool] | None:
     """Return an option's long name, and whether the next word is its value; None if the option is not known.
 
     It is without ``=VALUE``: ``--nproc_per_node`` or a unique beginning of it, or a letter with its value behind it.

@@ -8,9 +8,8 @@ from itertools import dropwhile
 from typing import Any
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import OPTIONS
 from hpcrun.job.launch_line import UnclearError, number_of, read_options
-from hpcrun.job.launch_options import Program, check_option, is_own_option
+from hpcrun.job.launch_options import OPTIONS, Program, check_option, is_own_option
 from hpcrun.job.launchers import Call, Launcher, find_calls, is_python
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import bash_line

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from hpcrun.job import directives as sbatch
-from hpcrun.job.directives import Directives
-from hpcrun.job.launch_options import Options
+from hpcrun.job.launch_options import (
+    Directives,
+    Options,
+    check_option,
+    remove_directive,
+    set_directive,
+    unknown_note,
+)
 from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
@@ -194,7 +199,7 @@ def build_plan(
     check_memory(memory_mb, profile)
     check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
-    unknown = (sbatch.unknown_note(key) for key in directives)
+    unknown = (unknown_note(key) for key in directives)
     return Plan(
         name=name,
         profile=profile.name,
@@ -293,7 +298,7 @@ def _profile_directives(
     }
     directives: Directives = {key: value for key, value in wanted.items() if value is not None}
     for key, value in profile.sbatch.items():
-        sbatch.set_directive(directives, key, None if value is True else value)
+        set_directive(directives, key, None if value is True else value)
     return directives
 
 
@@ -328,10 +333,10 @@ def apply_request(directives: Directives, request: JobRequest) -> None:
     """Override the profile's directives by the request's: options, then --sbatch, then --no-sbatch."""
     for field in _DIRECTIVES:
         if (value := getattr(request, field)) is not None:
-            sbatch.set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
+            set_directive(directives, option_of(field).lstrip("-"), str(option_text(field, value)))
     for item in request.sbatch:
         key, equals, text = item.partition("=")
-        free = sbatch.check_free_key(key, f"--sbatch {item}")
-        sbatch.set_directive(directives, free, text if equals else None)
+        free = check_option("sbatch", key, None, f"--sbatch {item}")
+        set_directive(directives, free, text if equals else None)
     for key in request.no_sbatch:
-        sbatch.remove_directive(directives, key)
+        remove_directive(directives, key)

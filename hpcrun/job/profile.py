@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +17,6 @@ from pydantic import (
 )
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import check_free_key
 from hpcrun.job.launch_options import Program, check_option
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
@@ -63,20 +61,6 @@ def _directive_value(value: Any) -> Any:
     if _text_or_flag(value) is not True:
         quote_directive(value)
     return value
-
-
-@contextmanager
-def _as_value_error() -> Iterator[None]:
-    """Turn the refusal of an option into an error that pydantic reports with its key."""
-    try:
-        yield
-    except UsageError as error:
-        raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None
-
-
-@_as_value_error()
-def _directive_key(key: str) -> str:
-    return check_free_key(key, key)
 
 
 Count = Annotated[int, BeforeValidator(_no_bool)]
@@ -297,17 +281,18 @@ class Profile(_Section):
     notify_waiting: Walltime | None = Field(default=None, ge=1)
     env: dict[EnvName, Annotated[str, BeforeValidator(_no_nul)]] = {}
     secrets: tuple[EnvName, ...] = ()
-    sbatch: dict[
-        Annotated[str, BeforeValidator(_directive_key)], Annotated[Any, BeforeValidator(_directive_value)]
-    ] = {}
+    sbatch: dict[str, Annotated[Any, BeforeValidator(_directive_value)]] = {}
     srun: dict[str, Annotated[Any, BeforeValidator(_text_or_flag)]] = {}
     torchrun: dict[str, Annotated[Any, BeforeValidator(_text_or_flag)]] = {}
 
-    @field_validator("srun", "torchrun")
+    @field_validator("sbatch", "srun", "torchrun")
     @classmethod
-    def _launch_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        program: Program = "srun" if info.field_name == "srun" else "torchrun"
-        with _as_value_error():
-            for key, text in value.items():
-                check_option(program, key, None if text is True else text, f"{program}.{key}")
-        return value
+    def _options(cls, values: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        program = cast(Program, info.field_name)
+        try:
+            return {
+                check_option(program, key, None if value is True else value, f"{program}.{key}"): value
+                for key, value in values.items()
+            }
+        except UsageError as error:
+            raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None

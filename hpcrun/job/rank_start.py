@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.directives import normalise_key
 from hpcrun.job.launch_options import Options, Program, check_option
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest
@@ -68,7 +67,7 @@ def option_words(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
 
 
 def _laid_over(program: Program, theirs: Mapping[str, str | bool], typed: tuple[str, ...]) -> dict[str, str | None]:
-    options = {normalise_key(key): None if value is True else str(value) for key, value in theirs.items()}
+    options = {key: None if value is True else str(value) for key, value in theirs.items()}
     for item in typed:
         key, equals, text = item.partition("=")
         value = text if equals else None

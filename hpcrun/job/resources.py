@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.directives import Directives
+from hpcrun.job.launch_options import Directives
 from hpcrun.job.profile import Profile
 from hpcrun.job.rank_start import check_binding
 from hpcrun.job.request import JobRequest, option_of

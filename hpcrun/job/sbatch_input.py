@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import EXCLUSIVE, FLAGS, OPTIONS, OWNED, PYXIS, directive_line, normalise_key
-from hpcrun.job.launch_options import takes_value
+from hpcrun.job.launch_options import (
+    EXCLUSIVE,
+    FLAGS,
+    OPTIONS,
+    OWNED,
+    PYXIS,
+    directive_line,
+    normalise_key,
+    takes_value,
+)
 from hpcrun.job.quoting import check_env_name, check_job_name, job_name_from
 from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_slurm_time

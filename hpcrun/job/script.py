@@ -11,7 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.job.directives import directive_line
+from hpcrun.job.launch_options import directive_line
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.units import count

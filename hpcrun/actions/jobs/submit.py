@@ -23,7 +23,7 @@ from hpcrun.errors import (
     UsageError,
 )
 from hpcrun.job.after import dependency_option
-from hpcrun.job.directives import unknown_note
+from hpcrun.job.launch_options import unknown_note
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name, with_ending

@@ -9,7 +9,7 @@ import typer
 
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
-from hpcrun.job.directives import OPTIONS
+from hpcrun.job.launch_options import OPTIONS
 from hpcrun.job.request import JobRequest, option_of, read_request
 
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import UsageError
-from hpcrun.job.directives import (
+from hpcrun.job.launch_options import (
     ESSENTIAL,
     EXCLUSIVE,
     KNOWN,
     OPTIONS,
     OWNED,
     Directives,
-    check_free_key,
+    check_option,
     directive_line,
     normalise_key,
     remove_directive,
@@ -66,21 +66,26 @@ def test_a_key_may_be_written_with_dashes_or_underscores(key: str) -> None:
 @pytest.mark.parametrize("key", sorted(OWNED))
 def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead(key: str) -> None:
     with pytest.raises(UsageError, match=f"--sbatch {key}: hpcrun sets --{key} itself") as refused:
-        check_free_key(key, f"--sbatch {key}")
+        check_option("sbatch", key, None, f"--sbatch {key}")
     assert refused.value.hint is not None
     assert OWNED[key] in refused.value.hint
 
 
 @pytest.mark.parametrize("key", ["", "--", "a b", "é", "a;b", "x\n#SBATCH --uid", "a/b"])
 def test_what_cannot_be_an_option_of_sbatch_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match="cannot be an sbatch option"):
-        check_free_key(key, f"--sbatch {key}")
+    with pytest.raises(UsageError, match="cannot be an option of sbatch"):
+        check_option("sbatch", key, None, f"--sbatch {key}")
+
+
+def test_the_beginning_of_a_directive_that_hpcrun_owns_is_refused() -> None:
+    with pytest.raises(UsageError, match="sbatch takes --outpu for --output, which hpcrun sets"):
+        check_option("sbatch", "outpu", "x", "--sbatch outpu=x")
 
 
 @given(st.text(max_size=20))
 def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
     try:
-        name = check_free_key(key, "--sbatch")
+        name = check_option("sbatch", key, None, "--sbatch")
     except UsageError as error:
         assert error.hint
     else:
@@ -98,7 +103,7 @@ def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
     ],
 )
 def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name(key: str, note: str | None) -> None:
-    assert check_free_key(key, "--sbatch") == key
+    assert check_option("sbatch", key, None, "--sbatch") == key
     assert unknown_note(key) == note
 
 

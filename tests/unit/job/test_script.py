@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError, UsageError
-from hpcrun.job.directives import directive_line
+from hpcrun.job.launch_options import directive_line
 from hpcrun.job.plan import PythonEnvironment, Snapshot
 from hpcrun.job.profile import Profile
 from hpcrun.job.script import LAUNCH, MAIN_TEMPLATE, Sandbox, Template, render_script
