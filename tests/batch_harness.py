@@ -2,7 +2,6 @@
 
 srun, torchrun, python, module, conda and others are stubs that write down their words, folder and environment. The
 script runs as sbatch would run it, and as the job that ``hpcrun submit --dry-run`` prints.
-``python -m tests.batch_harness FOLDER`` compares all scripts of a folder.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,29 +253,3 @@ def _differences(left: dict[str, Any], right: dict[str, Any]) -> Iterator[str]:
         for key in sorted({*flat[0], *flat[1]} - {"env"}):
             if flat[0].get(key) != flat[1].get(key):
                 yield f"{number} {event['name']} {key}:: {flat[0].get(key)} / {flat[1].get(key)}"
-
-
-def main() -> None:
-    """Compare all scripts of a folder; print what is complete, what is not, and what differs."""
-    counts = {"complete": 0, "not complete": 0, "silently different": 0, "refused": 0}
-    for path in sorted(Path(sys.argv[1]).iterdir()):
-        short = path.name.rpartition("__")[2]
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder, short)
-            copy.write_text(path.read_text())
-            try:
-                script = read_batch_script(short, path.read_text(), sys.argv[2:])
-                found = [] if script.options.problems else differences(run_both(copy, sys.argv[2:], Path(folder)))
-            except Exception as error:
-                found, script = [f"{type(error).__name__}: {error}"], None
-        is_complete = script is not None and script.is_complete
-        kind = "silently different" if found else "complete" if is_complete else "not complete"
-        kind = "refused" if script and script.options.problems else kind
-        counts[kind] += 1
-        if "-q" not in sys.argv:
-            print(f"{kind:18} {path.name}", *(f"\n    {line[:300]}" for line in found[:6]), flush=True)
-    print(counts)
-
-
-if __name__ == "__main__":
-    main()

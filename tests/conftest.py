@@ -178,30 +178,15 @@ def needs_slurm(module: str) -> bool:
 
 
 # A module runs in one worker: the longest are begun first, so that at the end no worker is alone with one.
-LONGEST = (
-    "test_api",
-    "test_as_without",
-    "test_controller",
-    "test_ends",
-    "test_examples",
-    "test_fuzz_commands",
-    "test_guides",
-    "test_local",
-    "test_main_job",
-    "test_preflight",
-    "test_promises",
-    "test_requeue",
-    "test_restart",
-    "test_resume",
-    "test_states",
-    "test_submit_once",
-    "test_wheel",
-)
+LONGEST = """
+    api as_without controller ends examples fuzz_commands guides local main_job preflight promises requeue
+    restart resume states submit_once wheel
+""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the modules that take longest first."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
 
 
 # --- a cluster for each worker --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -307,15 +308,16 @@ def cluster_error(*args: str) -> ClusterError | None:
     return None
 
 
+UNDONE_BY = {"full": ("stop", "start"), "stop": ("start",), "unplug": ("plug",), "block": ("unblock",)}
+"""Faults, as dev/cluster.sh names them, in the order in which they are undone."""
+
+
 @dataclass
 class Cluster:
     """The development cluster, and the faults a test makes in it, which `restore` undoes."""
 
     root: Path
-    _stopped: set[str] = field(default_factory=set)
-    _unplugged: set[str] = field(default_factory=set)
-    _blocked: set[str] = field(default_factory=set)
-    _full: set[str] = field(default_factory=set)
+    _faults: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def running(cls) -> Cluster:
@@ -338,37 +340,21 @@ class Cluster:
         conf.chmod(0o644)
         return {"SLURM_CONF": str(conf)}
 
-    def stop(self, what: str) -> None:
-        """Take away ``ctld``, ``dbd``, or the slurmd of a node."""
-        self._stopped.add(what)
-        cluster_sh("stop", what)
+    def make(self, fault: str, what: str) -> None:
+        """Make a fault, one of ``UNDONE_BY``; until the end of the test, or `mend`."""
+        self._faults.add((fault, what))
+        cluster_sh(fault, what)
 
-    def start(self, what: str) -> None:
-        cluster_sh("start", what)
-        self._stopped.discard(what)
+    def mend(self, fault: str, what: str) -> None:
+        for command in UNDONE_BY[fault]:
+            cluster_sh(command, what)
+        self._faults -= {(each, what) for each in (fault, *UNDONE_BY[fault])}
 
-    def fill(self, node: str) -> None:
-        """Leave no room in /tmp and /dev/shm of a node, which runs no job; until it is stopped and started."""
-        self._full.add(node)
-        cluster_sh("full", node)
-
-    def unplug(self, node: str) -> None:
-        """Pull a node's network cable."""
-        self._unplugged.add(node)
-        cluster_sh("unplug", node)
-
-    def plug(self, node: str) -> None:
-        cluster_sh("plug", node)
-        self._unplugged.discard(node)
-
-    def block(self, node: str) -> None:
-        """Let nobody connect to the ports of a node from which rendezvous ports are taken, as a firewall would."""
-        self._blocked.add(node)
-        cluster_sh("block", node)
-
-    def unblock(self, node: str) -> None:
-        cluster_sh("unblock", node)
-        self._blocked.discard(node)
+    stop, start = partialmethod(make, "stop"), partialmethod(mend, "stop")  # ctld, dbd, or the slurmd of a node
+    fill = partialmethod(make, "full")  # no room in /tmp and /dev/shm of a node, which runs no job
+    unplug, plug = partialmethod(make, "unplug"), partialmethod(mend, "unplug")  # a node's network cable
+    # nobody can connect to the ports of a node from which rendezvous ports are taken, as with a firewall
+    block, unblock = partialmethod(make, "block"), partialmethod(mend, "block")
 
     def slurm(self, *argv: str) -> str:
         """What a Slurm command says, asked as the user who runs the tests."""
@@ -389,14 +375,9 @@ class Cluster:
 
     def restore(self, *, keep: Iterable[str]) -> None:
         """Undo every fault, cancel every job but those to keep, and wait until the nodes can be used again."""
-        while self._full:
-            self.stop(self._full.pop())
-        for what in sorted(self._stopped):
-            self.start(what)
-        for node in sorted(self._unplugged):
-            self.plug(node)
-        for node in sorted(self._blocked):
-            self.unblock(node)
+        for fault in UNDONE_BY:
+            for what in sorted(what for kind, what in self._faults if kind == fault):
+                self.mend(fault, what)
         kept = set(keep)
         if new := self.jobs() - kept:
             self.slurm("scancel", *new)

@@ -151,14 +151,6 @@ def test_csv_holds_nothing_that_a_spreadsheet_runs_or_that_acts_on_a_terminal(hp
         assert all(line.isprintable() for line in text.split("\n"))
 
 
-def test_metrics_of_impossible_times(hpcrun: Hpcrun) -> None:
-    lines = ['{"time": NaN, "step": 1, "loss": NaN}', '{"time": 1e300, "step": Infinity, "loss": 1e999}', "[" * 5000]
-    (record(hpcrun, "bad").attempt() / "rank-0.metrics").write_text("\n".join(lines) + "\n")
-    for options in ((), ("--json",)):
-        shown = hpcrun("metrics", "bad", *options, check=True)
-        assert "left out 1 line that cannot be read as metrics" in shown.stderr
-
-
 def test_damaged_folders_at_random(tmp_path: Path) -> None:
     """The short form of ``make fuzz``; ``python -m dev.fuzz_folders`` tries 2,000 others."""
     tally = fuzz(25, tmp_path, seed=10)

@@ -77,12 +77,10 @@ def test_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun)
     ("call", "says"),
     [
         ((), "no command"),
-        (("restart",), "not a command: 'restart'"),
         (("up", "--fast"), "not a command: 'up --fast'"),
         (("up", "--as", "small"), "no such kind of cluster: 'small'; there are many, one-type and limited"),
         (("up", "--as", "limited"), "a cluster is up, and its kind is many"),
         (("unplug", "a100-9"), "no such node: 'a100-9'"),
-        (("plug", "ctld"), "no such node: 'ctld'"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(call: tuple[str, ...], says: str) -> None:

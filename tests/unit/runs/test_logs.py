@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,43 +83,33 @@ class Job:
             yield log.source, text
 
 
-def append(path: Path, data: bytes) -> Callable[[], object]:
-    def write() -> None:
-        with path.open("ab") as file:
-            file.write(data)
-
-    return write
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
 
 
-def test_what_is_written_is_shown_as_it_comes_until_the_end_and_nothing_twice(tmp_path: Path) -> None:
-    log = tmp_path / "a"
-    log.write_bytes(b"one\n")
-    job = Job(tmp_path, append(log, b"two\n"), lambda: None, append(log, b"three"))
-    assert list(job.follow()) == [("a", "one\n"), ("a", "two\n"), ("a", "three")]
-
-
-def test_a_job_that_is_over_already_is_shown_and_not_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"one\ntwo\n")
-    assert list(Job(tmp_path).follow()) == [("a", "one\ntwo\n")]
-    assert list(Job(tmp_path).follow(lines=1)) == [("a", "two\n")]
-
-
-def test_a_rank_s_log_is_followed_from_when_it_appears(tmp_path: Path) -> None:
-    job = Job(tmp_path, append(tmp_path / "a", b"1\n"), append(tmp_path / "b", b"2\n"), append(tmp_path / "a", b"3\n"))
-    assert list(job.follow()) == [("a", "1\n"), ("b", "2\n"), ("a", "3\n")]
-
-
-def test_only_what_was_there_at_first_is_cut_to_the_last_lines(tmp_path: Path) -> None:
-    log, late = tmp_path / "a", tmp_path / "b"
-    log.write_bytes(b"1\n2\n3\n")
-    job = Job(tmp_path, append(log, b"4\n5\n"), append(late, b"6\n7\n8\n"))
-    assert list(job.follow(lines=2)) == [("a", "2\n3\n"), ("a", "4\n5\n"), ("b", "6\n7\n8\n")]
-    assert list(Job(tmp_path, append(log, b"9\n")).follow(lines=0))[-1] == ("a", "9\n")
-
-
-def test_a_character_that_a_read_cuts_in_two_comes_whole(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"caf\xc3")
-    assert "".join(text for _, text in Job(tmp_path, append(tmp_path / "a", b"\xa9\n")).follow()) == "café\n"
+@pytest.mark.parametrize(
+    ("begin", "steps", "lines", "shown"),
+    [
+        # what is written is shown as it comes until the end, and nothing twice
+        (b"one\n", ["atwo\n", "a", "athree"], None, ["aone\n", "atwo\n", "athree"]),
+        # a job that is over already is shown and not waited for
+        (b"one\ntwo\n", [], None, ["aone\ntwo\n"]),
+        (b"one\ntwo\n", [], 1, ["atwo\n"]),
+        # a log is followed from when it appears
+        (b"", ["a1\n", "b2\n", "a3\n"], None, ["a1\n", "b2\n", "a3\n"]),
+        # only what was there at first is cut to the last lines
+        (b"1\n2\n3\n", ["a4\n5\n", "b6\n7\n8\n"], 2, ["a2\n3\n", "a4\n5\n", "b6\n7\n8\n"]),
+        (b"1\n2\n3\n", ["a9\n"], 0, ["a9\n"]),
+        # a character that a read cuts in two comes whole
+        (b"caf\xc3", ["a\udca9\n"], None, ["acaf", "a\u00e9\n"]),
+    ],
+)
+def test_logs_are_followed(begin: bytes, steps: list[str], lines: int | None, shown: list[str], tmp_path: Path) -> None:
+    """Each step, and each text that is shown, begins with the name of its log."""
+    append(tmp_path / "a", begin)
+    written = [partial(append, tmp_path / step[0], step[1:].encode("utf-8", "surrogateescape")) for step in steps]
+    assert ["".join(each) for each in Job(tmp_path, *written).follow(lines)] == shown
 
 
 def test_a_log_that_was_begun_anew_is_shown_from_its_beginning(tmp_path: Path) -> None:

@@ -23,13 +23,15 @@ def row(step: float | None, rank: int = 0, attempt: int = 0, **values: float) ->
 
 
 def test_lines_that_were_cut_off_are_counted_and_left_out(tmp_path: Path) -> None:
-    lines = ['{"time": 5.0, "step": 1, "loss": NaN, "note": "x", "odd": [1]}', "[1]", '{"time": 6.0, "st']
+    lines = ['{"time": 5.0, "step": 1, "loss": NaN, "note": "x", "odd": [1]}', "[1]", "[" * 5000, '{"time": 6.0, "st',
+             '{"time": 1e300, "step": Infinity, "loss": 1e999}']  # fmt: skip
     (tmp_path / "rank-0.metrics").write_text("\n".join(lines))
     bad = Unreadable()
-    (found,) = noted(attempt(tmp_path), 0, bad)
+    found, impossible = noted(attempt(tmp_path), 0, bad)
+    assert (impossible.time_s, impossible.step) == (None, None)
     assert (found.step, found.time_s, found.values["note"], sorted(found.values)) == (1, 5.0, "x", ["loss", "note"])
     assert math.isnan(float(found.values["loss"]))
-    assert bad.lines == 2
+    assert bad.lines == 3
     assert metric_ranks(AttemptFolder(tmp_path)) == [0]
     assert metric_ranks(AttemptFolder(tmp_path / "none")) == []
 

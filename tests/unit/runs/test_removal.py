@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.runs.folder_checks import mounts_in
 from hpcrun.runs.record import run_to_json
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
 from tests.harness import REPO
@@ -137,16 +136,12 @@ def test_links_are_deleted_and_what_they_lead_to_stays(tmp_path: Path) -> None:
     assert content(tmp_path) == ["precious", "precious/thesis.tex"]
 
 
-def test_fifos_strange_names_and_closed_folders_go(tmp_path: Path) -> None:
+def test_fifos_and_strange_names_go(tmp_path: Path) -> None:
     folder = aside(tmp_path)
     os.mkfifo(folder / "fifo")
     write(folder / "-rf", "")
     write(folder / "a\nb" / "\x1b[2J", "")
     os.mkdir(os.fsencode(folder) + b"/\xff")
-    for mode in (0o000, 0o300, 0o500):
-        closed = write(folder / f"closed-{mode:o}" / "deeper" / "file", "").parent
-        closed.chmod(mode)
-        closed.parent.chmod(mode)
     remove_tree(folder)
     assert list(tmp_path.iterdir()) == []
 
@@ -260,7 +255,7 @@ def test_what_cannot_be_deleted_is_said_and_can_be_tried_again(tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_an_ordinary_user_s_own_closed_folders_go(tmp_path: Path) -> None:
+def test_a_user_s_own_closed_folders_go(tmp_path: Path) -> None:
     """Root is stopped by no mode, and so sees nothing of this."""
     place = tmp_path / "runs"
     folder = aside(place)
@@ -274,11 +269,6 @@ def test_an_ordinary_user_s_own_closed_folders_go(tmp_path: Path) -> None:
     done = removed_by_nobody(folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(place.iterdir()) == []
-
-
-def test_what_is_mounted_where_is_known() -> None:
-    assert "/proc" in mounts_in(Path("/proc"))
-    assert mounts_in(Path(__file__).parent) == []
 
 
 MOUNT = """

@@ -224,7 +224,7 @@ def killed(action: str, store: RunStore, before: str, elsewhere: Path | None = N
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize("before", ["open .made-by-hpcrun", "open run.json", "open script.sh", "os.rename ."])
+@pytest.mark.parametrize("before", ["open .made-by-hpcrun", "open script.sh", "os.rename ."])
 def test_what_a_killed_process_leaves_of_a_new_run_can_be_recognised(
     before: str, elsewhere: bool, tmp_path: Path
 ) -> None:

@@ -28,23 +28,10 @@ from hpcrun.schedulers.cluster_facts import (
     parse_qos,
     parse_records,
 )
-from hpcrun.schedulers.slurm_text import SEPARATOR, parse_config
+from hpcrun.schedulers.slurm_text import parse_config
 from hpcrun.version import __version__
 
 RECORDED = Path(__file__).parents[2] / "data" / "22.05"
-WORDS = [
-    "NodeName=",
-    "PartitionName=x",
-    " Gres=gpu:a:4",
-    " CPUTot=²",
-    " Partitions=a,b",
-    "=",
-    ",",
-    "|",
-    SEPARATOR,
-    "\n",
-]
-ANYTHING = st.text() | st.lists(st.sampled_from(WORDS) | st.text(max_size=5)).map("".join)
 
 
 def recorded(name: str) -> str:
@@ -128,11 +115,6 @@ def read_all(text: str) -> None:
     parse_assoc(text)
     parse_gres(text)
     parse_qos(text)
-
-
-@given(ANYTHING)
-def test_no_text_raises(text: str) -> None:
-    read_all(text)
 
 
 @given(st.data())
