@@ -198,7 +198,7 @@ def test_nothing_new_is_imported_without_messages(hpcrun: Hpcrun) -> None:
         "import sys, runpy\nsys.argv = ['hpcrun', *sys.argv[1:]]\n"
         "try:\n    runpy.run_module('hpcrun', run_name='__main__')\nexcept SystemExit: pass\n"
         "found = [name for name in sys.modules if name.startswith(('apprise', 'requests',"
-        " 'hpcrun.features.notify.messages', 'hpcrun.features.notify.display', 'smtplib'))]\n"
+        " 'hpcrun.features.notify.messages', 'hpcrun.features.notify.command', 'smtplib'))]\n"
         "print(found, file=sys.stderr)\n"
     )
     write(hpcrun.folder / "train.py", "import sys; print([name for name in sys.modules if 'messages' in name])\n")

@@ -29,17 +29,13 @@ _PROGRAM = (
 )
 _MOST_NAMED = 10
 _TELLING = ("submitted", "cancelled", "held", "released")
-# command → what it does, for the question; why it cannot be done to a run, and to several
+# command → what it does, for the question; why it cannot be done to a run
 VERBS = {
-    "cancel": (
-        "Running jobs are terminated, pending ones are removed.", "has already ended", "have already ended"
-    ),
-    "resubmit": (
-        "Each continues from its checkpoints, with the same options.", "has not ended yet", "have not ended yet"
-    ),
-    "hold": ("They stay pending until they are released.", "is not pending", "are not pending"),
-    "release": ("Slurm may start them.", "is not pending", "are not pending"),
-}  # fmt: skip
+    "cancel": ("Running jobs are terminated, pending ones are removed.", "already ended"),
+    "resubmit": ("Each continues from its checkpoints, with the same options.", "not ended yet"),
+    "hold": ("They stay pending until they are released.", "not pending"),
+    "release": ("Slurm may start them.", "not pending"),
+}
 
 
 def possible(verb: str, rows: Sequence[TopRow]) -> list[TopRow]:
@@ -75,8 +71,7 @@ def commands(verb: str, rows: Sequence[TopRow]) -> list[list[str]]:
 
 def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[str]]:
     """Return a title that says what and how many, and the lines below it; to ``others`` more it cannot be done."""
-    about, one, many = VERBS[verb]
-    elements = sum(row.element is not None for row in rows)
+    about, why_not = VERBS[verb]
     lines = []
     for row in rows[:_MOST_NAMED]:
         number = len(row.children)
@@ -86,23 +81,22 @@ def question(verb: str, rows: Sequence[TopRow], others: int) -> tuple[str, list[
         lines.append(f"... and {len(rows) - _MOST_NAMED} more")
     lines += ["", about]
     if others:
-        lines.append(f"{count(others, 'other')} chosen: {f'it {one}' if others == 1 else f'they {many}'}.")
-    return f"{verb.capitalize()} {_counted(len(rows) - elements, elements)}?", lines
+        lines.append(f"{count(others, 'other')} chosen: {why_not}.")
+    return f"{verb.capitalize()} {_counted(rows)}?", lines
 
 
-def _counted(runs: int, elements: int, of: str = "") -> str:
+def _counted(rows: Sequence[TopRow]) -> str:
     """Return ``1 run and 3 elements``."""
-    parts = [*([count(runs, "run")] if runs else []), *([count(elements, "element") + of] if elements else [])]
-    return " and ".join(parts)
+    elements = sum(row.element is not None for row in rows)
+    numbers = ((len(rows) - elements, "run"), (elements, "element"))
+    return " and ".join(count(number, noun) for number, noun in numbers if number)
 
 
 def nothing_to_do(verb: str, rows: Sequence[TopRow]) -> str:
     """Return why a verb can be done to none of some rows."""
-    _, one, many = VERBS[verb]
-    if len(rows) < 2:
-        return f"nothing to {verb}: {f'{rows[0].name} {one}' if rows else 'there is no run'}"
-    noun = "elements" if all(row.element for row in rows) else "runs"
-    return f"nothing to {verb}: {f'both {noun}' if len(rows) == 2 else f'all {len(rows)} {noun}'} {many}"
+    if not rows:
+        return f"nothing to {verb}: there is no run"
+    return f"nothing to {verb}: {rows[0].name if len(rows) == 1 else _counted(rows)} ({VERBS[verb][1]})"
 
 
 def run_hpcrun(argv: Sequence[str], env: Mapping[str, str]) -> Done:
@@ -153,22 +147,9 @@ def _say(screen: TopScreen, text: str) -> None:
 def summary(results: Sequence[Done]) -> str:
     """Return in one line what commands printed: what failed, else what was submitted, cancelled, held or released."""
     first = next((done for done in results if not done.ok), results[0])
-    if first.ok and (together := _together([line for done in results for line in done.lines])):
-        return f"{together}   (m: details)"
     telling = next((line for line in first.lines if line.startswith(_TELLING if first.ok else "hpcrun: ")), None)
     lines = sum(len(done.lines) for done in results)
     return (telling or first.lines[0]) + (f"   ({count(lines - 1, 'more line')}: m)" if lines > 1 else "")
-
-
-def _together(lines: Sequence[str]) -> str:
-    """Return ``cancelled 3 elements of job 31`` for lines of several runs or elements; empty of one."""
-    results = [words for line in lines if len(words := line.split()) > 1 and words[0] in _TELLING]
-    if len(results) < 2 or len({words[0] for words in results}) > 1:
-        return ""
-    elements = [words for words in results if "_" in "".join(words[2:3])]  # cancelled  job 31_4, run ...
-    jobs = {words[2].partition("_")[0] for words in elements}
-    of = f" of job {jobs.pop()}" if len(jobs) == 1 else ""
-    return f"{results[0][0]} {_counted(len(results) - len(elements), len(elements), of)}"
 
 
 def show_done(screen: TopScreen) -> None:

@@ -20,6 +20,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from hpcrun.actions.status.run_status import interesting_element
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.actions import act, show_done
+from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import (
     GROUPINGS,
@@ -34,7 +35,6 @@ from hpcrun.features.top.rows import (
     states_text,
 )
 from hpcrun.features.top.screen import TextLines, TopScreen
-from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.views.status import COLOURS
 

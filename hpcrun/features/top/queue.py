@@ -14,10 +14,10 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from hpcrun.errors import HpcrunError
+from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import fitted
 from hpcrun.features.top.screen import error_text
-from hpcrun.features.top.table import TableScreen
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.schedulers.process import user_name

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.features.notify.display import clean_line, message_of
+from hpcrun.features.notify.command import clean_line, message_of
 from hpcrun.features.notify.due import due_events, notify_of, send_late, status_in_job
 from hpcrun.features.notify.messages import SENT, MessageClaim
 from hpcrun.features.notify.send import Message

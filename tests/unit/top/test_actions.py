@@ -41,7 +41,7 @@ def test_the_question_says_what_and_how_many() -> None:
     title, lines = question("cancel", [RUNNING, SWEEP.children[0]], 2)
     assert title == "Cancel 1 run and 1 element?"
     assert lines[:2] == ["a  job 1000  RUNNING", "lr/0  job 7_0  RUNNING"]
-    assert lines[-1] == "2 others chosen: they have already ended."
+    assert lines[-1] == "2 others chosen: already ended."
     title, lines = question("hold", [WAITING] * 12, 0)
     assert (title, lines[10]) == ("Hold 12 runs?", "... and 2 more")
     assert question("cancel", [SWEEP], 0)[1][0] == "lr  job 1000  RUNNING  all 4 elements"
@@ -52,12 +52,11 @@ def test_the_message_is_what_the_command_said() -> None:
     refused = Done("hpcrun resubmit z", ("note", "hpcrun: z is still RUNNING", "hint: ..."), ok=False)
     assert summary([submitted]) == "submitted  job 5, run y   (2 more lines: m)"
     assert summary([submitted, refused]) == "hpcrun: z is still RUNNING   (5 more lines: m)"
-    elements = tuple(f"cancelled  job 31_{n}, run z" for n in range(3))
-    assert summary([Done("hpcrun cancel", elements, ok=True)]) == "cancelled 3 elements of job 31   (m: details)"
-    both = Done("hpcrun cancel", ("cancelled  job 5, run y", *elements[:1]), ok=True)
-    assert summary([both]) == "cancelled 1 run and 1 element of job 31   (m: details)"
-    assert nothing_to_do("cancel", [OVER]) == "nothing to cancel: c has already ended"
-    assert nothing_to_do("cancel", [OVER, OVER]) == "nothing to cancel: both runs have already ended"
+    elements = tuple(f"cancelled  element {n} of job 31, run z" for n in range(3))
+    assert summary([Done("hpcrun cancel", elements, ok=True)]) == f"{elements[0]}   (2 more lines: m)"
+    assert nothing_to_do("cancel", [OVER]) == "nothing to cancel: c (already ended)"
+    assert nothing_to_do("cancel", [OVER, OVER]) == "nothing to cancel: 2 runs (already ended)"
+    assert nothing_to_do("cancel", []) == "nothing to cancel: there is no run"
     assert summary([Done("hpcrun cancel x", ("cancelled  job 5",), ok=True)]) == "cancelled  job 5"
 
 

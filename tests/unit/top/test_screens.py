@@ -20,9 +20,9 @@ from hpcrun.errors import SchedulerError
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue
 from hpcrun.features.top.app import RunsScreen, TopApp
+from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import run_rows, states_text
-from hpcrun.features.top.table import TableScreen
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
@@ -138,7 +138,7 @@ def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) ->
         await screen.press("escape", "escape")
         assert not any(line.startswith("*") for line in screen.lines)
         await screen.press("G", "c")  # it has ended: nothing is asked
-        assert screen.lines[-2] == "nothing to cancel: old has already ended"
+        assert screen.lines[-2] == "nothing to cancel: old (already ended)"
 
     play(store, Answers(), scene)
 
@@ -219,7 +219,7 @@ def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: 
         assert [line.split()[0] for line in screen.lines[2:5]] == ["-", "new", "old"]
         await screen.press("space", "c")
         assert "Cancel 1 run?" in screen.text
-        assert "1 other chosen: it has already ended." in screen.text
+        assert "1 other chosen: already ended." in screen.text
 
     play(store, Answers(), scene)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from textual.app import App
 
-from hpcrun.features.top.table import TableScreen
+from hpcrun.features.top.pager import TableScreen
 
 AROUND = 4
 """Lines of the screen around nine rows: the title, the names of the columns, the message, and the keys."""
