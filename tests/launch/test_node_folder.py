@@ -41,6 +41,7 @@ def test_what_a_killed_part_has_started_ends(tmp_path: Path, launcher: str, part
             running.until("/", rank)
         pids = running.processes()
         folder = Path(running.out().strip())
+        wait_until(lambda: list(folder.glob("rank-0.*")), "the wrapper to know its program")
         os.kill(wrapper_of(pids, part), signal.SIGKILL)
         assert running.end() == 137
         wait_until(lambda: all_gone(pids[1:]), "every process to end")
@@ -199,11 +200,14 @@ def test_on_a_full_disk_the_training_runs_on(tmp_path: Path, inodes: int) -> Non
     (attempt / "stop").mkdir(parents=True)
     env = {**os.environ, "HPCRUN_RUN_DIR": "/mnt/job", "HPCRUN_ATTEMPT_DIR": "/mnt/job/attempt",
            "HPCRUN_JOB_ID": "L1", "HPCRUN_ELEMENT": "0", "HPCRUN_ATTEMPT": "0"}  # fmt: skip
-    argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", "sleep 2; echo trained"]
+    stop = "touch $HPCRUN_ATTEMPT_DIR/stop/time_limit" if inodes == 1 else "true"
+    program = f"{stop}; sleep 3; ls $HPCRUN_NODE_DIR; echo trained"
+    argv = [*LAUNCH, "job", "--nodes", "1", "--warn", "60", "--", *ONCE, "sh", "-c", program]
     done = subprocess.run(["unshare", "--mount", "sh", "-ec", FULL, "sh", tmp_path, str(inodes), *argv], env=env,
                           capture_output=True, text=True, timeout=60, cwd="/")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (attempt / "rank-0.out").read_text() == "trained\n"
+    *marks, last = (attempt / "rank-0.out").read_text().split()
+    assert (last, "stop-time_limit" in marks) == ("trained", inodes == 1)  # in the run's folder it arrives
     message = "cannot use /tmp or /dev/shm" if inodes == 1 else "cannot write to /tmp/"
     assert done.stderr.count("No space left on device") == 1, done.stderr
     assert message in done.stderr

@@ -84,21 +84,6 @@ def test_a_broken_nvidia_smi_delays_nothing(tmp_path: Path, stand_in: str) -> No
         wait_until(lambda: not left(tmp_path), "nvidia-smi to be gone")
 
 
-def test_a_full_disk_is_no_reason_to_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
-
-    def err() -> str:
-        said.append(capfd.readouterr().err)
-        return "".join(said)
-
-    with job(tmp_path, python(tmp_path, UNTIL_ENOUGH), options=("--sample", "0.2")) as running:
-        (running.attempt / "node-local-0.use").symlink_to("/dev/full")
-        wait_until(err, "the message")
-        (running.attempt / "enough").touch()
-        assert running.end() == 0
-    assert err() == "hpcrun: cannot record the use of local-0: [Errno 28] No space left on device\n"
-
-
 def test_sampling_can_be_switched_off(tmp_path: Path) -> None:
     gpu = with_gpu(tmp_path, f"touch {tmp_path}/started; {BUSY}")
     with job(tmp_path, ["sleep", "1.5"], options=("--gpus", "0", "--sample", "0"), env=gpu["env"]) as running:
@@ -134,26 +119,6 @@ def test_a_job_with_spares_whose_gpus_are_idle_ends_as_one_without(tmp_path: Pat
     # the job's own words before the end, which SIGKILL might prevent, are not the guard's
     assert (record["reason"], record["nodes"], record["signal"]) == ("idle", [], "")
     assert record["ended"] > json.loads((running.attempt / "rank-0.exit").read_text())["ended"]
-
-
-def test_a_job_with_one_busy_node_continues(tmp_path: Path) -> None:
-    stand_in = f'case "$*" in *"-i 1"*) {BUSY} ;; *) {IDLE} ;; esac'
-    options = ("--gpus", "0;1", "--cancel-idle", "1.5")
-    program = python(tmp_path, UNTIL_ENOUGH)
-    with job(tmp_path, program, nodes=2, **with_gpu(tmp_path, stand_in, *options)) as running:
-        wait_until(lambda: [has_gpus(use) for use in uses(running.attempt)] == [True, True], "both nodes")
-        time.sleep(3)
-        (running.attempt / "enough").touch()
-        assert running.end() == 0
-        assert not (running.attempt / "idle").exists()
-
-
-def test_without_nvidia_smi_the_job_continues_and_says_so_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with job(tmp_path, ["sleep", "3"], **with_gpu(tmp_path, DIES, "--cancel-idle", "1")) as running:
-        assert running.end() == 0
-    assert capfd.readouterr().err.count("reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect") == 1
 
 
 def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.harness import Hpcrun, at_end, processes_with, wait_for
 
 TWO = ("-P", "local", "--gpus", "0", "--nodes", "2")
@@ -29,33 +27,12 @@ def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
     assert "RUNNING" in done.stderr
 
 
-def test_one_node_alone_is_checked_too(hpcrun: Hpcrun) -> None:
-    (node,) = hpcrun.document("preflight", "-P", "local", "--gpus", "0", check=True)["nodes"]
-    assert node["checks"]["gemm"] == {"mark": "ok", "text": "correct, on the CPU"}
-
-
 def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None:
     done = hpcrun("preflight", *TWO, "--python", python_that_fails_on(hpcrun, "local-0"), "--json")
     assert done.returncode == 7
     document = json.loads(done.stdout)
     assert document["bad"] == [{"node": "local-0", "why": "its Python ends with status 3"}]
     assert not document["exclude"], "the nodes of a local job are one machine"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("preflight", "--dry-run"),
-        ("submit", "--dry-run", "train.py"),
-        ("scale", "run", "--ranks", "1", "--dry-run", "train.py"),
-        ("scale", "plan", "--samples", "100", "--batch-size", "10", "--epoch-time", "1m", "--gpus", "1"),
-    ],
-)
-def test_no_command_needs_a_profile_by_flag(hpcrun: Hpcrun, command: tuple[str, ...]) -> None:
-    (hpcrun.folder / "train.py").touch()
-    assert hpcrun(*command, env={"HPCRUN_PROFILE": "local"}, check=True).stdout
-    no_slurm = {"PATH": str(hpcrun.venv / "bin")}
-    assert hpcrun(*command, env=no_slurm, check=True).stdout
 
 
 def test_a_dry_run_prints_the_script_that_would_be_submitted(hpcrun: Hpcrun) -> None:
@@ -88,14 +65,6 @@ def test_a_job_fails_before_it_trains(hpcrun: Hpcrun) -> None:
     assert done.returncode == 7
     assert "preflight: bad: local-1 (its Python ends with status 3)" in done.stderr
     assert not mark.exists()
-
-
-def test_a_job_trains_after_a_preflight(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "train.py").write_text("print('trained')\n")
-    done = hpcrun("submit", *TWO, "--preflight", "--wait", "train.py")
-    assert done.returncode == 0, done.stderr
-    assert "preflight  before the ranks start" in done.stdout
-    assert hpcrun("logs", "--all-ranks").stdout.count("trained") == 2
 
 
 def test_a_rank_that_hangs_is_ended_in_time(hpcrun: Hpcrun) -> None:

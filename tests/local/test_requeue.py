@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import pytest
-
-from hpcrun.job.script import LAUNCH
 from tests.harness import REPO, Hpcrun, wait_for
 
 LOCAL = ("submit", "-P", "local", "--gpus", "0", "--requeue", "1", "--warn", "6s")
@@ -111,39 +104,3 @@ def test_one_that_hears_nothing_is_given_up_and_the_last_attempt_is_the_end(hpcr
     warned = float((attempt(folder, 0) / "stop/time_limit").read_text().split()[1])
     last_word = float((attempt(folder, 0) / "rank-0.out").read_text().split()[-1])
     assert 3.5 < last_word - warned < 15  # a grace time of 4 s
-
-
-def test_a_cancelled_job_is_not_started_again(hpcrun: Hpcrun) -> None:
-    folder = submit(hpcrun, PLAIN)
-    wait_for((attempt(folder, 0) / "rank-0.out").exists, 30, "its rank")
-    hpcrun("cancel", "last", check=True)
-    assert hpcrun.ended()["state"] == "CANCELLED"
-    assert not attempt(folder, 1).exists()
-
-
-@pytest.mark.parametrize(("options", "starts"), [((), 1), (("--retry-on-failure",), 2)])
-def test_a_failure_is_the_end_unless_said_otherwise(hpcrun: Hpcrun, options: tuple[str, ...], starts: int) -> None:
-    folder = submit(hpcrun, "raise SystemExit(3)", *options)
-    found = hpcrun.ended()
-    assert (found["state"], found["exit_status"]) == ("FAILED", 3)
-    assert len(list(folder.glob("elements/0/attempts/*/start"))) == starts
-
-
-UNDER_SIGNALS = "trap '' USR1; echo ready; sleep 0.$((RANDOM % 3 + 4)); exit 7"
-
-
-def test_a_rank_that_ends_in_the_moment_of_a_signal_keeps_its_exit_status(tmp_path: Path) -> None:
-    """The wrapper of a rank, driven harder than a scheduler would: bash's own wait loses some of fifty statuses."""
-    for number in range(5):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        env = {**os.environ, "HPCRUN_ATTEMPT_DIR": str(folder), "RANK": "0",
-               "HPCRUN_JOB_ID": f"L{number}", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE": "here"}  # fmt: skip
-        command = [sys.executable, "-ISB", str(LAUNCH), "rank", "--", "bash", "-c", UNDER_SIGNALS]
-        wrapper = subprocess.Popen(command, env=env)
-        wait_for(partial(has_begun, folder), 30, "the program to begin")
-        while wrapper.poll() is None:
-            wrapper.send_signal(signal.SIGUSR1)
-            time.sleep(random.random() / 100)
-        record = json.loads((folder / "rank-0.exit").read_text())
-        assert (wrapper.returncode, record["status"]) == (7, 7)

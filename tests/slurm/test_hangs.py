@@ -43,18 +43,9 @@ def read_slowly():
     while not go.exists():
         time.sleep(0.1)
 
-def count_up():
-    while not go.with_suffix(".watched").exists():
-        time.sleep(0.1)
-    count = 0
-    while count % 10_000 or not go.exists():
-        count += 1
-
 def train():
     weight = torch.zeros(4)
     for step, batch in enumerate(DataLoader(Files(), batch_size=1, num_workers=int(hangs == "loader"))):
-        if hangs == "loop" and rank == 1 and step == 8:
-            count_up()
         gradient = (batch[0] - weight) * (1 + rank)
         dist.all_reduce(gradient)
         weight += 0.01 * gradient
@@ -67,25 +58,7 @@ if __name__ == "__main__":
     dist.barrier()
     dist.destroy_process_group()
 """
-LEAVES = f"""
-import os, sys, time
-from pathlib import Path
-from hpcrun_runtime import log_metrics
-
-go, rank = Path(sys.argv[2]), int(os.environ["RANK"])
-
-def wait_for_the_other():
-    while not go.exists():
-        time.sleep(0.1)
-
-for step in range({STEPS}):
-    if step == 8 and rank == 1:
-        sys.exit()
-    if step == 9:
-        wait_for_the_other()
-    log_metrics(step=step, loss=1 / (step + 1))
-"""
-SCRIPTS = {"train.py": TRAIN, "leaves.py": LEAVES}
+SCRIPTS = {"train.py": TRAIN}
 TWO_NODES = ("-P", "a100", "-N", "2", "--gpus", "0", "--cpus", "1", "--mem", "1G", "-t", "10m", "--launcher", "srun")
 
 
@@ -105,25 +78,18 @@ def losses(folder: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
-def submitted(lab: Lab, name: str, script: str, hangs: str, go: Path) -> Path:
-    return lab.submit(name, *TWO_NODES, script, hangs, str(go), requeue=0)
+def submitted(lab: Lab, name: str, hangs: str, go: Path) -> Path:
+    return lab.submit(name, *TWO_NODES, "train.py", hangs, str(go), requeue=0)
 
 
-def explained(lab: Lab, folder: Path, go_on: Callable[[], None], watched: Path | None = None) -> Hang:
-    """Wait until a job hangs, explain it a few times, and let it go on to its end.
-
-    Args:
-        watched: a file that is made before it is explained: a rank that computes for ever need not do so before.
-    """
+def explained(lab: Lab, folder: Path, go_on: Callable[[], None]) -> Hang:
+    """Wait until a job hangs, explain it, and let it go on to its end."""
 
     def hangs() -> bool:
         files = [attempt(folder, 0) / f"rank-{rank}.metrics" for rank in (0, 1)]
         return all(file.exists() for file in files) and time.time() - max(file.stat().st_mtime for file in files) > 21
 
     wait_for(hangs, 180, f"{folder.name} to hang")
-    if watched:
-        watched.touch()
-        time.sleep(0.5)
     plain = lab.person("explain", folder.name, check=True).stdout
     said = lab.person.document("explain", folder.name, "--stacks", check=True)
     go_on()
@@ -133,7 +99,7 @@ def explained(lab: Lab, folder: Path, go_on: Callable[[], None], watched: Path |
 
 
 def stopped(lab: Lab) -> Hang:
-    folder = submitted(lab, "stopped", "train.py", "no", lab.person.folder / "go-stopped")
+    folder = submitted(lab, "stopped", "no", lab.person.folder / "go-stopped")
     metrics = attempt(folder, 0) / "rank-1.metrics"
     wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 4, 120, "a few steps")
     (pid,) = [pid for pid, name in processes(folder, of="HPCRUN_RANK=1").items() if name.startswith("python")]
@@ -141,17 +107,14 @@ def stopped(lab: Lab) -> Hang:
     return explained(lab, folder, lambda: os.kill(pid, signal.SIGCONT))
 
 
-def hanging(hangs: str, script: str = "train.py") -> Callable[[Lab], Hang]:
-    def scenario(lab: Lab) -> Hang:
-        go = lab.person.folder / f"go-{hangs}"
-        return explained(lab, submitted(lab, hangs, script, hangs, go), go.touch, go.with_suffix(".watched"))
-
-    return scenario
+def loader(lab: Lab) -> Hang:
+    go = lab.person.folder / "go-loader"
+    return explained(lab, submitted(lab, "loader", "loader", go), go.touch)
 
 
 def left_alone(lab: Lab) -> list[float]:
     """The losses of the same job that does not hang, and is not explained."""
-    folder = submitted(lab, "alone", "train.py", "no", lab.person.folder)
+    folder = submitted(lab, "alone", "no", lab.person.folder)
     assert lab.ended(folder, 180).state == "COMPLETED"
     return losses(folder)
 
@@ -159,14 +122,12 @@ def left_alone(lab: Lab) -> list[float]:
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "alone": left_alone,
     "stopped": stopped,
-    "loop": hanging("loop"),
-    "loader": hanging("loader"),
-    "leaves": hanging("leaves", "leaves.py"),
+    "loader": loader,
 }
 
 
-def line_of(code: str, script: str = TRAIN) -> int:
-    return next(number for number, line in enumerate(script.splitlines(), 1) if line.strip().startswith(code))
+def line_of(code: str) -> int:
+    return next(number for number, line in enumerate(TRAIN.splitlines(), 1) if line.strip().startswith(code))
 
 
 WAITS = f"rank 0 on {{0}} waits in all_reduce (train.py:{line_of('dist.all_reduce')}); rank 1 on {{1}} "
@@ -178,11 +139,8 @@ READS = line_of("time.sleep(0.1)")
     ("name", "sentence"),
     [
         ("stopped", f"{WAITS}is stopped by a signal (state T) in `"),
-        ("loop", f"{WAITS}computes in count_up (train.py:"),
         ("loader", f"{WAITS}is in `for step, batch in enumerate(DataLoader(Files(), "),
         ("loader", f" (train.py:{FOR}), whose DataLoader worker is in read_slowly (train.py:{READS}), "),
-        ("leaves", f"rank 0 on {{0}} is in `time.sleep(0.1)` (leaves.py:{line_of('time.sleep', LEAVES)}), "),
-        ("leaves", "rank 1 on {1} ended "),
     ],
 )
 def test_the_rank_that_hangs_is_named(scenarios: Scenarios, name: str, sentence: str) -> None:
@@ -191,7 +149,7 @@ def test_the_rank_that_hangs_is_named(scenarios: Scenarios, name: str, sentence:
     assert (hang.said["rank"], hang.said["node"]) == (1, hang.nodes[1])
 
 
-@pytest.mark.parametrize("name", ["stopped", "loop", "loader"])
+@pytest.mark.parametrize("name", ["stopped", "loader"])
 def test_the_job_is_not_disturbed(scenarios: Scenarios, name: str) -> None:
     hang: Hang = scenarios[name].result()
     assert hang.state == "COMPLETED"
@@ -199,14 +157,11 @@ def test_the_job_is_not_disturbed(scenarios: Scenarios, name: str) -> None:
 
 
 def test_without_stacks_it_says_since_when_no_rank_writes(scenarios: Scenarios) -> None:
-    loop, leaves = scenarios["loop"].result(), scenarios["leaves"].result()
-    assert loop.plain.startswith("no rank has written for ")
-    assert f"rank 1 on {loop.nodes[1]}: " in loop.plain
-    assert " s ago, step 7, loss " in loop.plain
-    assert loop.plain.splitlines()[-1].endswith("--stacks")
-    assert leaves.plain.startswith(f"rank 1 on {leaves.nodes[1]} ended ")
-    assert "with exit status 0, while 1 other rank runs" in leaves.plain.splitlines()[0]
-    assert leaves.state == "COMPLETED"
+    hang: Hang = scenarios["loader"].result()
+    assert hang.plain.startswith("no rank has written for ")
+    assert f"rank 1 on {hang.nodes[1]}: " in hang.plain
+    assert " s ago, step 7, loss " in hang.plain
+    assert hang.plain.splitlines()[-1].endswith("--stacks")
 
 
 def test_a_node_that_does_not_answer_is_named_and_the_others_are_explained(

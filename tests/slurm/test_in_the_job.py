@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,43 +34,12 @@ child = subprocess.Popen(["sleep", "600"])
 print(os.environ["HPCRUN_NODE_DIR"], flush=True)
 child.wait()
 """,
-    "stops.py": """
-import os, time
-from hpcrun_runtime import attempt, should_stop
-print(os.environ["HPCRUN_NODE_DIR"], flush=True)
-until = time.monotonic() + 30
-while not should_stop() and not attempt() and time.monotonic() < until:
-    time.sleep(0.1)
-print("stopped" if should_stop() else "done", flush=True)
-""",
 }
 # on the second node, torchrun's Python cannot import what it needs; the first waits for it
 SITE = """
 import os, sys
 if os.environ.get("SLURM_NODEID") == "1" and "torch.distributed.run" in sys.orig_argv:
     os._exit(1)
-"""
-# another user, who makes old folders, links and files, and does to those of others what the kernel allows
-SQUAT = """
-import os, time
-os.setgid(65534)
-os.setuid(65534)
-kinds = (os.mkdir, lambda path: os.symlink("/etc", path), lambda path: open(path, "w").close())
-places = ("/tmp", "/dev/shm")
-own = {f"{place}/hpcrun-node-{number}": kind for place in places for number, kind in enumerate(kinds)}
-does = (os.rmdir, os.unlink, os.listdir, lambda path: os.rename(path, path + "x"), lambda path: os.open(path, 0))
-while True:
-    for path, kind in own.items():
-        if not os.path.lexists(path):
-            kind(path)
-        os.utime(path, (0, 0), follow_symlinks=False)
-    for path in (f"{place}/{name}" for place in places for name in os.listdir(place)):
-        for do in does if "/hpcrun-node-" in path and path not in own else ():
-            try:
-                do(path)
-            except OSError:
-                continue
-    time.sleep(0.01)
 """
 TWO = ("--nodes", "2", "--launcher", "srun", "--retry-on-failure", "--exclude-bad-nodes",
        "--restarts", "1")  # fmt: skip
@@ -120,49 +87,6 @@ def killed(lab: Lab, launcher: str, part: str) -> Ended:
     return Ended(folder, ended.status, ended.table, said=f"{ended.said}\n{explain}")
 
 
-def stopped(lab: Lab, name: str, *where: str, before: Callable[[Path], None] = lambda _: None) -> Ended:
-    """Warn a job of tasks of srun, which share the folder of their node; before it starts, something is done."""
-    ranks = ("--cpus", "2", "--nproc-per-node", "2", "--launcher", "srun")
-    folder = lab.submit(name, *where, *ranks, "--warn", "20s", "--sbatch", "hold", "stops.py")
-    before(folder)
-    lab.person.run("scontrol", "release", lab.job(folder))
-    begun(folder, ranks=2)
-    lab.warn(folder)
-    return gone(lab, folder)
-
-
-def squatted(lab: Lab) -> Ended:
-    """Another user makes folders, links and files of this kind all the time, and that of the job beforehand."""
-    taken: list[Path] = []
-
-    def take(folder: Path) -> None:
-        known = zlib.crc32(bytes(attempt(folder, 0)))
-        nodes = lab.cluster.slurm("sinfo", "-hN", "-p", "cpu", "-o", "%N").split()
-        taken.extend(Path("/tmp", f"hpcrun-node-{lab.job(folder)}-{node}-{known:08x}") for node in nodes)
-        for path in taken:
-            path.mkdir()
-
-    other = subprocess.Popen(["python3", "-c", SQUAT])
-    try:
-        assert other.poll() is None
-        return stopped(lab, "squatted", *SMALL, "-p", "cpu", before=take)
-    finally:
-        other.kill()
-        other.wait()
-        for path in taken:
-            path.rmdir()
-        for place in ("/tmp", "/dev/shm"):
-            Path(place, "hpcrun-node-0").rmdir()
-            Path(place, "hpcrun-node-1").unlink()
-            Path(place, "hpcrun-node-2").unlink()
-
-
-def full(lab: Lab) -> Ended:
-    lab.cluster.fill("a40-1")
-    wait_for(lambda: "idle" in lab.cluster.slurm("sinfo", "-hN", "-n", "a40-1", "-o", "%t"), 60, "a40-1 to be idle")
-    return stopped(lab, "full", *without("a40-1"))
-
-
 def fails_before_ranks(lab: Lab) -> Ended:
     site = lab.person.folder / "site-of-node"
     site.mkdir()
@@ -172,7 +96,7 @@ def fails_before_ranks(lab: Lab) -> Ended:
     return gone(lab, lab.submit("agent", *where, "--env", f"PYTHONPATH={paths}", "sleeps.py", requeue=0))
 
 
-KILLED = [("torchrun", "node"), ("srun", "rank"), ("command", "rank"), ("command", "node")]
+KILLED = [("torchrun", "node"), ("srun", "rank")]
 
 
 def killing(launcher: str, part: str) -> Callable[[Lab], Any]:
@@ -183,8 +107,6 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "no spare": no_spare,
     "dead spare": dead_spare,
     "agent": fails_before_ranks,
-    "squatted": squatted,
-    "full": full,
     **{f"killed {launcher} {part}": killing(launcher, part) for launcher, part in KILLED},
 }
 THREADS = 5
@@ -216,17 +138,3 @@ def test_nothing_survives_a_part_that_is_killed(scenarios: Scenarios, part: tupl
 def test_the_job_has_the_status_of_the_launcher_that_failed_first(scenarios: Scenarios) -> None:
     run: Ended = scenarios["agent"].result()
     assert (run.said, run.exit(0)["status"]) == ("FAILED|1:0", 1), run.account
-
-
-@pytest.mark.parametrize("name", ["squatted", "full"])
-def test_a_request_to_stop_arrives_whatever_is_in_tmp(scenarios: Scenarios, name: str) -> None:
-    run: Ended = scenarios[name].result()
-    assert (run.state, run.starts, run.exit(0)["reason"]) == ("COMPLETED", 2, "time_limit"), run.account
-    for rank in (0, 1):
-        shared, said = run.log(0, rank).split()
-        assert said == "stopped"
-        assert Path(shared).parent == (attempt(run.folder, 0) if name == "full" else Path("/dev/shm"))
-        assert not Path(shared).exists()
-    message = "cannot use /tmp or /dev/shm (No space left on device)"
-    logs = [path for path in run.folder.rglob("*") if path.suffix in (".log", ".out", ".err")]
-    assert sum(path.read_text().count(message) for path in logs) == (2 if name == "full" else 0)  # once in each attempt

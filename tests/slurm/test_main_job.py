@@ -96,18 +96,6 @@ def test_srun_starts_one_task_per_gpu_and_needs_no_accounting(cluster: Cluster, 
     assert "COMPLETED" in as_researcher("status", env=env, check=True).stdout
 
 
-def test_python_starts_one_process_per_node_and_sets_no_rank(as_researcher: Hpcrun) -> None:
-    as_researcher.write(
-        "spawner.py",
-        "import os, socket, sys\n"
-        "node, nodes = os.environ['NODE_RANK'], os.environ['NNODES']\n"
-        "print(socket.gethostname(), node, nodes, 'RANK' in os.environ, sys.argv[1:])\n",
-    )
-    as_researcher(*FOUR_ON_TWO, "--launcher", "python", "--wait", "-m", "spawner", "--lr", "1e-3", check=True)
-    lines = as_researcher("logs", "--all-ranks", check=True).stdout.splitlines()
-    assert lines == ["[rank 0] a100-1 0 2 False ['--lr', '1e-3']", "[rank 1] a100-2 1 2 False ['--lr', '1e-3']"]
-
-
 @pytest.mark.versions
 def test_no_secret_of_a_job_is_in_a_file_a_message_a_process_list_or_slurm(as_researcher: Hpcrun) -> None:
     person = as_researcher

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, at_end, torch_is_for_gpus, wait_for
+from tests.harness import NO_GPUS, Cluster, Completed, Hpcrun, torch_is_for_gpus, wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -123,18 +123,6 @@ def test_one_task_for_each_rank_follows_one_for_each_node(as_researcher: Hpcrun)
     assert done.returncode == 0, done.stderr
     assert sorted(as_researcher("logs", "--all-ranks").stdout.split()[2::3]) == ["0", "1"]
     assert "no bad node; slow: h100-1\n" in as_researcher("logs", "--batch").stdout
-
-
-def test_ctrl_c_cancels_it(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    waiting = ("preflight", *TWO, "--sbatch", "hold")
-    child = as_researcher.terminal(*waiting)
-    child.expect("PENDING")
-    child.sendintr()
-    child.expect(r"interrupted; job (\d+) was cancelled")
-    job = child.match.group(1)
-    assert at_end(child)[0] == 130
-    states = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
-    wait_for(lambda: cluster.slurm(*states) == "CANCELLED\n", 30, "the job to be cancelled")
 
 
 def test_a_rendered_script_says_that_it_lacks_the_programs(as_researcher: Hpcrun) -> None:

@@ -44,23 +44,6 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
     print(time.time(), flush=True)
     time.sleep(0.2)
 """,
-    # rank 0 has a handler and ends well by it; the others know nothing, and end a while after it: not so soon that
-    # their wrappers find them gone
-    "handler.py": """
-import os, signal, sys, time
-rank, attempt = os.environ["RANK"], os.environ["HPCRUN_ATTEMPT"]
-def stop(*_):
-    print("told", flush=True)
-    open(sys.argv[1] + ".saved", "w").close()
-    sys.exit(0)
-if rank == "0":
-    signal.signal(signal.SIGUSR1, stop)
-print("ready", flush=True)
-while attempt == "0" and not (rank != "0" and os.path.exists(sys.argv[1] + ".saved")):
-    time.sleep(0.2)
-if attempt == "0":
-    time.sleep(4)
-""",
     # one rank fails, the others wait
     "fails.py": """
 import os, sys, time
@@ -90,23 +73,6 @@ def time_limit(lab: Lab) -> Ended:
         said = waiting.result()
     ended = lab.ended(folder)
     return Ended(folder, ended.status, ended.table, while_running, f"{said.returncode} {said.stdout}{said.stderr}")
-
-
-def plain(lab: Lab) -> Ended:
-    folder = lab.submit("plain", *ON_CPU, "--warn", "6s", "plain.py", "never")
-    for number in (0, 1):
-        begun(folder, number)
-        lab.warn(folder)
-    return lab.ended(folder)
-
-
-def handler(lab: Lab) -> Ended:
-    mark = str(lab.person.folder / "handler")
-    ranks = ("--cpus", "2", "--launcher", "srun", "--nproc-per-node", "2")
-    folder = lab.submit("handler", *ON_CPU, *ranks, "handler.py", mark)
-    begun(folder, ranks=2)
-    lab.warn(folder)
-    return lab.ended(folder)
 
 
 def preempted(lab: Lab) -> tuple[Ended, Ended]:
@@ -229,8 +195,6 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "preempted": preempted,
     "by hand": by_hand,
     "fails twice": fails_twice,
-    "plain": plain,
-    "handler": handler,
     "cancelled": cancelled,
 }
 
@@ -251,28 +215,6 @@ def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None
     # submit --wait stays until the last attempt has ended
     assert run.said.startswith("0 ")
     assert "COMPLETED" in run.said
-
-
-def test_a_plain_script_is_not_killed_by_the_warning_and_given_up_before_the_limit(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["plain"].result()
-    warned = float((attempt(run.folder, 0) / "stop/time_limit").read_text().split()[1])
-    last_word = float(run.log(0).split()[-1])
-    assert 2 < last_word - warned < 20, run.account  # a grace time of 4 s, and what Slurm takes to end a job
-    assert (run.exit(0)["reason"], run.exit(0)["again"]) == ("time_limit", True)
-    # at the last attempt the time limit is the end
-    assert (run.state, run.starts) == ("TIMEOUT", 2), run.account
-    assert "attempt 2/2" in run.table
-    assert "time limit, not requeued: --requeue 1 is used up" in run.table
-
-
-def test_a_rank_that_ends_well_by_its_own_handler_was_stopped(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["handler"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert run.log(0) == "ready\ntold\n"
-    assert run.exit(0)["reason"] == "time_limit"
-    assert run.rank_exit(0)["heard"]
-    # rank 1 has no handler, did not die of the signal, and was not said to have heard
-    assert (run.rank_exit(0, 1)["status"], run.rank_exit(0, 1)["heard"]) == (0, False)
 
 
 @pytest.mark.versions

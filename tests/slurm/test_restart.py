@@ -39,16 +39,6 @@ while step < {EPOCHS * STEPS_OF_AN_EPOCH}:
     if os.environ["HPCRUN_ATTEMPT"] == "0" and step > {STEPS_OF_AN_EPOCH + 5}:
         time.sleep(600)
 """,
-    # fails once, on its second node
-    "fails_once.py": """
-import os, sys, time
-if os.environ["HPCRUN_ATTEMPT"] == "0":
-    if os.environ["RANK"] == "0":
-        time.sleep(600)
-    time.sleep(4)
-    sys.exit(3)
-print(os.environ["MASTER_PORT"], flush=True)
-""",
     # ends in a later attempt, when it is let
     "waits.py": """
 import os, sys, time
@@ -95,14 +85,7 @@ def head(lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
-def fails_once(lab: Lab) -> Ended:
-    options = ("--retry-on-failure", "--restarts", "1", "-P", "a100", "--gpus", "0", "--cpus", "2", "--mem", "1G")
-    folder = lab.submit("fails-once", *options, "-p", "cpu", "--nproc-per-node", "2", "--launcher", "srun",
-                        "fails_once.py", requeue=0)  # fmt: skip
-    return lab.ended(folder)
-
-
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {"trains": trains, "head": head, "fails once": fails_once}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {"trains": trains, "head": head}
 
 
 def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
@@ -132,11 +115,3 @@ def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenar
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     assert run.exit(0)["nodes"] in ([lost], [])  # the guard's word, or that of the script itself once its node is back
     assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
-
-
-def test_a_program_that_fails_once_is_restarted_with_srun(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["fails once"].result()
-    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert (run.exit(0)["status"], run.exit(0)["how"]) == (3, "restart")
-    assert run.status["total_elapsed_s"] >= 4
-    assert abs(run.status["total_elapsed_s"] - run.status["elapsed_s"]) <= 4  # Slurm's time, of the one allocation

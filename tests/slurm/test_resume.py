@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slurm
 
 EPOCHS, STEPS_OF_AN_EPOCH = 3, 15
 SHAPE = ("--nodes", "2", "--nproc-per-node", "1")
-INTERRUPTED = ("time limit", "preempted", "unplugged")
+INTERRUPTED = ("time limit", "unplugged")
 
 
 def train(lab: Lab, name: str, launcher: str, *where: str, pause: float = 0.4) -> Path:
@@ -52,13 +52,6 @@ def time_limit(lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
-def preempted(lab: Lab) -> Ended:
-    folder = train(lab, "preempted", "srun", *SMALL, "-p", "preempt", "--nodelist", "h100-1,h100-2")
-    after_an_epoch(folder)
-    lab.preempt("h100-2")
-    return lab.ended(folder)
-
-
 def unplugged(lab: Lab) -> Ended:
     folder = train(lab, "unplugged", "torchrun", *without("v100-1", "v100-2", "l40s-1"))
     node = (after_an_epoch(folder) / "hosts").read_text().split()[1]
@@ -71,7 +64,6 @@ def unplugged(lab: Lab) -> Ended:
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "unplugged": unplugged,
-    "preempted": preempted,
     "time limit": time_limit,
     "whole": whole,
 }
@@ -94,9 +86,8 @@ def test_an_interrupted_training_has_the_very_same_losses(scenarios: Scenarios, 
     assert losses(run) == losses(scenarios["whole"].result())
 
 
-@pytest.mark.parametrize("how", ["time limit", "preempted"])
-def test_one_that_is_told_to_stop_loses_no_step(scenarios: Scenarios, how: str) -> None:
-    run: Ended = scenarios[how].result()
+def test_one_that_is_told_to_stop_loses_no_step(scenarios: Scenarios) -> None:
+    run: Ended = scenarios["time limit"].result()
     stopped = int(run.log(0).split("stopped after step ")[1].split(",")[0])
     assert f"attempt 2 goes on after step {stopped}," in run.log(1)
     steps = [len((attempt(run.folder, number) / "rank-0.metrics").read_text().splitlines()) for number in (0, 1)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 
 from hpcrun.launch.environment import FOR_TORCHRUN
-from hpcrun.launch.rendezvous import options_of_torchrun
+from hpcrun.launch.rendezvous import free_port, options_of_torchrun
 
 JOB = {"HPCRUN_NODE": "b", "HPCRUN_NODE_ADDR": "b", "HPCRUN_HEAD": "a", "HPCRUN_HEAD_ADDR": "a", "HPCRUN_PORT": "20001",
        "HPCRUN_JOB_ID": "7", "HPCRUN_ATTEMPT": "0", "HPCRUN_NODE_RANK": "1"}  # fmt: skip
@@ -25,33 +26,33 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_node_that_slurm_has_numbered_keeps_its_number() -> None:
-    words = ["run", "--nnodes=2", "--rdzv-backend=static"]
-    assert options_of_torchrun(words) == words
-    assert (os.environ["PET_RDZV_ENDPOINT"], os.environ["PET_NODE_RANK"]) == ("a:20001", "1")
-    assert "PET_RDZV_CONF" not in os.environ
-    assert "PET_NODE_RANK" in os.environ[FOR_TORCHRUN].split(), "the program may start a torchrun of its own"
-
-
-def test_a_node_meets_the_others_at_the_head() -> None:
-    assert options_of_torchrun(["run", "--nnodes=2"]) == ["run", "--nnodes=2"]
-    found = {name: os.environ[name] for name in ("PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_RDZV_CONF")}
-    assert found == {"PET_RDZV_ENDPOINT": "a:20001", "PET_RDZV_ID": "7.0", "PET_RDZV_CONF": "is_host=0"}
-
-
-def test_a_configuration_on_the_line_still_says_who_is_the_host() -> None:
-    assert options_of_torchrun(["run", "--rdzv-conf=timeout=900"]) == ["run", "--rdzv-conf=timeout=900,is_host=0"]
-
-
-@pytest.mark.parametrize("by_variable", [False, True])
-def test_who_is_the_host_of_another_endpoint_is_torch_s_to_find_out(
-    by_variable: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("options", "endpoint", "rank", "conf"),
+    [
+        ([], "a:20001", None, "is_host=0"),
+        (["--rdzv-backend=static"], "a:20001", "1", None),  # Slurm has numbered the nodes
+        (["--rdzv-conf=timeout=900"], "a:20001", None, "is_host=0"),
+        (["--rdzv-conf=timeout=900", "--rdzv-endpoint=c:29400"], None, None, None),  # torch finds out who the host is
+    ],
+)
+def test_a_node_meets_the_others_at_the_head(
+    options: list[str], endpoint: str | None, rank: str | None, conf: str | None
 ) -> None:
-    words = ["run", "--rdzv-conf=timeout=900"]
-    if by_variable:
-        monkeypatch.setenv("PET_RDZV_ENDPOINT", "c:29400")
-    else:
-        words.append("--rdzv-endpoint=c:29400")
-    assert options_of_torchrun(words) == words
-    assert "PET_RDZV_CONF" not in os.environ
-    assert os.environ.get("PET_RDZV_ENDPOINT") == ("c:29400" if by_variable else None)
+    words = options_of_torchrun(["run", *options])
+    names = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_RDZV_CONF", "PET_RDZV_ID")
+    assert [os.environ.get(name) for name in names] == [endpoint, rank, conf, "7.0"]
+    added = ",is_host=0" if conf and options else ""
+    assert words == ["run", *(option + (added if "conf" in option else "") for option in options)]
+    # the program may start a torchrun of its own
+    assert set(os.environ[FOR_TORCHRUN].split()) == {name for name in os.environ if name.startswith("PET_")}
+
+
+def test_an_endpoint_in_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_RDZV_ENDPOINT", "c:29400")
+    assert options_of_torchrun(["run", "--rdzv-conf=timeout=900"]) == ["run", "--rdzv-conf=timeout=900"]
+    assert (os.environ["PET_RDZV_ENDPOINT"], os.environ.get("PET_RDZV_CONF")) == ("c:29400", None)
+
+
+def test_a_port_on_which_a_program_listens_is_not_chosen() -> None:
+    with socket.create_server(("127.0.0.1", free_port(7))) as taken:
+        assert free_port(7) != taken.getsockname()[1]

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpcrun.launch.decide import Ended, Rules, final_status, is_passing, why_it_ended
+from hpcrun.launch import slurm, step
+from hpcrun.launch.dead_nodes import silent_nodes
+from hpcrun.launch.decide import (
+    FAILURE,
+    OVER,
+    REQUEUE,
+    RESTART,
+    Ended,
+    Rules,
+    final_status,
+    used_up,
+    what_next,
+    why_it_ended,
+)
+from hpcrun.launch.environment import SRUN_FAILED
+from hpcrun.launch.records import NODE_FAILURE, TERMINATED, TIME_LIMIT, lost_nodes
 from hpcrun.launch.slurm import JobSays, expand, parse_job
 
 TOLD, WARNED = frozenset({"terminated"}), frozenset({"time_limit"})
@@ -56,6 +72,8 @@ def rank(number: int, status: int, ended: float, told: str = "") -> dict[str, An
         (Ended(0, HEARD, stop=TOLD, idle=True), JobSays("RUNNING"), [], "idle"),
         (Ended(0, stop=TOLD, idle=True), JobSays("RUNNING"), [], ""),  # its ranks were done before they knew
         (Ended(143, signalled=True, cancelled=True, idle=True), JobSays("RUNNING"), [], "cancelled"),
+        (Ended(137, stop=TOLD, silent=True), JobSays("RUNNING"), [], "node_failure"),
+        (Ended(137, signalled=True, cancelled=True, silent=True), JobSays("COMPLETING"), [], "cancelled"),
     ],
 )
 def test_why_it_ended(ended: Ended, says: JobSays, dead: list[str], why: str) -> None:
@@ -69,25 +87,6 @@ def test_nobody_is_asked_about_a_good_end() -> None:
     assert why_it_ended(Ended(0), nobody, nobody) == ""
     assert why_it_ended(Ended(0, stop=WARNED), nobody, nobody) == ""
     assert why_it_ended(Ended(143, signalled=True, cancelled=True), nobody, nobody) == "cancelled"
-
-
-@pytest.mark.parametrize(
-    ("why", "on_failure", "again"),
-    [
-        ("", True, False),
-        ("cancelled", True, False),
-        ("terminated", True, False),
-        ("idle", True, False),
-        ("failure", False, False),
-        ("failure", True, True),
-        ("time_limit", False, True),
-        ("preemption", False, True),
-        ("node_failure", False, True),
-        ("requeued", False, True),
-    ],
-)
-def test_what_is_a_reason_to_start_again(why: str, on_failure: bool, again: bool) -> None:
-    assert is_passing(why, Rules(1, on_failure=on_failure)) == again
 
 
 @pytest.mark.parametrize(
@@ -139,3 +138,103 @@ def test_scontrols_line_is_read() -> None:
     now = parse_job(line.replace("PreemptTime=None", "PreemptTime=2026-11-21T20:10:00").replace("(null)", "a[1-2]"))
     assert (now.preempted, now.excluded) == (True, "a[1-2]")
     assert parse_job("slurm_load_jobs error: Unable to contact slurm controller") == JobSays()
+
+
+BOTH, ON_FAILURE = Rules(times=1, restarts=1), Rules(times=1, restarts=1, on_failure=True)
+
+
+@pytest.mark.parametrize(
+    ("why", "rules", "requeues", "restarts", "enough", "expected"),
+    [
+        (NODE_FAILURE, BOTH, 0, 0, True, RESTART),
+        (NODE_FAILURE, BOTH, 0, 1, True, REQUEUE),
+        (NODE_FAILURE, BOTH, 1, 1, True, OVER),
+        (NODE_FAILURE, BOTH, 0, 0, False, REQUEUE),
+        (NODE_FAILURE, Rules(restarts=1), 0, 1, True, OVER),
+        (NODE_FAILURE, Rules(restarts=2), 0, 0, False, OVER),
+        (NODE_FAILURE, Rules(times=1), 0, 0, True, REQUEUE),
+        (NODE_FAILURE, Rules(), 0, 0, True, OVER),
+        (FAILURE, BOTH, 0, 0, True, OVER),
+        (FAILURE, ON_FAILURE, 0, 0, True, RESTART),
+        *((why, ON_FAILURE, 0, 0, True, REQUEUE) for why in (TIME_LIMIT, "preemption", "requeued")),
+        *((why, ON_FAILURE, 0, 0, True, OVER) for why in ("", "cancelled", TERMINATED, "idle")),
+    ],
+)
+def test_how_a_job_continues(
+    why: str, rules: Rules, requeues: int, restarts: int, *, enough: bool, expected: str
+) -> None:
+    assert what_next(why, rules, requeues=requeues, restarts=restarts, enough=enough) == expected
+
+
+@pytest.mark.parametrize(
+    ("why", "rules", "enough", "expected"),
+    [
+        (NODE_FAILURE, Rules(times=2), True, "not requeued: --requeue 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), True, "not restarted: --restarts 2 is used up"),
+        (NODE_FAILURE, Rules(restarts=2), False, "not restarted: too few nodes are left to restart on"),
+        (NODE_FAILURE, BOTH, True, "not restarted or requeued: --restarts 1 is used up, --requeue 1 is used up"),
+        (TIME_LIMIT, BOTH, True, "not requeued: --requeue 1 is used up"),
+        (TIME_LIMIT, Rules(restarts=1), True, ""),
+        ("", BOTH, True, ""),
+        (NODE_FAILURE, Rules(), True, ""),
+    ],
+)
+def test_a_job_that_does_not_go_on_says_why(why: str, rules: Rules, *, enough: bool, expected: str) -> None:
+    assert used_up(why, rules, enough=enough) == expected
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [
+        ({"a": 3.0, "b": 26.0}, ["b"]),
+        ({"a": 3.0, "b": 24.0}, []),
+        ({"a": 16.0, "b": 26.0}, []),  # nobody is heard: it may be the file system
+        ({"a": 30.0, "b": 31.0}, []),
+        ({"a": 1.0, "b": 40.0, "c": 50.0}, ["b", "c"]),
+        ({}, []),
+    ],
+)
+def test_a_node_is_silent_only_while_others_are_heard(ages: dict[str, float], expected: list[str]) -> None:
+    assert silent_nodes(ages) == expected
+
+
+SHOWN = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] NodeList={nodes} BatchHost=n-1"
+
+
+@pytest.mark.parametrize(("nodes", "lost"), [("n-[1-3]", False), ("n-[2-3]", True), ("(null)", False)])
+def test_a_job_has_lost_its_script_with_the_node_of_it(nodes: str, *, lost: bool) -> None:
+    said = parse_job(SHOWN.format(nodes=nodes))
+    assert (said.excluded, said.lost_its_script) == ("a-[1-2]", lost)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ('{"reason": "node_failure", "nodes": ["n2"]}', ["n2"]),
+        ('{"reason": "time_limit", "nodes": ["n2"]}', []),
+        ('{"reason": "node_failure", "nodes": "n2"}', []),
+        (None, []),
+    ],
+)
+def test_the_nodes_that_the_attempt_before_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str | None, expected: list[str]
+) -> None:
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+    if end is not None:
+        (tmp_path / "0/exit").write_text(end)
+    for number, nodes in ((0, []), (1, expected)):
+        monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
+        monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / str(number)))
+        assert lost_nodes() == nodes
+
+
+def test_the_hour_of_waiting_for_the_controller_begins_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back for a moment, and goes away again with each request."""
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+    for name, value in (("CONTROLLER_S", 0.5), ("PROMPT_S", -1.0), ("ASK_AGAIN_S", 0.0)):
+        monkeypatch.setattr(step, name, value)
+    monkeypatch.setattr(slurm, "job", lambda: JobSays("RUNNING"))
+    command = ["sh", "-c", f"echo >>{tmp_path}/requests; exit {SRUN_FAILED}"]
+    assert step.JobStep(None, [], lambda _: None, lambda: False).run(command, []) == 1
+    assert (tmp_path / "requests").read_text().count("\n") > 1
