@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
 from hpcrun.actions.runs.cancel import (
     Cancelled,
-    HoldResult,
     cancel_runs,
     check_listed,
     hold_runs,
@@ -93,19 +92,13 @@ def _hold(words: list[str], *, release: bool) -> Outcomes:
     context = make_context()
     named = [find_element(name, context.store) for name in words]
     yield note(item.note for item in named)
-    result = hold_runs([item.named for item in named], context.ports, release=release)
-    yield Outcome(lambda: _hold_text(result, release=release))
-    if not result.changed:
-        verb = "released" if release else "held"
-        raise PlanError(f"nothing was {verb}: only a pending job can be {verb}", hint="hpcrun status lists the runs")
-
-
-def _hold_text(result: HoldResult, *, release: bool) -> list[TextPart]:
+    changed, others = hold_runs([item.named for item in named], context.ports, release=release)
     verb = "released" if release else "held"
-    return [
-        stdout(f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in result.changed),
-        stderr(f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in result.others),
-    ]
+    not_pending = (f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in others)
+    lines = [f"{verb}  job {item.run.job_id}, run {item.run.run_id}" for item in changed]
+    yield Outcome(lambda: [stdout(lines), stderr(not_pending)])
+    if not changed:
+        raise PlanError(f"nothing was {verb}: only a pending job can be {verb}", hint="hpcrun status lists the runs")
 
 
 def shell(run: str = RUN, node: str | None = option("--node NAME", "Node of the job. Default: the first.")) -> Outcomes:

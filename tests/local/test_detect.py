@@ -154,4 +154,4 @@ def test_without_accounting_scontrol_is_enough(site: Site) -> None:
     assert "per_node: 8                   # scontrol show node\n      nodes: 2 " in done.stdout
     disabled = "Slurm accounting storage is disabled"
     assert f"# account:                          # sacctmgr show assoc: {disabled}" in done.stdout
-    assert f"# Accounting: sacct does not respond: {disabled}" in done.stdout
+    assert f"# No response: sacct: {disabled}" in done.stdout

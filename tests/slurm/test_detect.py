@@ -25,7 +25,6 @@ def test_jobs_of_a_detected_profile_land_on_the_right_nodes(as_researcher: Hpcru
     assert f"written  {path}" in done.stdout
     text = path.read_text()
     assert "account: lab                        # sacctmgr show assoc: your only one" in text
-    assert "# Accounting: sacct answers; enforced: associations,limits,qos" in text
     assert hosts_of(as_researcher, "--gpus", "h100:4", "--nodes", "2") == {"h100-1", "h100-2"}
     (l40s,) = hosts_of(as_researcher, "--gpus", "l40s:2")
     assert l40s in {"l40s-1", "l40s-2"}

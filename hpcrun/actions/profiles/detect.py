@@ -128,7 +128,6 @@ def profile_text(
     ]
     rest = [
         *_table(facts, choices.account),
-        *_accounting(facts),
         *(_host_lines(host, in_job=in_job) if host else ()),
     ]
     yaml = _yaml_lines(_rows(facts, choices))
@@ -325,14 +324,6 @@ def _table(facts: ClusterFacts, account: str | None) -> Iterator[str]:
             "" if may_use(part, facts, account) else "probably not open to you",
         ]
         yield f"  {part.name}: {'; '.join(filter(None, words))}"
-
-
-def _accounting(facts: ClusterFacts) -> Iterator[str]:
-    enforced = facts.config.get("AccountingStorageEnforce", "nothing")
-    works = "answers" if facts.accounting else f"does not respond: {facts.problems.get('sacct', 'unknown')}"
-    type_, mode = (facts.config.get(key, "unknown") for key in ("PreemptType", "PreemptMode"))
-    yield f"Accounting: sacct {works}; enforced: {enforced}"
-    yield f"Preemption (scontrol show config): {type_}, {mode}"
 
 
 def _host_lines(host: HostFacts, *, in_job: bool) -> Iterator[str]:

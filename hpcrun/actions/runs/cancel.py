@@ -89,14 +89,6 @@ def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
     return waiting
 
 
-@dataclass(frozen=True, slots=True)
-class HoldResult:
-    """What became of the runs that were to be held or released."""
-
-    changed: tuple[RunStatus, ...] = ()  # the scheduler has held or released their jobs
-    others: tuple[RunStatus, ...] = ()  # they are not pending: nothing was done
-
-
 def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
     """Return the status of what a person has named: of runs, and of elements as runs of their own."""
     result = get_status([run_id for run_id, _ in named], ports)
@@ -110,13 +102,15 @@ def named_statuses(named: Sequence[Named], ports: Ports) -> list[RunStatus]:
     ]
 
 
-def hold_runs(named: Sequence[Named], ports: Ports, *, release: bool) -> HoldResult:
-    """Hold or release the pending jobs of runs, or of elements of sweeps."""
+def hold_runs(
+    named: Sequence[Named], ports: Ports, *, release: bool
+) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
+    """Hold or release the pending jobs of runs and elements; return those, and the others, which are not pending."""
     wanted = named_statuses(named, ports)
-    changed = tuple(item for item in wanted if _has_pending(item))
+    changed = [item for item in wanted if _has_pending(item)]
     for name, refs in _by_scheduler(changed):
         ports.schedulers(name).hold(refs, release=release)
-    return HoldResult(changed, tuple(item for item in wanted if item not in changed))
+    return changed, [item for item in wanted if item not in changed]
 
 
 def _has_pending(item: RunStatus) -> bool:

@@ -165,22 +165,13 @@ def run_size(folder: Path) -> DiskUsage:
     waiting: list[tuple[str, tuple[str, ...]]] = [(os.path.realpath(folder), ())]
     while waiting:  # os.walk calls itself for each level up to Python 3.11, and a path may have two thousand
         where, parts = waiting.pop()
-        size, below = _look_into(where)
-        waiting += [(os.path.join(where, name), (*parts[:3], name)) for name in below]
-        total += size
-        if is_checkpoint(parts):
-            checkpoints += size
-    return DiskUsage(total, checkpoints)
-
-
-def _look_into(folder: str) -> tuple[int, list[str]]:
-    """Return the bytes of the files in a folder, and the names of the folders in it."""
-    size, below = 0, []
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
+        with suppress(OSError), os.scandir(where) as entries:
+            for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.name)
-                else:  # lstat(2): blocks of 512 bytes, whatever the file system's
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
-    return size, below
+                    waiting.append((entry.path, (*parts[:3], entry.name)))
+                    continue
+                with suppress(OSError):  # lstat(2): blocks of 512 bytes, whatever the file system's
+                    size = entry.stat(follow_symlinks=False).st_blocks * 512
+                    total += size
+                    checkpoints += size if is_checkpoint(parts) else 0
+    return DiskUsage(total, checkpoints)

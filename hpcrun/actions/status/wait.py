@@ -195,38 +195,35 @@ def waiter_for(run_id: str, ports: Ports) -> Waiter:
 Answer = TypeVar("Answer")
 
 
-class BackgroundCall(Generic[Answer]):
-    """A call in a thread of its own. A thread pool would wait at its end for a file system that hangs."""
+class BackgroundCall(threading.Thread, Generic[Answer]):
+    """A call in its own thread. A thread pool would wait at its end for a file system that hangs."""
 
     def __init__(self, call: Callable[[], Answer]) -> None:
+        super().__init__(daemon=True)
         self._call = call
-        self._answer: Answer | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._ended: tuple[Answer | None, BaseException | None] = (None, None)
+        self.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Do the call."""
         try:
-            self._answer = self._call()
+            self._ended = self._call(), None
         except BaseException as error:
-            self._failure = error
-
-    def is_late(self, within_s: float) -> bool:
-        """Wait at most that many seconds; return whether the call has still not returned."""
-        self._thread.join(within_s)
-        return self._thread.is_alive()
+            self._ended = None, error
 
     def answer(self, within_s: float | None = None) -> Answer | None:
-        """Return the result, None if it does not come within that many seconds."""
-        self._thread.join(None if within_s is None else max(0.0, within_s))
-        if self._failure is not None:
-            raise self._failure
-        return self._answer
+        """Return the answer, None if it does not come within that many seconds."""
+        self.join(None if within_s is None else max(0.0, within_s))
+        answer, failure = self._ended
+        if failure is not None:
+            raise failure
+        return answer
 
 
 def answers_of(call: Callable[[], Answer], after_s: float) -> Iterator[Answer | None]:
-    """Yield the result of a call; if it takes longer than so many seconds, yield None before it."""
+    """Yield the answer of a call; if it is late, first yield None after that many seconds."""
     background = BackgroundCall(call)
-    if background.is_late(after_s):
+    background.join(after_s)
+    if background.is_alive():
         yield None
     yield background.answer()

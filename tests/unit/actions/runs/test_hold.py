@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.cancel import HoldResult, hold_runs
+from hpcrun.actions.runs.cancel import hold_runs
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.store import RunStore
@@ -39,7 +40,9 @@ class Queue:
         self.said.append(("release" if release else "hold", [job.job_id for job in jobs]))
 
 
-def held(tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release: bool = False) -> HoldResult:
+def held(
+    tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release: bool = False
+) -> tuple[Sequence[RunStatus], Sequence[RunStatus]]:
     store = RunStore(tmp_path)
     sweep = {"plan": {"sweep": {"indices": "0-1", "first": 0}}, "request": {"sweep": [[["lr", "1"]], [["lr", "2"]]]}}
     runs = [run(run_id, job_id=str(70 + n), **(sweep if n == 2 else {})) for n, run_id in enumerate(IDS)]
@@ -50,23 +53,23 @@ def held(tmp_path: Path, queue: Queue, *chosen: tuple[int, int | None], release:
 
 def test_pending_jobs_are_held_and_others_are_named(tmp_path: Path) -> None:
     queue = Queue()
-    result = held(tmp_path, queue, (0, None), (1, None), (2, None))
+    _, others = held(tmp_path, queue, (0, None), (1, None), (2, None))
     assert queue.said == [("hold", ["70", "72"])]  # of the sweep what has not started
-    assert [item.run.job_id for item in result.others] == ["71"]
+    assert [item.run.job_id for item in others] == ["71"]
 
 
 def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
     queue = Queue()
-    result = held(tmp_path, queue, (2, 0), (2, 1), release=True)
+    _, others = held(tmp_path, queue, (2, 0), (2, 1), release=True)
     assert queue.said == [("release", ["72_1"])]
-    assert [item.run.name for item in result.others] == ["lr/0"]
+    assert [item.run.name for item in others] == ["lr/0"]
 
 
 def test_a_run_that_is_named_twice_is_held_once(tmp_path: Path) -> None:
     queue = Queue()
-    result = held(tmp_path, queue, (0, None), (1, None), (0, None), (1, None))  # by its job id and by its name
+    changed, others = held(tmp_path, queue, (0, None), (1, None), (0, None), (1, None))  # by its job id and by its name
     assert queue.said == [("hold", ["70"])]
-    assert (len(result.changed), len(result.others)) == (1, 1)
+    assert (len(changed), len(others)) == (1, 1)
 
 
 def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) -> None:
