@@ -81,25 +81,6 @@ show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - b
     assert states(hpcrun) == {"boom": "FAILED", "lock": "FAILED", "killed": "FAILED", "sleep": "CANCELLED"}
 
 
-def test_every_node_is_a_task_and_knows_its_place(hpcrun: Hpcrun) -> None:
-    program = """
-executor.update_parameters(nodes=2, env={"GREETING": "it's"})
-def place(fail=None):
-    here = submitit.JobEnvironment()
-    if here.global_rank == fail:
-        raise ValueError(f"task {fail} has had enough")
-    if fail is not None:
-        time.sleep(300)
-    return here.global_rank, here.num_tasks, here.num_nodes, os.environ["GREETING"]
-job, bad = executor.submit(place), executor.submit(place, 1)
-show(results=job.results(), tasks=job.num_tasks, second=job.task(1).result(), bad=str(bad.exception()))
-"""
-    found = shown_by(hpcrun, program)
-    assert found["results"] == [[0, 2, 2, "it's"], [1, 2, 2, "it's"]]
-    assert (found["tasks"], found["second"]) == (2, [1, 2, 2, "it's"])
-    assert "ValueError: task 1 has had enough" in found["bad"]
-
-
 def test_a_function_that_is_started_again_goes_on_where_it_was_warned_and_its_last_result_counts(
     hpcrun: Hpcrun,
 ) -> None:

@@ -22,8 +22,6 @@ NAMED: dict[str, tuple[Sequence[str], int]] = {
     "python script": (("submit", "-P", "local", "--dry-run", "python", "ODD"), 0),
     "profile shown": (("profile", "show", "./ODD"), 3),
     "profile used": (("submit", "-P", "./ODD", "--dry-run", "true"), 3),
-    "profile validated": (("profile", "validate", "./ODD"), 3),
-    "profiles compared": (("profile", "diff", "local", "./ODD"), 3),
     "report": (("scale", "report", "--from-csv", "table.csv", "-o", "ODD"), 4),
 }
 # file in ~/.config/hpcrun, command, exit status

@@ -51,14 +51,9 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert "04:00:00" in plan
 
 
-def test_a_run_that_is_submitted_again_can_be_followed_and_waited_for(hpcrun: Hpcrun) -> None:
-    hpcrun(*JOB, "sh", "-c", "echo it runs; exit 3")
-    waited = hpcrun("resubmit", "last", "--wait")
-    assert waited.returncode == 7
-    assert "failed first with exit status 3" in waited.stderr
-    followed = hpcrun("resubmit", "last", "--follow")
-    assert followed.returncode == 7
-    assert followed.stdout.endswith("it runs\n")
+def test_a_run_that_is_submitted_again_can_be_waited_for(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "sh", "-c", "exit 3")
+    assert hpcrun("resubmit", "last", "--wait").returncode == 7
     refused = hpcrun("resubmit", "last", "--follow", "--json")
     assert "--follow and --json cannot be combined" in refused.stdout
 
@@ -154,10 +149,8 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     [
         ("true", "nothing was changed, and nothing was submitted"),
         ('echo "# only this" >"$1"', "the command is empty, and nothing was submitted"),
-        ("exit 3", "the editor ended with exit status 3"),
         ('sed -i "s/--gpus 0/--gpus 0 --tme 4/" "$1"', "No such option: --tme"),
         ('sed -i "s/--gpus 0/--gpus 0 --wait/" "$1"', "--wait is no part of the job"),
-        ('sed -i "s/--gpus 0/--gpus 0 --time soon/" "$1"', "'soon' is not a time"),
     ],
 )
 def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hpcrun, edit: str, words: str) -> None:

@@ -146,11 +146,8 @@ def test_the_runs_folder_is_no_code(hpcrun: Hpcrun, project: Path) -> None:
     assert code_of(second)["changes"].endswith(", 1 untracked")
 
 
-@pytest.mark.parametrize("with_git", [True, False])
-def test_too_much_leaves_no_run(hpcrun: Hpcrun, project: Path, tmp_path: Path, with_git: bool) -> None:
+def test_too_much_leaves_no_run(hpcrun: Hpcrun, project: Path) -> None:
     (project / "model.bin").write_bytes(bytes(3 * 1024 * 1024))
-    if not with_git:
-        (project / ".git").rename(tmp_path / "git")
     refused = hpcrun(*JOB, "--snapshot-limit", "2M", "true", cwd=project)
     assert refused.returncode == 4
     assert "over the limit of a snapshot (2 MB); the largest:\n  3.0 MB  model.bin" in refused.stderr

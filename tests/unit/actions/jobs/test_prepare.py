@@ -40,10 +40,6 @@ def prepared(
     [
         ("SBATCH_PARTITION", "debug", "partition", "debug"),
         ("SBATCH_ACCOUNT", "proj", "account", "proj"),
-        ("SBATCH_QOS", "high", "qos", "high"),
-        ("SBATCH_CONSTRAINT", "ib", "constraint", "ib"),
-        ("SBATCH_RESERVATION", "mine", "reservation", "mine"),
-        ("SBATCH_TIMELIMIT", "30", "time", "00:30:00"),
         ("SBATCH_TIMELIMIT", "1-00:00:00", "time", "1-00:00:00"),
     ],
 )
@@ -83,9 +79,7 @@ def test_a_local_job_does_not_hear_sbatch_s_variables(tmp_path: Path) -> None:
         ("flag", {"HPCRUN_PROFILE": "env"}, "config", None, "flag"),
         (None, {"HPCRUN_PROFILE": "env"}, "config", None, "env"),
         (None, {}, "config", None, "config"),
-        (None, {}, "config", NO_SLURM, "config"),
         (None, {}, None, NO_SLURM, "local"),
-        (None, {"HPCRUN_PROFILE": ""}, None, NO_SLURM, "local"),
         (None, {}, None, None, "detected"),
         (None, {}, "detected", None, "detected"),
         (None, {}, "detected", NO_SLURM, "local"),
@@ -142,10 +136,6 @@ def test_the_gpus_of_the_job_decide_what_is_harmful(tmp_path: Path) -> None:
     assert prepared(tmp_path, "h100", gpus="2").plan.notes == ()
 
 
-def test_notes_are_no_part_of_the_script(tmp_path: Path) -> None:
-    assert "no program reads" not in prepared(tmp_path, env_=["NCCL_TIMEOUT=1"]).script.text
-
-
 def test_an_impossible_value_of_a_profile_is_refused_at_its_file_and_line(tmp_path: Path) -> None:
     base = write(tmp_path / "own/profiles/base.yaml", "env:\n  A: x\n  NCCL_IB_RETRY_CNT: 13\n")
     write(tmp_path / "own/profiles/site.yaml", "extends: base\n")
@@ -171,10 +161,6 @@ def test_a_secret_is_no_matter_for_notes(tmp_path: Path) -> None:
 def test_one_s_own_template_is_used(tmp_path: Path) -> None:
     write(tmp_path / "own/templates/job.sh.j2", "#!/bin/bash\necho {{ plan.name | q }}\n")
     assert prepared(tmp_path).script.text == "#!/bin/bash\necho train\n"
-
-
-def test_the_same_request_makes_the_same_bytes(tmp_path: Path) -> None:
-    assert prepared(tmp_path, gpus="4").script == prepared(tmp_path, gpus="4").script
 
 
 @pytest.mark.parametrize(

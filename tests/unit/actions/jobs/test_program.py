@@ -54,13 +54,10 @@ def test_a_program_that_is_there_is_called_as_the_job_finds_it(tmp_path: Path) -
     ("script", "message", "hint"),
     [
         ("trian.py", "there is no script trian.py", "did you mean train.py?"),
-        ("none/train.py", "there is no script none/train.py", None),
         ("./runn.sh", "there is no script ./runn.sh", "did you mean run.sh?"),
         ("no-such-program", "no-such-program is neither a file here nor a program on PATH", None),
-        ("9" * 300, f"{'9' * 300} is neither a file here nor a program on PATH", None),
         ("9" * 300 + ".py", f"there is no script {'9' * 300}.py", None),
         ("sub", "sub is a folder", "hpcrun submit ... sub/train.py"),
-        ("sub/", "sub/ is a folder", "hpcrun submit ... sub/train.py"),
         ("notes.txt", "notes.txt is not executable", "chmod +x notes.txt"),
     ],
 )
@@ -71,8 +68,6 @@ def test_a_program_that_cannot_run_is_refused_with_what_to_do(
     write(tmp_path / "sub/train.py", "")
     write(tmp_path / "notes.txt", "")
     program(tmp_path / "run.sh", "#!/bin/sh\n")
-    program(tmp_path / "batch.sh", "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n")
-    program(tmp_path / "late.sh", "#!/bin/bash -l\n# ours\n\n#SBATCH\t-N 2\n")
     with pytest.raises(UsageError) as refused:
         check(tmp_path, script)
     assert refused.value.message.startswith(message)
@@ -103,7 +98,6 @@ def test_a_command_that_is_not_here_is_answered_with_one_that_works(
     ("line", "missing"),
     [
         ("bash missing.sh", "missing.sh"),
-        ("bash -eux missing.sh 1", "missing.sh"),
         ("/bin/sh none/missing.bash", "none/missing.bash"),
         ("python3 -u missing.py", "missing.py"),
         ("bash run.sh missing.sh", None),
@@ -111,7 +105,6 @@ def test_a_command_that_is_not_here_is_answered_with_one_that_works(
         ("bash -c missing.sh", None),
         ("bash {script}.sh", None),
         ("python -m missing.py", None),
-        ("env missing.sh", None),
         ("bash on-path.sh", None),
     ],
 )
@@ -225,15 +218,6 @@ def test_what_lies_above_the_project_is_not_its_environment(tmp_path: Path) -> N
     assert find_python(request(), cluster(), surroundings(project, {})).prefix is None
     (project / ".git").rename(tmp_path / ".git")
     assert find_python(request(), cluster(), surroundings(project, {})).prefix == str(tmp_path / ".venv")
-
-
-def test_an_environment_of_another_user_is_not_the_project_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prefix = Path(environment(tmp_path, ".venv"))
-    if os.getuid() == 0:
-        os.chown(prefix, 1234, 1234)
-    monkeypatch.setattr(os, "getuid", lambda: 4321)
-    expected = None if prefix.stat().st_uid == 1234 else str(prefix)
-    assert find_python(request(), cluster(), surroundings(tmp_path, {})).prefix == expected
 
 
 def test_uv_lock_is_installed_on_each_node(tmp_path: Path) -> None:
