@@ -52,18 +52,21 @@ def test_the_lines_of_a_statement(line: str, first: str, last: str) -> None:
     assert line_of(line) in lines
 
 
-def test_a_constant_is_tested_where_it_is_used() -> None:
-    assert set(lines_that_use(TREE, line_of("WAIT_S = 60"))) == {1, line_of("seconds: int = WAIT_S")}
-
-
-def test_constants_that_share_a_line_are_tested_where_any_is_used() -> None:
-    tree = ast.parse("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n")
-    assert set(lines_that_use(tree, 1)) == {1, 4}
-
-
-def test_a_constant_of_which_another_is_made_is_tested_where_that_is_used() -> None:
-    tree = ast.parse("LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n")
-    assert set(lines_that_use(tree, 1)) == {1, 2, 3, 5}
+@pytest.mark.parametrize(
+    ("text", "line", "used"),
+    [
+        (SOURCE, line_of("WAIT_S = 60"), {1, line_of("seconds: int = WAIT_S")}),
+        ("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n", 1, {1, 4}),
+        (
+            "LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n",
+            1,
+            {1, 2, 3, 5},
+        ),
+    ],
+    ids=["one", "two in a line", "one that is made of another"],
+)
+def test_a_constant_is_tested_where_it_is_used(text: str, line: int, used: set[int]) -> None:
+    assert set(lines_that_use(ast.parse(text), line)) == used
 
 
 def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
