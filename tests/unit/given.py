@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from rich.console import Console, RenderableType
+
 from hpcrun.actions.ports import Ports, Surroundings
 from hpcrun.job.layout import run_name
 from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
@@ -21,6 +23,14 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import Scheduler, Submission, SubmittedJob
 
 PYTHON = PythonEnvironment("/opt/venv/bin/python", "virtual environment", "/opt/venv")
+
+
+def drawn(renderable: RenderableType, width: int) -> list[str]:
+    """The lines of a table or a text on a terminal of this width."""
+    console = Console(width=width, height=25, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def request(script: str = "train.py", **asked: Any) -> JobRequest:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.features.preflight.command import preflight_json, preflight_lines, preflight_table
 from hpcrun.features.preflight.preflight_wait import PreflightResult
 from hpcrun.preflight.judge import judge
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run
+from tests.unit.given import drawn, run
 from tests.unit.preflight.test_judge import cluster, cut, gpu
 
 
@@ -21,10 +19,7 @@ def result(verdict: dict[str, Any]) -> PreflightResult:
 
 
 def table(found: PreflightResult, width: int) -> list[str]:
-    console = Console(width=width, highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(preflight_table(found, width))
-    return [line.rstrip() for line in capture.get().splitlines()]
+    return drawn(preflight_table(found, width), width)
 
 
 def test_every_node_has_a_line_with_marks_and_numbers() -> None:

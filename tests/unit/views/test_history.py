@@ -6,11 +6,11 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from hpcrun.features.history.command import (
     history_csv,
@@ -22,6 +22,7 @@ from hpcrun.features.history.command import (
     summary_lines,
 )
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow
+from tests.unit.given import drawn
 
 EVIL = "=cmd()\x1b[2J\u202e,\n"
 
@@ -42,15 +43,13 @@ def week(**said: float) -> HistoryRow:
     return HistoryRow("2026-W47", date(2026, 11, 16), ends=ends, waits_s=[100.0, 7300.0], **said)
 
 
-def drawn(shown: History) -> str:
-    console = Console(width=80, file=io.StringIO())
-    console.print(history_tables(shown))
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+def shown(result: History) -> str:
+    return "\n".join(drawn(history_tables(result), 80))
 
 
 def test_a_table_of_weeks_fits_80_columns() -> None:
     many = week(gpu_hours=123456, lost_gpu_hours=4321.2, cpu_hours=99999)
-    text = drawn(history(many, many, causes=(CauseCount("cuda-out-of-memory", 12, 3.25),)))
+    text = shown(history(many, many, causes=(CauseCount("cuda-out-of-memory", 12, 3.25),)))
     heading, first, *_ = (line.split() for line in text.splitlines())
     assert heading == "WEEK FROM ENDED SUCCESS GPU-HOURS LOST CPU-HOURS WAIT WAIT 90 %".split()
     assert first == "2026-11-16 7 67 % 123,456 4,321 99,999 61 min 2 h".split()
@@ -60,7 +59,7 @@ def test_a_table_of_weeks_fits_80_columns() -> None:
 
 def test_causes_that_are_not_shown_are_counted_in_a_last_row() -> None:
     causes = tuple(CauseCount(f"cause-{number:02}", 2, 1.5) for number in range(25))
-    rows = [line.split() for line in drawn(history(week(), causes=causes)).splitlines()]
+    rows = [line.split() for line in shown(history(week(), causes=causes)).splitlines()]
     assert rows[-2:] == [["cause-09", "2", "1.5"], ["others,", "15", "causes", "30", "22"]]
 
 
@@ -77,13 +76,13 @@ def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
 
 
 def test_columns_that_nobody_needs_are_left_out() -> None:
-    assert "CPU-HOURS" not in drawn(history(week(gpu_hours=1)))
-    assert "GPU-HOURS" not in drawn(history(week(cpu_hours=1)))
+    assert "CPU-HOURS" not in shown(history(week(gpu_hours=1)))
+    assert "GPU-HOURS" not in shown(history(week(cpu_hours=1)))
 
 
 def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
     evil = history(HistoryRow(EVIL, gpu_hours=1), by="name", causes=(CauseCount(EVIL, 1, 1.0),))
-    assert not any(char in drawn(evil) for char in "\x1b\u202e")
+    assert not any(char in shown(evil) for char in "\x1b\u202e")
     (row,) = csv.DictReader(io.StringIO(history_csv(evil)))
     assert row["group"] == r"'=cmd()\x1b[2J\u202e,\n"
     lines = list(summary_lines(evil, [Budget(EVIL, "gres/gpu", "you", 1, 2)], EVIL, "no accounting"))
@@ -115,14 +114,12 @@ def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None
 
 
 @pytest.mark.parametrize(
-    ("hours", "text"), [(0, "0"), (0.04, "< 0.1"), (0.05, "0.1"), (9.94, "9.9"), (9.96, "10"), (12345.6, "12,346")]
+    ("function", "texts"),
+    [
+        (hours_text, {0: "0", 0.04: "< 0.1", 0.05: "0.1", 9.94: "9.9", 9.96: "10", 12345.6: "12,346"}),
+        (percent_text, {None: "-", 0: "0 %", 0.001: "< 1 %", 0.5: "50 %", 0.999: "> 99 %", 1: "100 %"}),
+    ],
+    ids=["hours", "per cent"],
 )
-def test_hours(hours: float, text: str) -> None:
-    assert hours_text(hours) == text
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(None, "-"), (0, "0 %"), (0.001, "< 1 %"), (0.5, "50 %"), (0.999, "> 99 %"), (1, "100 %")]
-)
-def test_per_cent(share: float | None, text: str) -> None:
-    assert percent_text(share) == text
+def test_numbers_are_rounded(function: Callable[[Any], str], texts: dict[Any, str]) -> None:
+    assert {number: function(number) for number in texts} == texts

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import detail_lines
 from hpcrun.views.status import never_starts_lines, status_json, status_table, waiting_lines, why_text
 from hpcrun.views.text import short_size
-from tests.unit.given import run
+from tests.unit.given import drawn, run
 
 MEMORY = (
     "rank 1 on l40s-1 failed first: the GPU ran out of memory: 2.00 GiB more were asked for, 36.01 GiB were allocated "
@@ -24,10 +23,7 @@ MEMORY = (
 
 def table(width: int, state: str, **said: Any) -> list[str]:
     status = LastStatus(state, 1000.0, elapsed_s=20, **said)
-    console = Console(width=width)
-    with console.capture() as capture:
-        console.print(status_table(StatusResult((RunStatus(run(), Path("/runs/it"), status),)), 1000.0, width))
-    return [line.rstrip() for line in capture.get().splitlines()]
+    return drawn(status_table(StatusResult((RunStatus(run(), Path("/runs/it"), status),)), 1000.0, width), width)
 
 
 @pytest.mark.parametrize(("missed_s", "words"), [(None, "as of 2 min ago"), (1000.0, "last seen running 2 min ago")])
@@ -134,10 +130,7 @@ def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None
 def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
     status = LastStatus("RUNNING", 1000.0, elapsed_s=7200, hosts="a100-[1-2]")
     result = StatusResult((RunStatus(run(), Path("/runs/it"), status, silent_s=725.0),))
-    console = Console(width=100)
-    with console.capture() as capture:
-        console.print(status_table(result, 1000.0, 100))
-    assert capture.get().splitlines()[1].rstrip().endswith("silent 12 min, a100-[1-2]")
+    assert drawn(status_table(result, 1000.0, 100), 100)[1].endswith("silent 12 min, a100-[1-2]")
     assert status_json(result)["runs"][0]["silent_s"] == 725
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from hpcrun.job.units import format_age
 from hpcrun.views.text import count, csv_text, fitting, harmless, memory_text, one_line, text_table, time_text
+from tests.unit.given import drawn
 
 PIECES = ["\x1b", "[", "]", "0;", "31", "m", "\x07", "\x1b\\", "\x9b", "\x9d", "P", "_", "a", "\n", "\r", "\t", "\b",
           "J", "\x1b[31m", "\x1b[2J", "\x1b]0;title\x07", "é", "\x00", "\x7f", "?25l", "\x18"]  # fmt: skip
@@ -70,38 +72,25 @@ def test_one_line_is_one_line_that_can_be_printed(text: str) -> None:
     assert len(one_line(text)) == len(text)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(None, "-"), (0, "00:00:00"), (5400, "01:30:00"), (90000, "1-01:00:00")])
-def test_a_time_is_shown_as_slurm_shows_it(seconds: int | None, text: str) -> None:
-    assert time_text(seconds) == text
-
-
 @pytest.mark.parametrize(
-    ("megabytes", "text"),
-    [(None, "the site's default"), (0, "all of the node"), (65536, "64G per node"), (500, "500M per node")],
+    ("function", "texts"),
+    [
+        (time_text, {None: "-", 0: "00:00:00", 5400: "01:30:00", 90000: "1-01:00:00"}),
+        (memory_text, {None: "the site's default", 0: "all of the node", 65536: "64G per node", 500: "500M per node"}),
+        (lambda number: count(number, "node"), {0: "0 nodes", 1: "1 node", 2: "2 nodes"}),
+        (
+            format_age,
+            {-3: "0 s ago", 0: "0 s ago", 59.9: "59 s ago", 60: "1 min ago", 7200: "2 h ago", 200000: "2 d ago"},
+        ),
+    ],
+    ids=["time", "memory", "count", "age"],
 )
-def test_a_memory_size_is_shown_in_words(megabytes: int | None, text: str) -> None:
-    assert memory_text(megabytes) == text
-
-
-@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
-def test_things_are_counted(number: int, text: str) -> None:
-    assert count(number, "node") == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0 s ago"), (0, "0 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago"), (200000, "2 d ago")],
-)
-def test_an_age_is_said_in_the_largest_unit(seconds: float, text: str) -> None:
-    assert format_age(seconds) == text
+def test_numbers_in_words(function: Callable[[Any], str], texts: dict[Any, str]) -> None:
+    assert {number: function(number) for number in texts} == texts
 
 
 def table(width: int, *rows: tuple[str, ...]) -> list[str]:
-    console = Console(width=width, height=25, highlight=False, markup=False)
-    drawn = text_table(("NAME", "SIZE", "REASON"), rows, right=("SIZE",), whole=("NAME",))
-    with console.capture() as capture:
-        console.print(drawn)
-    return [line.rstrip() for line in capture.get().splitlines()]
+    return drawn(text_table(("NAME", "SIZE", "REASON"), rows, right=("SIZE",), whole=("NAME",)), width)
 
 
 def test_on_a_narrow_terminal_the_columns_that_are_not_whole_are_folded() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 from datetime import datetime
 from typing import Any
 
 import pytest
 import typer
-from rich.console import Console
 
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.options import takes_options
@@ -25,7 +23,7 @@ from hpcrun.features.where.command import (
 )
 from hpcrun.job.request import read_request
 from hpcrun.schedulers.client import JobStart
-from tests.unit.given import plan, request
+from tests.unit.given import drawn, plan, request
 
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()
 
@@ -74,10 +72,7 @@ def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> 
 
 
 def shown(width: int, *offers: Offer) -> list[str]:
-    console = Console(width=width, file=io.StringIO())
-    console.print(offers_table(WhereResult(offers, (), NOW), width))
-    assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return drawn(offers_table(WhereResult(offers, (), NOW), width), width)
 
 
 def test_the_table_fits_eighty_columns() -> None:
