@@ -142,12 +142,11 @@ class RunsScreen(TableScreen[ShownRow]):
         if trouble := self._trouble():
             return Text.assemble(("hpcrun top  ", "bold"), (trouble, "bold reverse"))
         # what a person has just done comes first: the end is cut where there is no room
-        first = [*([f"{len(self._marked)} marked"] if self._marked else []),
-                 *([f"filter: {self._how.words}"] if self._how.words else [])]  # fmt: skip
         sort = SORTS[self._how.sort][1] + (", reversed" if self._how.reverse else "")
-        room = self.size.width - 12 - len("; ".join([*first, "", sort]))
-        states = states_text([row.state for row in self.reader.reading.rows], room)
-        return Text.assemble(("hpcrun top  ", "bold"), "; ".join([*first, states, sort]))
+        parts = (f"{len(self._marked)} marked" if self._marked else "",
+                 f"filter: {self._how.words}" if self._how.words else "",
+                 states_text([row.state for row in self.reader.reading.rows], sort))  # fmt: skip
+        return Text.assemble(("hpcrun top  ", "bold"), "; ".join(filter(None, parts)))
 
     def _trouble(self) -> str:
         """Return what does not respond, and since when; empty if all is well."""

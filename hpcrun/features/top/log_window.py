@@ -10,7 +10,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcrun.job.patterns import Pattern
 from hpcrun.reading import open_regular
@@ -262,14 +262,13 @@ class LogView:
             is_stopped: asked between blocks: whether the person has lost patience.
         """
         is_whole = start is None and (self.at_end if up else self.at_start)
-        before = [(window.begin, window.end, list(window.lines), window.partial) for window in self.windows]
+        before = [replace(window, lines=[*window.lines]) for window in self.windows]
         match, turned = self._find(pattern, start, up=up, is_stopped=is_stopped), False
         if match is None and not is_whole and not is_stopped():
             (self.to_end if up else self.to_start)()
             match, turned = self._find(pattern, None, up=up, is_stopped=is_stopped), True
         if match is None:
-            for window, place in zip(self.windows, before, strict=True):
-                window.begin, window.end, window.lines, window.partial = place
+            self.windows = before
         self._merge()
         return match, turned
 

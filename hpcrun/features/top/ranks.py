@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 from pathlib import Path
 
-from hpcrun.runs.attempt import Attempt, RankExit, attempts, node_ranks, rank_exits
+from hpcrun.runs.attempt import Attempt, attempts, node_ranks, rank_exits
 from hpcrun.runs.logs import fold, rank_log, tail
-from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
+from hpcrun.runs.silence import last_line_of, last_writes, silence_limit_s, talkers, usual_pause_s
 
 MOST_LINES = 64  # the most logs whose last line is read at a time: 512 ranks get theirs in eight rounds
 MOST_PACES = 32  # the most silent ranks of which the usual pause is looked up: the end of a log each, once
@@ -64,7 +64,7 @@ class RanksReader:
     world_size: int  # how many ranks an attempt has
     missing: int = 0  # ranks whose last line is still to be read
     _lines: dict[tuple[int, int, bool], tuple[float | None, str]] = field(default_factory=dict)
-    _paces: dict[tuple[int, int], tuple[float | None, float | None]] = field(default_factory=dict)
+    _paces: dict[tuple[int, int], tuple[float | None, float]] = field(default_factory=dict)
 
     def read(self, now_s: float, *, is_over: bool, shown: Sequence[int] = ()) -> tuple[Attempt, list[RankRow]] | None:
         """Return the newest attempt and its ranks, those that are odd first; None if none has started.
@@ -76,31 +76,51 @@ class RanksReader:
         attempt = next(iter(islice(attempts(self.folder, self.element), 1)), None)
         if attempt is None:
             return None
-        writes = last_writes(attempt.folder)
+        return attempt, self._with_lines(attempt, self._rows(attempt, now_s, is_over=is_over), shown)
+
+    def _rows(self, attempt: Attempt, now_s: float, *, is_over: bool) -> list[RankRow]:
+        """Return the ranks, those that are odd first: failed (the first failure first), silent (the longest first),
+        then those without output.
+
+        A rank that wrote only at the start of the job, while others write, is not silent: in most programs only rank 0
+        prints. Neither is one that always writes seldom.
+        """
+        wrote = last_writes(attempt.folder).ranks
         node_of = {rank: node for node, its in node_ranks(attempt.folder).items() for rank in its}
         ends = {end.rank: end for end in rank_exits(attempt.folder)}
-        latest = max((rank for rank, at_s in writes.ranks.items() if at_s),
-                     key=lambda rank: writes.ranks[rank] or 0, default=None)  # fmt: skip
-        usual_s = None if latest is None else self._pace(attempt, latest, writes.ranks[latest])
+        ages = {rank: max(0.0, now_s - at_s) for rank, at_s in wrote.items() if at_s is not None and rank not in ends}
+        talking = set(talkers(ages, max(0.0, now_s - attempt.started_s))) if ages else set()
+        latest = max((rank for rank in wrote if wrote[rank]), key=lambda rank: wrote[rank] or 0, default=None)
+        usual_s = 0.0 if latest is None else self._pace(attempt, latest, wrote[latest])
+        left = iter(range(MOST_PACES))
 
-        def rows_of(own_s: Mapping[int, float | None]) -> list[RankRow]:
-            over = is_over or attempt.exit is not None
-            return rank_rows(
-                attempt, writes, node_of, ends, now_s=now_s, usual_s=usual_s, own_s=own_s,
-                world_size=self.world_size, is_over=over,
-            )  # fmt: skip
+        def kind(rank: int) -> RankState:
+            if (end := ends.get(rank)) is not None:
+                bad = RankState.TERMINATED if end.is_consequence else RankState.FAILED
+                return RankState.COMPLETED if end.status == 0 else bad
+            if rank not in wrote and rank not in node_of:
+                return RankState.NOT_STARTED
+            if is_over or attempt.exit is not None:
+                return RankState.NO_END
+            if rank not in ages:
+                return RankState.NO_OUTPUT
+            is_silent = rank in talking and ages[rank] > silence_limit_s(usual_s)
+            if is_silent and next(left, None) is not None:
+                is_silent = ages[rank] > silence_limit_s(max(usual_s, self._pace(attempt, rank, wrote[rank])))
+            return RankState.SILENT if is_silent else RankState.RUNNING
 
-        rows = rows_of({})
-        silent = [row for row in rows if row.kind is RankState.SILENT][:MOST_PACES]
-        if silent:
-            rows = rows_of({row.rank: self._pace(attempt, row.rank, row.wrote_s) for row in silent})
-        return attempt, self._with_lines(attempt, rows, shown)
+        rows = []
+        for rank in sorted({*wrote, *node_of, *ends, *range(self.world_size)}, key=lambda rank: wrote.get(rank) or 0.0):
+            end, wrote_s = ends.get(rank), wrote.get(rank)
+            known = (end.node, wrote_s, end.status, end.ended_s) if end else (node_of.get(rank), wrote_s)
+            rows.append(RankRow(rank, kind(rank), *known))
+        return sorted(rows, key=_place)
 
-    def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float | None:
-        """Return the usual pause of a rank; read again only if it has written since."""
+    def _pace(self, attempt: Attempt, rank: int, wrote_s: float | None) -> float:
+        """Return the usual pause of a rank, 0 if it is not known; read again only if it has written since."""
         key = (attempt.number, rank)
-        if self._paces.get(key, (None, None))[0] != wrote_s:
-            self._paces[key] = (wrote_s, usual_pause_s(attempt, rank))
+        if self._paces.get(key, (None, 0.0))[0] != wrote_s:
+            self._paces[key] = (wrote_s, usual_pause_s(attempt, rank) or 0.0)
         return self._paces[key][1]
 
     def _with_lines(self, attempt: Attempt, rows: Sequence[RankRow], shown: Sequence[int]) -> list[RankRow]:
@@ -125,55 +145,6 @@ def _line_of(attempt: Attempt, row: RankRow) -> str:
             if lines := [line for line in text.splitlines() if line.strip()]:
                 return fold(lines[-1]).strip()
     return last_line_of(attempt, row.rank)
-
-
-def rank_rows(
-    attempt: Attempt,
-    writes: Writes,
-    node_of: Mapping[int, str],
-    ends: Mapping[int, RankExit],
-    *,
-    now_s: float,
-    usual_s: float | None,
-    own_s: Mapping[int, float | None],
-    world_size: int,
-    is_over: bool,
-) -> list[RankRow]:
-    """Return the ranks of an attempt, those that are odd first: failed (the first failure first), silent (the longest
-    first), then those without output. Pure.
-
-    A rank that wrote only at the start of the job, while others write, is not silent: in most programs only rank 0
-    prints.
-
-    Args:
-        usual_s: the usual pause between two lines of the rank that wrote last.
-        own_s: that of some other ranks: one that always writes seldom is not silent.
-        is_over: no rank runs any more.
-    """
-    ages = {
-        rank: max(0.0, now_s - at_s) for rank, at_s in writes.ranks.items() if at_s is not None and rank not in ends
-    }
-    talking = set(talkers(ages, max(0.0, now_s - attempt.started_s))) if ages else set()
-
-    def kind(rank: int) -> RankState:
-        if (end := ends.get(rank)) is not None:
-            bad = RankState.TERMINATED if end.is_consequence else RankState.FAILED
-            return RankState.COMPLETED if end.status == 0 else bad
-        if rank not in writes.ranks and rank not in node_of:
-            return RankState.NOT_STARTED
-        if is_over:
-            return RankState.NO_END
-        if rank not in ages:
-            return RankState.NO_OUTPUT
-        limit_s = silence_limit_s(max(usual_s or 0.0, own_s.get(rank) or 0.0))
-        return RankState.SILENT if rank in talking and ages[rank] > limit_s else RankState.RUNNING
-
-    rows = []
-    for rank in sorted({*writes.ranks, *node_of, *ends, *range(world_size)}):
-        end, wrote_s = ends.get(rank), writes.ranks.get(rank)
-        known = (end.node, wrote_s, end.status, end.ended_s) if end else (node_of.get(rank), wrote_s)
-        rows.append(RankRow(rank, kind(rank), *known))
-    return sorted(rows, key=_place)
 
 
 def _place(row: RankRow) -> tuple[int, float, int]:

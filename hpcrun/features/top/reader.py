@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of
 from hpcrun.actions.status.status import get_status, last_known, with_silence
 from hpcrun.actions.status.wait import Changes
 from hpcrun.errors import HpcrunError, NotFoundError
@@ -105,12 +105,10 @@ class Reader:
         if item is None:
             problem = self.reading.damaged.get(run_id, f"there is no run {run_id!r} any more")
             raise NotFoundError(problem, hint="hpcrun status --all lists the runs")
-        if not index:
-            return item
-        for each in item.elements:
-            if each.index == int(index):
-                return element_row(item, each)
-        raise NotFoundError(f"{run_id}: element {index} is not read yet, or there is none")
+        try:
+            return element_of(item, int(index)) if index else item
+        except StopIteration:
+            raise NotFoundError(f"{run_id}: element {index} is not read yet, or there is none") from None
 
     def now_s(self) -> float:
         """Return the time, in seconds since the epoch."""

@@ -222,19 +222,12 @@ def _grouped(rows: Sequence[TopRow], group: str, studies: Mapping[str, str]) -> 
     return result
 
 
-def states_text(states: Sequence[str], room: int) -> str:
-    """Return ``12 runs: 2 running, 1 timed out, 3 others``: as many states as there is room for, at least the first."""
-    numbers = Counter(states)
-    order = [*(name for name in _COUNTED_FIRST if numbers[name]), *(name for name, _ in numbers.most_common())]
-    order = list(dict.fromkeys(order))
-    parts = [f"{numbers[name]} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}" for name in order]
-    runs = count(len(states), "run")
-    for named in range(len(parts), 0, -1):
-        others = len(states) - sum(numbers[name] for name in order[:named])
-        text = f"{runs}: {', '.join([*parts[:named], *([count(others, 'other')] if others else [])])}"
-        if len(text) <= room or named == 1:
-            return text
-    return runs
+def states_text(states: Sequence[str], order: str) -> str:
+    """Return ``12 runs, newest first: 2 running, 1 timed out``, those that ask for attention first."""
+    numbers = Counter(states).most_common()
+    numbers.sort(key=lambda pair: pair[0] not in _COUNTED_FIRST)
+    counted = ", ".join(f"{number} {_COUNTED_AS.get(name, name.lower().replace('_', ' '))}" for name, number in numbers)
+    return f"{count(len(states), 'run')}, {order}" + (f": {counted}" if states else "")
 
 
 # --- what is in the cells ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from hpcrun.actions.status.run_status import RunStatus, element_row, interesting_element
+from hpcrun.actions.status.run_status import RunStatus, element_of, interesting_element
 from hpcrun.errors import HpcrunError
 from hpcrun.features.top.log_page import LogPage
 from hpcrun.features.top.pager import Pager, TextScreen, search_pattern
@@ -268,7 +268,4 @@ class RunPage(TextScreen):
 
 def _one(item: RunStatus) -> RunStatus:
     """Return the run, or of a sweep the element that a person most likely wants to see."""
-    if not item.elements:
-        return item
-    index = interesting_element(item.elements)
-    return element_row(item, next(each for each in item.elements if each.index == index))
+    return element_of(item, interesting_element(item.elements)) if item.elements else item

@@ -123,13 +123,13 @@ def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) ->
     async def scene(screen: Screen) -> None:
         await screen.until(lambda: screen.text.count("RUNNING") == 2)
         assert [line.split()[0] for line in screen.lines[2:5]] == ["new", "[red]x[/]\\x1b[2J\\u2…", "old"]
-        assert screen.lines[0] == "hpcrun top  3 runs: 2 running, 1 completed; newest first"
+        assert screen.lines[0] == "hpcrun top  3 runs, newest first: 2 running, 1 completed"
         assert screen.lines[-1].startswith("enter open")
         await screen.press("slash", *"run", "space", *"new")
         assert screen.lines[-2] == "/run new"
         await screen.press("enter", "space")
         assert screen.lines[2].split()[:3] == ["*", "new", "72"]
-        assert screen.lines[0].startswith("hpcrun top  1 marked; filter: run new; 3 runs: 2 running")
+        assert screen.lines[0].startswith("hpcrun top  1 marked; filter: run new; 3 runs, newest first: 2 running")
         await screen.press("c")
         assert "Cancel 1 run?" in screen.text
         assert "new  job 72  RUNNING" in screen.text
@@ -143,12 +143,10 @@ def test_runs_are_shown_filtered_marked_and_asked_about_once(store: RunStore) ->
     play(store, Answers(), scene)
 
 
-def test_states_are_named_as_far_as_there_is_room() -> None:
+def test_states_that_ask_for_attention_are_named_first() -> None:
     states = ["RUNNING", "CANCELLED", "TIMEOUT", "TIMEOUT", "FAILED"]
-    assert states_text(states, 80) == "5 runs: 1 running, 1 failed, 2 timed out, 1 cancelled"
-    assert states_text(states, 50) == "5 runs: 1 running, 1 failed, 2 timed out, 1 other"
-    assert states_text(states, 5) == "5 runs: 1 running, 4 others"
-    assert states_text([], 80) == "0 runs"
+    assert states_text(states, "by name") == "5 runs, by name: 1 running, 1 failed, 2 timed out, 1 cancelled"
+    assert states_text([], "newest first") == "0 runs, newest first"
 
 
 def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
