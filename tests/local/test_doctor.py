@@ -82,19 +82,6 @@ def test_a_full_disk(hpcrun: Hpcrun, tmp_path: Path) -> None:
         assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
-def test_a_python_that_is_not_there(hpcrun: Hpcrun) -> None:
-    write(hpcrun.folder / "mine.yaml", "extends: local\npython: /nowhere/python\n")
-    done = hpcrun("doctor", "-P", "./mine.yaml", "--json", env={"VIRTUAL_ENV": None})
-    found = checks_of(done)["python"]
-    assert (done.returncode, found["level"]) == (4, "red")
-    assert found["seen"] == "/nowhere/python (profile mine): /nowhere/python: No such file or directory"
-
-
-def test_a_terminal_gets_colours_and_no_color_none(hpcrun: Hpcrun) -> None:
-    assert "\x1b[32m  ok" in hpcrun.screen("doctor", "-P", "local", env={})
-    assert "\x1b[32m" not in hpcrun.screen("doctor", "-P", "local", env={"NO_COLOR": "1"})
-
-
 # --- Slurm ----------------------------------------------------------------------------------------------------
 
 

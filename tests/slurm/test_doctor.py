@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +23,6 @@ def cuda_env(as_researcher: Hpcrun) -> dict[str, str | None]:
     as_researcher.write(f"{site}/torch/__init__.py", flags)
     as_researcher.write(f"{site}/torch/version.py", "__version__ = '2.9.1'\ncuda = '12.8'\n")
     return {"VIRTUAL_ENV": str(venv)}
-
-
-def profile(person: Hpcrun, text: str) -> Path:
-    return person.write("mine.yaml", text)
 
 
 def checks_of(person: Hpcrun, *args: str, env: dict[str, str | None] | None = None) -> list[dict[str, Any]]:
@@ -70,7 +65,6 @@ def test_right_profiles_are_green_or_yellow(
 @pytest.mark.parametrize(
     ("text", "name", "seen", "advice"),
     [
-        ("partition: gpuu", "partition gpuu", "there is no such partition", "partition=gpu"),
         ("account: rich", "account rich", "not available to you; available: lab", "account=lab"),
         ("gpu: {per_node: 8}", "GPUs", "8 on a node, but nodes of partition gpu have 4", "gpu.per_node=4"),
     ],
@@ -78,7 +72,7 @@ def test_right_profiles_are_green_or_yellow(
 def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
     as_researcher: Hpcrun, cuda_env: dict[str, str | None], text: str, name: str, seen: str, advice: str
 ) -> None:
-    path = profile(as_researcher, f"extends: a100\n{text}\n")
+    path = as_researcher.write("mine.yaml", f"extends: a100\n{text}\n")
     found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))
     assert list(found) == [name, "sbatch"]
     assert found[name]["seen"] == seen
@@ -86,12 +80,6 @@ def test_each_mistake_is_one_red_line_and_its_advice_puts_it_right(
     assert found["sbatch"]["fix"] == "correct the errors above"
     as_researcher(*shlex.split(found[name]["fix"])[1:], check=True)
     assert red(checks_of(as_researcher, "-P", str(path), env=cuda_env)) == {}
-
-
-def test_a_time_that_never_starts(as_researcher: Hpcrun, cuda_env: dict[str, str | None]) -> None:
-    path = profile(as_researcher, "extends: a100\npartition: debug\n")
-    found = red(checks_of(as_researcher, "-P", str(path), env=cuda_env))
-    assert found["time"]["fix"] == f"hpcrun profile set {path} time.default=00:10:00"
 
 
 @pytest.mark.versions

@@ -94,21 +94,6 @@ def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
     assert bad(judged(**said)) == [found]
 
 
-@pytest.mark.parametrize(
-    ("node", "said", "fix"),
-    [
-        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"cpu": {"per_gpu": 48}}, "cpu.per_gpu=32"),
-        (NodeKind("gpu", 1, 2, 128000, (("a100", 4),)), {"cpu": {"per_gpu": 1}}, "cpu.per_gpu=1"),
-        (NodeKind("gpu", 1, 32, 128000, (("a100", 1),)), {"memory": {"per_gpu": "200G"}}, "memory.per_gpu=125G"),
-    ],
-)
-def test_nodes_with_few_cpus_or_one_gpu(node: NodeKind, said: dict[str, Any], fix: str) -> None:
-    """What is named is a GPU's share of the node, and one CPU at least."""
-    nothing: dict[str, Any] = {"gpu": {"type": "a100", "per_node": node.gpus[0][1]}, "cpu": {}, "memory": {}}
-    found = bad(judged(facts([node], [GPU]), **{**nothing, **said}))
-    assert found == [("red", "CPUs" if "cpu" in said else "memory", f"hpcrun profile set mine {fix}")]
-
-
 def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
     assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
 
@@ -118,13 +103,6 @@ def test_the_largest_and_the_smallest_job_on_one_node_are_looked_at() -> None:
     assert [plan.shape.gpus_per_node for plan in (target.plan, target.smallest)] == [4, 1]
     (without,) = targets()
     assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
-
-
-def test_what_slurm_does_not_say_is_said() -> None:
-    silent = facts([NodeKind("gpu", 1, None, None, (("a100", 4),))], [GPU])
-    (_, nodes) = judged(silent)
-    assert nodes.level == "green"
-    assert nodes.seen.endswith("fits its 1 node; Slurm does not say their CPUs and memory")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +126,14 @@ UNTYPED = facts([NodeKind("gpu", 1, 64, 512000, ((None, 4),))], [GPU])
 EMPTY = facts([A100], [GPU, LONG])
 OPEN_ELSEWHERE = facts([A100, replace(A100, partition="long")], [replace(GPU, up=False), LONG])
 TYPES = {"h100": {"per_node": 16, "partition": "long"}, "a100": {"per_node": 4}, "b200": {"per_node": 8}}
+NOTHING: dict[str, Any] = {"cpu": {}, "memory": {}, "time": {}}
+ONE = {"type": "a100", "per_node": 1}
+
+
+def node(cpus: int | None, memory_mb: int | None, gpus: int) -> ClusterFacts:
+    return facts([NodeKind("gpu", 1, cpus, memory_mb, (("a100", gpus),))], [GPU])
+
+
 TWO_ACCOUNTS = [Association("lab", None, ("normal",), None), Association("rich", None, ("long",), None)]
 OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
 
@@ -168,6 +154,19 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (EMPTY, {"partition": "long"}, [("red", "nodes", f"{SET} partition=gpu")]),
         (EMPTY, {"partition": "long", "gpu": {}, "cpu": {}, "memory": {}, "time": {}},
          [("red", "nodes", f"{SET} partition=gpu")]),
+        # what is named is a GPU's share of the node, and one CPU at least
+        (node(32, 128000, 1), {**NOTHING, "gpu": ONE, "cpu": {"per_gpu": 48}},
+         [("red", "CPUs", f"{SET} cpu.per_gpu=32")]),
+        (node(2, 128000, 4), {**NOTHING, "cpu": {"per_gpu": 1}}, [("red", "CPUs", f"{SET} cpu.per_gpu=1")]),
+        (node(32, 128000, 1), {**NOTHING, "gpu": ONE, "memory": {"per_gpu": "200G"}},
+         [("red", "memory", f"{SET} memory.per_gpu=125G")]),
+        (node(None, None, 4), {}, []),
+        (facts([THIN], [GPU]), {}, [("red", "GPUs", "write a profile for them: hpcrun profile detect")]),
+        (facts([A100], [replace(GPU, default=False)]), {"partition": None},
+         [("red", "partition", f"{SET} partition=gpu")]),
+        (facts([], [GPU]), {}, [("yellow", "nodes", None)]),
+        (facts([A100], [GPU], associations=None, config=ENFORCED), {"account": "lab"},
+         [("yellow", "account, qos", None)]),
         (OF_TWO, {"account": "rich", "qos": "long"}, []),
         (OF_TWO, {"account": "lab", "qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
     ],
@@ -178,10 +177,10 @@ def test_what_is_wrong_on_other_clusters(
     assert bad(judged(cluster, **said)) == found
 
 
-def test_no_partition_means_the_default_one() -> None:
+def test_no_partition_means_the_default_one_and_unknown_amounts_are_named() -> None:
     assert [check.name for check in judged(partition=None)] == ["partition gpu", "nodes"]
-    (check,) = judged(facts([A100], [replace(GPU, default=False)]), partition=None)
-    assert (check.level, check.fix) == ("red", "hpcrun profile set mine partition=gpu")
+    assert judged(node(None, None, 4))[-1].seen.endswith("fits its 1 node; Slurm does not say their CPUs and memory")
+    assert bad(judge_profile(targets(partition="gpu"), facts([THIN], [GPU]), ())) == []
 
 
 @pytest.mark.parametrize(
@@ -198,11 +197,6 @@ def test_what_is_not_enforced_is_yellow() -> None:
     assert [(level, name) for level, name, _ in found] == [("yellow", "account other"), ("yellow", "qos long")]
 
 
-def test_without_the_database_accounts_are_not_checked() -> None:
-    checks = judged(facts([A100], [GPU], associations=None, config=ENFORCED), account="lab")
-    assert [check.seen for check in checks if check.level == "yellow"] == ["not checked: sacctmgr does not respond"]
-
-
 def test_the_configured_account_and_the_environment_s_partition_count() -> None:
     checks = judge_profile(targets(config=Config(account="other"), **RIGHT), CLUSTER, ())
     assert [(check.level, check.name) for check in checks if "account" in check.name] == [("red", "account other")]
@@ -212,33 +206,20 @@ def test_the_configured_account_and_the_environment_s_partition_count() -> None:
     assert "SBATCH_PARTITION" in (check.fix or "")
 
 
-def test_a_cluster_without_gpus() -> None:
-    thin = facts([THIN], [GPU])
-    assert bad(judge_profile(targets(partition="gpu"), thin, ())) == []
-    assert bad(judged(thin)) == [("red", "GPUs", "write a profile for them: hpcrun profile detect")]
-
-
-def test_nodes_that_slurm_says_nothing_of_are_not_judged() -> None:
-    assert [(check.level, check.name) for check in judged(facts([], [GPU]))] == [
-        ("green", "partition gpu"), ("yellow", "nodes")
-    ]  # fmt: skip
-
-
-def test_a_refusal_that_something_red_explains_is_not_explained_again() -> None:
-    refused = judged(CLUSTER, NO, partition="gpuu")[-1]
-    assert (refused.level, refused.fix) == ("red", "correct the errors above")
-
-
-def test_a_refusal_that_nothing_explains() -> None:
-    one = Trial(True, "", form="--gres=gpu:a100:1")
-    refused = judged(CLUSTER, Trial(False, "no such thing", form=FORM), one)[-1]
-    assert refused.seen == "--test-only refuses --gres=gpu:a100:4: no such thing; it accepts --gres=gpu:a100:1"
-    assert "hpcrun profile detect" in (refused.fix or "")
-
-
-def test_sbatch_that_gives_no_answer_is_not_a_refusal() -> None:
-    silent = judged(CLUSTER, Trial(False, "timed out after 10 s", silent=True))[-1]
-    assert (silent.level, silent.seen) == ("yellow", "not checked: --test-only: timed out after 10 s")
+@pytest.mark.parametrize(
+    ("said", "trials", "level", "seen", "fix"),
+    [
+        ({"partition": "gpuu"}, [NO], "red", f"--test-only refuses {FORM}: Invalid qos", "correct the errors above"),
+        ({}, [Trial(False, "no such thing", form=FORM), Trial(True, "", form="--gres=gpu:a100:1")], "red",
+         f"--test-only refuses {FORM}: no such thing; it accepts --gres=gpu:a100:1",
+         "hpcrun profile detect tries the three forms of asking for GPUs"),
+        ({}, [Trial(False, "timed out after 10 s", silent=True)], "yellow",
+         "not checked: --test-only: timed out after 10 s", None),
+    ],
+)  # fmt: skip
+def test_a_refusal(said: dict[str, Any], trials: list[Trial], level: str, seen: str, fix: str | None) -> None:
+    check = judged(CLUSTER, *trials, **said)[-1]
+    assert (check.level, check.seen, check.fix) == (level, seen, fix)
 
 
 def test_sbatch_knows_better_who_may_use_what() -> None:
@@ -249,19 +230,20 @@ def test_sbatch_knows_better_who_may_use_what() -> None:
     assert accepted[-1].level == "green"
 
 
-def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
-    profile = Profile(name="mine", time={"default": "3h", "max": "2h"})
-    found, (wrong,) = targets_of("mine", profile, surroundings(Path("/"), {}))
-    assert not found
-    assert (wrong.level, wrong.fix) == ("red", "hpcrun profile show mine --origin shows where it is set")
-    assert "03:00:00 is longer than the 02:00:00" in wrong.seen
-
-
-def test_a_time_in_the_environment_that_cannot_be_read() -> None:
-    found, (wrong,) = targets_of("mine", Profile(name="mine"), surroundings(Path("/"), {"SBATCH_TIMELIMIT": "soon"}))
-    assert not found
-    assert wrong.seen.startswith("SBATCH_TIMELIMIT: ")
-    assert wrong.fix == "correct it, or unset it"
+@pytest.mark.parametrize(
+    ("time", "env", "seen", "fix"),
+    [
+        ({"default": "3h", "max": "2h"}, {}, "03:00:00 is longer than the 02:00:00",
+         "hpcrun profile show mine --origin shows where it is set"),
+        ({}, {"SBATCH_TIMELIMIT": "soon"}, "SBATCH_TIMELIMIT: ", "correct it, or unset it"),
+    ],
+)  # fmt: skip
+def test_a_profile_that_allows_none_of_its_own_jobs(
+    time: dict[str, str], env: dict[str, str], seen: str, fix: str
+) -> None:
+    made, (wrong,) = targets_of("mine", Profile(name="mine", time=time), surroundings(Path("/"), env))
+    assert (made, wrong.level, wrong.fix) == ([], "red", fix)
+    assert seen in wrong.seen
 
 
 def test_a_destination_of_messages_needs_its_variables() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import threading
@@ -16,19 +17,22 @@ import pytest
 from textual.pilot import Pilot
 
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import ProfileError, SchedulerError
+from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue
 from hpcrun.features.top.app import RunsScreen, TopApp
 from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
 from hpcrun.features.top.rows import run_rows, states_text
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.queue import QueuedJob
-from tests.unit.given import ports, run
+from tests.harness import wait_for
+from tests.unit.given import ports, run, write
 from tests.unit.top.test_queue import JOBS
 
 EVIL = "[red]x[/]\x1b[2J\u202e"
@@ -271,29 +275,19 @@ def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
     play(store, Answers(), scene)
 
 
-def test_the_queue_is_asked_again_where_slurm_was_unavailable(
+def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
     store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Answers, "unavailable", lambda self: "there is no Slurm here")
 
     async def scene(screen: Screen) -> None:
-        await screen.press("2")
-        assert screen.lines[0] == "your jobs that hpcrun did not submit  there is no Slurm here"
         await screen.press("3")
         assert screen.lines[0] == "queue by partition  there is no Slurm here"
+        await screen.press("2")
+        assert screen.lines[0] == "your jobs that hpcrun did not submit  there is no Slurm here"
         monkeypatch.setattr(Answers, "unavailable", lambda self: None)
         await screen.press("R")
-        await screen.until(lambda: "as of" in screen.lines[0])
-        await screen.press("1", "j")
-        assert screen.lines[0].startswith("hpcrun top")
-
-    play(store, Answers(), scene)
-
-
-def test_the_cursor_stays_at_its_job_when_the_queue_has_changed(store: RunStore, squeue: Queue) -> None:
-    async def scene(screen: Screen) -> None:
-        await screen.press("2")
-        await screen.until(lambda: len(screen.lines) > 4 and "held by you" in screen.text)
+        await screen.until(lambda: "as of" in screen.lines[0] and "held by you" in screen.text)
         assert [line.split()[0] for line in screen.lines[2:5]] == ["7", "8", "10"]
         await screen.press("j")
         table = screen.pilot.app.screen
@@ -303,24 +297,17 @@ def test_the_cursor_stays_at_its_job_when_the_queue_has_changed(store: RunStore,
         await screen.press("R")
         await screen.until(lambda: screen.lines[2].split()[0] == "8")
         assert table.key == "8"
-
-    play(store, Answers(), scene)
-
-
-def test_each_failure_of_squeue_is_said_once_before_the_time_of_the_last_answer(store: RunStore, squeue: Queue) -> None:
-    async def scene(screen: Screen) -> None:
-        await screen.press("3")
-        await screen.until(lambda: "as of" in screen.lines[0])
         answered = screen.lines[0].partition("as of")[2]
         squeue.away = "Slurm is away"
-        await screen.press("R")
-        await screen.until(lambda: "away" in screen.lines[0])
-        asked = squeue.asked
-        await screen.press("R")
-        await screen.until(lambda: squeue.asked > asked)
-        await asyncio.sleep(0.1)
-        assert screen.lines[0] == f"queue by partition  Slurm is away; as of{answered}"
-        assert screen.lines[3].split()[0] == "gpu"
+        for _ in range(2):  # each failure is shown once
+            asked = squeue.asked
+            await screen.press("R")
+            await screen.until(lambda before=asked: squeue.asked > before and "away" in screen.lines[0])  # type: ignore[misc]
+            await asyncio.sleep(0.1)
+            assert screen.lines[0] == f"your jobs that hpcrun did not submit  Slurm is away; as of{answered}"
+            assert screen.lines[2].split()[0] == "8"
+        await screen.press("1", "j")
+        assert screen.lines[0].startswith("hpcrun top")
 
     play(store, Answers(), scene)
 
@@ -366,3 +353,34 @@ def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_s
         assert len(asked) >= 8
 
     play(store, Answers(), scene)
+
+
+def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    known = run("20260102-030405-bad-0a1b", created_s=1000.0, job_id="70")
+    store.create(known, "")
+    store.save_status(known.run_id, LastStatus("FAILED", 1.0, final=True, exit_status=1))
+    folder = RunFolder(store.folder(known.run_id)).element(0).attempt(0)
+    folder.path.mkdir(parents=True)
+    write(folder.start, json.dumps({"job_id": "70", "host": "n0", "started": 1.0}))
+    write(folder.rank_exit(0), json.dumps({"rank": 0, "node": "n0", "status": 1, "ended": 2.0}))
+    broken = [True]
+
+    def rules() -> Sequence[Rule]:
+        if broken:
+            raise ProfileError("rules.yaml: line 3 cannot be read")
+        return ()
+
+    reader = Reader(ports(store, Answers(), time.time()), {}, rules, lambda _: {})
+
+    def cause() -> str | None:
+        return reader.run_status(known.run_id).status.cause
+
+    reader.start()
+    reader.go_on()
+    wait_for(lambda: reader.reading.answered_s is not None, 10, "an answer")
+    assert cause() is None
+    broken.clear()
+    reader.refresh()
+    wait_for(lambda: cause() is not None, 10, "the cause")
+    assert (cause() or "").startswith("rank 0 on n0 failed")
