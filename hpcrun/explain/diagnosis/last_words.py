@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hpcrun.explain.diagnosis.facts import SAME_MOMENT_S, RankEnd, Speech
-from hpcrun.explain.diagnosis.line_order import came_of_a_timeout, ended_by_a_timeout
+from hpcrun.explain.diagnosis.line_order import came_of_a_timeout
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST
 from hpcrun.explain.diagnosis.scan import Hit
@@ -79,22 +79,17 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
         return Speech.GONE
     if "cause" in levels:
         return Speech.OWN
-    if "wait" in levels and any(log.traceback is raised and ended_by_a_timeout(log) for log in logs):
-        return Speech.WAITED
-    if raised is not None and raised.stated and levels and levels <= {"wait", "consequence"}:
+    if raised is None or raised.stated:
+        own = Speech.OWN if raised or levels else Speech.NOTHING
+        return waited_or_gone if levels and levels <= {"wait", "consequence"} else own
+    of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
+    if of_line & {"wait", "consequence"}:
         return waited_or_gone
-    if raised is not None:
-        of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
-        if of_line & {"wait", "consequence"}:
-            return waited_or_gone
-        deepest = raised.frames[-1] if raised.frames else None
-        by_program = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
-        if _CONNECTION.search(raised.exception) and not by_program:
-            return waited_or_gone if deepest and _COLLECTIVES in deepest.file else Speech.NETWORK
-        return Speech.OWN
-    if levels and levels <= {"wait", "consequence"}:
-        return waited_or_gone
-    return Speech.OWN if levels else Speech.NOTHING
+    deepest = raised.frames[-1] if raised.frames else None
+    by_program = deepest is not None and deepest.in_user_code and deepest.code.startswith("raise ")
+    if _CONNECTION.search(raised.exception) and not by_program:
+        return waited_or_gone if deepest and _COLLECTIVES in deepest.file else Speech.NETWORK
+    return Speech.OWN
 
 
 def uncaught(logs: Sequence[Log], end: RankEnd | None) -> Traceback | None:
@@ -133,16 +128,11 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     if place is not None and hit.rule.states:  # of the job's end: what follows for long is of its next attempt
         tail = log.scan.tail
         return len(tail) - place > AFTER_MOST and _went_on(tail, max(-1, place))
-    if hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
+    if place is None or hit.rule.before or not is_exception_line(hit.line):  # what it goes before came of it
         return False
-    if end is not None and log.rank is not None and end.status not in _EXCEPTION_STATUSES:
-        return log.traceback is None or not is_in_chain(hit, log) or uncaught([log], end) is None
-    last = log.traceback
-    if place is None:
-        return False
-    if last is None or place > last.last:
+    if log.traceback is None or place > log.traceback.last:
         return len(log.scan.tail) - place > AFTER_MOST
-    return place < last.begins or last.followed_by > AFTER_MOST
+    return place < log.traceback.begins or uncaught([log], end) is None
 
 
 def may_speak(end: RankEnd, logs: Sequence[Log], signalled_s: float | None) -> bool:
