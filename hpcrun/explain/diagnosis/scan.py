@@ -145,16 +145,10 @@ class Scanner:
             end = block.find(b"\n", start)
             raw = block[start : min(end if end >= 0 else len(block), start + _LONGEST_LINE)]
             rules = {rule.name: rule for text, known in self.by_word if text in raw for rule in known}
-            if not rules:
-                continue
-            lines += block.count(b"\n", counted_to, start)
-            counted_to = start
-            line, speaker, stamp = plain(raw)
-            for rule in rules.values():
-                values = rule.match(raw, line)
-                if values is not None:
-                    hit = Hit(rule, line, lines + 1, values, speaker, stamp)
-                    _keep(kept, (lines + 1, hit))
+            if rules:
+                lines += block.count(b"\n", counted_to, start)
+                counted_to = start
+                _match(rules.values(), raw, lines + 1, lines + 1, kept)
         return len(starts)
 
     def _candidates(self, block: bytes) -> list[int]:
@@ -183,25 +177,12 @@ class Scanner:
             tail.pop()
         first = None if lines is None else lines + (0 if ended else 1) - len(tail) + 1
         for position in range(max(0, len(tail) - END_LINES), len(tail)):
-            here = tail[position][-_LONGEST_LINE:]
-            line, speaker, stamp = plain(here)
-            for rule in rules:
-                values = rule.match(here, line)
-                if values is not None:
-                    number = None if first is None else first + position
-                    place = _LAST + position if number is None else number
-                    _keep(kept, (place, Hit(rule, line, number, values, speaker, stamp)))
+            number = None if first is None else first + position
+            _match(rules, tail[position][-_LONGEST_LINE:], _LAST + position if number is None else number, number, kept)
         order = {rule.name: index for index, rule in enumerate((*self.everywhere, *self.at_end))}
         hits = sorted((item for items in kept.values() for item in items), key=lambda i: (i[0], order[i[1].rule.name]))
-        plain_lines = [plain(line) for line in tail]
-        return LogScan(
-            tuple(hit for _, hit in hits),
-            tuple(line for line, _, _ in plain_lines),
-            first,
-            whole,
-            tuple(speaker for _, speaker, _ in plain_lines),
-            tuple(stamp for _, _, stamp in plain_lines),
-        )
+        texts, speakers, stamps = zip(*map(plain, tail), strict=True) if tail else ((), (), ())
+        return LogScan(tuple(hit for _, hit in hits), texts, first, whole, speakers, stamps)
 
 
 def _last_line(file: BinaryIO, end: int) -> bytes:
@@ -212,15 +193,19 @@ def _last_line(file: BinaryIO, end: int) -> bytes:
     return raw[begins : begins + _LONGEST_LINE] if begins else raw[-_LONGEST_LINE:]
 
 
-def _keep(kept: _Found, item: tuple[int, Hit]) -> None:
+def _match(rules: Iterable[Rule], raw: bytes, place: int, number: int | None, kept: _Found) -> None:
     """Keep the first and the last of a rule's lines of each process, so that repeated lines take no memory."""
-    key = item[1].rule.name, item[1].speaker
-    if key not in kept and len(kept) >= _MOST_KEPT:  # of thousands of processes
-        key = key[0], None
-    lines = kept.setdefault(key, [])
-    lines.append(item)
-    if len(lines) > _KEPT_PER_RULE:
-        del lines[_KEPT_PER_RULE // 2]
+    line, speaker, stamp = plain(raw)
+    for rule in rules:
+        if (values := rule.match(raw, line)) is None:
+            continue
+        key = rule.name, speaker
+        if key not in kept and len(kept) >= _MOST_KEPT:  # of thousands of processes
+            key = rule.name, None
+        lines = kept.setdefault(key, [])
+        lines.append((place, Hit(rule, line, number, values, speaker, stamp)))
+        if len(lines) > _KEPT_PER_RULE:
+            del lines[_KEPT_PER_RULE // 2]
 
 
 def plain(raw: bytes) -> tuple[str, Speaker | None, str]:
