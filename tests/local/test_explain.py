@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -59,14 +58,6 @@ def test_what_no_rule_knows_is_shown_and_not_guessed(hpcrun: Hpcrun) -> None:
     assert hpcrun.document("explain", "last", check=True)["rule"] is None
 
 
-def test_a_run_that_ended_well_or_waits_is_said_to_be_so(hpcrun: Hpcrun) -> None:
-    run(hpcrun, "train", "print('error: CUDA out of memory')\n")
-    assert hpcrun("explain", check=True).stdout.startswith("nothing failed: the job completed")
-    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "sleep", "60", check=True)
-    assert "the job is" in hpcrun("explain", "long", check=True).stdout
-    hpcrun("cancel", "long", check=True)
-
-
 def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hpcrun) -> None:
     hpcrun.write("train.py", "import os\nif os.environ['RANK'] == '1':\n    raise KeyError('wdith')\n")
     path = f"PATH={Path(sys.executable).parent}:$PATH"
@@ -86,30 +77,6 @@ def test_a_launch_that_failed_in_a_script_that_completed_is_explained(hpcrun: Hp
     assert "COMPLETED" in said["evidence"][-1]["lines"][0]
     assert "KeyError: 'wdith'" in hpcrun("logs", "old", check=True).stdout
     assert hpcrun("status", "old", check=True).stdout.count("its launch with 1") == 1
-
-
-def test_the_prefix_of_a_line_counts_and_not_the_name_of_its_file(hpcrun: Hpcrun) -> None:
-    program = """import os, time
-import torch.distributed as dist
-dist.init_process_group("gloo")
-if dist.get_rank() == 3:
-    raise KeyError("lr")
-dist.barrier()
-"""
-    hpcrun.write("bad.py", program)
-    torchrun = f"{Path(sys.executable).parent}/torchrun --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node 2"
-    launch = f"{torchrun} --master-addr $MASTER_ADDR --master-port $MASTER_PORT bad.py"
-    hpcrun.write("launch.sh", f"exec {launch}\n")
-    line = ("submit", "-P", "local", "-G", "4", "--nodes", "2", "--wait", "bash", "launch.sh")
-    waited = hpcrun(*line)
-    assert waited.returncode == 7, waited.stderr
-    said = hpcrun.document("explain", "last", check=True)
-    assert (said["rank"], said["summary"]) == (3, "rank 3 on localhost failed first: KeyError: 'lr' at bad.py:5")
-    names = []
-    for name in ("rank-1.err", "slurm-77.out"):
-        (hpcrun.folder / name).write_text((next(hpcrun.runs.glob("*/elements/0/attempts/0/rank-1.err"))).read_text())
-        names.append(hpcrun("explain", "--log", name, check=True).stdout.splitlines()[0])
-    assert names == [said["summary"]] * 2
 
 
 def test_ones_own_rules_come_first(hpcrun: Hpcrun) -> None:
@@ -192,17 +159,6 @@ def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
     assert "not read: empty.out: it is empty\n\nnot read: model.pt: it is not a text file\n" in text
 
 
-def test_ranks_in_logs_are_known_by_the_lines_and_by_the_names_of_the_files(hpcrun: Hpcrun) -> None:
-    mixed = "step 1\n" + "".join(f"[rank3]: {line}\n" for line in LOG.splitlines()[1:]) + "step 1\n"
-    hpcrun.write("job.out", mixed)
-    shown = hpcrun("explain", "--log", "job.out", check=True).stdout
-    assert shown.splitlines()[0] == "rank 3: KeyError: 'valid' at train.py:9"
-    for name, rank in (("3/stderr.log", 3), ("4711_5_log.err", 5)):
-        hpcrun.write(name, LOG)
-        shown = hpcrun("explain", "--log", name, check=True).stdout
-        assert shown.splitlines()[0] == f"rank {rank}: KeyError: 'valid' at train.py:9"
-
-
 def test_a_pipe_is_explained(hpcrun: Hpcrun) -> None:
     for words in (["-"], ["--log", "-"]):
         shown = hpcrun("explain", *words, stdin=LOG, check=True).stdout
@@ -225,15 +181,6 @@ def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:
     assert (two.returncode, "explain takes one run; unexpected: 'two'" in two.stderr) == (2, True)
 
 
-def test_of_many_ranks_in_one_log_those_that_failed_alike_are_named_and_the_first_is_shown(hpcrun: Hpcrun) -> None:
-    lines = [f"{rank}: step {step}" for step in range(3) for rank in range(1500)]
-    lines += [f"{rank}: {line}" for rank in (700, 300) for line in LOG.splitlines()[1:]]
-    hpcrun.write("job.out", "\n".join([*lines, ""]))
-    shown = hpcrun("explain", "--log", "job.out", check=True, timeout=20).stdout
-    assert shown.splitlines()[0] == "ranks 300, 700: KeyError: 'valid' at train.py:9"
-    assert shown.index("rank 700") < shown.index("train.py:9 in ")
-
-
 def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: Hpcrun) -> None:
     hpcrun.write("job.out", "some error here\n" * 60_000)
     shown = hpcrun("explain", "--log", "job.out", check=True).stdout
@@ -243,32 +190,6 @@ def test_what_of_a_log_was_skipped_is_said_and_a_long_last_line_is_read(hpcrun: 
     assert "ValueError: bad tensor 1.0" in hpcrun("explain", "--log", "long.err", check=True).stdout
     hpcrun.write("f", "hello\nFatal Python error: Traceback (most recent call last)\nbye\n")  # which hung once
     assert "Fatal Python error" in hpcrun("explain", "--log", "f", check=True).stdout
-
-
-STEPS = """
-import itertools, os, time
-from hpcrun_runtime import log_metrics
-rank = int(os.environ["HPCRUN_RANK"])
-for step in itertools.count():
-    begun = time.perf_counter()
-    time.sleep(0.2 if rank == 1 else 0.05)
-    log_metrics(step=step, loss=0.5, step_time=time.perf_counter() - begun)
-"""
-
-
-def test_of_a_job_that_came_to_its_time_limit_the_slow_rank_is_named(hpcrun: Hpcrun) -> None:
-    hpcrun.write("train.py", STEPS)
-    job = ("-P", "local", "--gpus", "0", "--nodes", "2", "--launcher", "python", "--time", "6s")
-    assert hpcrun("submit", *job, "--wait", "train.py").returncode == 7
-    found = hpcrun.document("explain", "train", check=True)
-    assert (found["state"], found["rule"]) == ("TIMEOUT", "time-limit")
-    (slow,) = (evidence for evidence in found["evidence"] if evidence["who"] == "steps")
-    said = re.fullmatch(
-        r"rank 1 on local-1 takes ([\d.]+) m?s a step, the others ([\d.]+) m?s: (\d+) % more", slow["lines"][0]
-    )
-    assert said is not None
-    assert int(said[3]) > 100
-    assert slow["lines"][0] in " ".join(hpcrun("explain", "train", check=True).stdout.split())
 
 
 def test_what_is_no_run_leads_to_the_way_that_explains_it(hpcrun: Hpcrun) -> None:

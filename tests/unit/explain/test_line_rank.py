@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -528,6 +529,31 @@ def test_ranks_that_fail_alike_are_all_named_unless_a_launcher_knows_the_first(t
     waited = "".join(f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, "
                      "Timeout(ms)=600000) ran for 600052 milliseconds before timing out.\n" for rank in (0, 1, 2))  # fmt: skip
     assert said_of(waited, tmp_path).rank is None
+
+
+def test_of_many_ranks_that_fail_alike_the_first_in_the_log_is_shown(tmp_path: Path) -> None:
+    lines = [f"{rank}: step {step}\n" for step in range(3) for rank in range(1500)]
+    raised = [f"{rank}: {line}\n" for rank in (700, 300) for line in f"{TRACE}{KEY}".splitlines()]
+    said = said_of("".join([*lines, *raised]), tmp_path)
+    assert said.summary == "ranks 300, 700: KeyError: 'lr' at train.py:63"
+    assert said.evidence[0].who == "rank 700"
+
+
+@pytest.mark.parametrize("name", ["3/stderr.log", "4711_3_log.err", "rank-3.err", "slurm-77.out"])
+def test_the_rank_is_known_by_the_prefix_of_a_line_or_by_the_name_of_the_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(of_rank(1, KEY))
+    assert explain_logs([str(path)], RULES).rank == 1
+    path.write_text(f"{TRACE}{KEY}\n")
+    assert explain_logs([str(path)], RULES).rank == (3 if "3" in name else None)
+
+
+def test_of_ranks_that_a_command_starts_the_prefix_counts_and_not_the_record_of_the_node(tmp_path: Path) -> None:
+    folder = job(tmp_path / "run", {1: of_rank(3, KEY)}, {0: (143, 1.0), 1: (1, 0.0)})
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "plan": {"shape": {"launcher": "command"}}}))
+    assert explained(folder).summary == "rank 3: KeyError: 'lr' at train.py:63"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from hpcrun.explain.diagnosis.stragglers import STEP_TIME, find_stragglers, noted_paces, straggler_sentence
+from tests.unit.explain.test_corpus import explained
+from tests.unit.explain.written import Written, write_run
 
 NODES = {rank: f"node-{rank // 4 + 1}" for rank in range(16)}
 
@@ -119,3 +124,16 @@ def test_what_is_no_pace_of_a_program_makes_no_remark(one: float, other: float, 
     assert said({0: [one] * 9, 1: [other] * 9}, kind) == ""
     noted = {rank: noted_paces([(1.0, 1.0, {"step_time": value})] * 9) for rank, value in ((0, one), (1, 10**400))}
     assert find_stragglers(noted, NODES) is None
+
+
+def test_of_a_job_that_came_to_its_time_limit_the_slow_rank_is_named_by_the_ends_of_the_metrics(tmp_path: Path) -> None:
+    write_run(Written(None, "", "", "TIMEOUT", None), tmp_path / "run")
+    attempt = tmp_path / "run/elements/0/attempts/0"
+    assert "steps" not in [part.who for part in explained(tmp_path / "run").evidence]
+    for rank in range(4):
+        # at first rank 0 was slow; a step takes 2 s on rank 1, by the time of its rows
+        rows = [{"time": 9 * step, "step": step, "step_time": 30.0} for step in range(99 if rank == 0 else 0)]
+        rows += [{"time": 1000 + step * (2 if rank == 1 else 1), "step": step, "loss": 1.0} for step in range(99)]
+        (attempt / f"rank-{rank}.metrics").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + '{"half a')
+    (slow,) = (part for part in explained(tmp_path / "run").evidence if part.who == "steps")
+    assert slow.lines == ("rank 1 on node01 takes 2 s a step, the others 1 s: 100 % more",)
