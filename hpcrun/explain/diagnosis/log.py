@@ -27,15 +27,10 @@ _LATER_S = 1.0
 """Two files that one process writes to have the times of its last lines, up to the delay of a file server."""
 _WARNING_LINES = 60
 """Lines between NCCL's warning and the exception that comes of it: NCCL's and torch's frames."""
-_NO_COUNT = re.compile(
-    r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?|\b[IWEF]\d{4}\b|0x\w+|\d+[.,]\d+(?:e[-+]?\d+)?"
+_COUNT = re.compile(
+    r"\b(step|epoch|iter|iteration|batch)\w*\b\W{0,3}(\d{1,18})|\b()(\d{1,18})/\d+ ", re.ASCII | re.IGNORECASE
 )
-"""Numbers that grow or change by themselves: times, addresses and fractions."""
-_TOKEN = re.compile(r"[A-Za-z]{2,}|\d+")
-_OF_STACKS = re.compile(
-    r"^hpcrun: |\bFile \"|, line \d|^\s*at |^#\d|\bframe #?\d|Timed? ?out|[Rr]etry|[Aa]ttempt|Error:|ERROR|WARN"
-)
-"""Lines of stacks, retries, complaints and hpcrun: their numbers grow as well."""
+"""What a program says of how far it is."""
 _LONGEST = 300
 _LAST = 2
 """Lines at the end of a log that show whether its program made progress until then."""
@@ -204,23 +199,13 @@ def _part(log: Log, one: Speaker | None, rank: int | None, places: Sequence[int]
     )
 
 
-def read_counter(line: str) -> tuple[Shape, Counter] | None:
-    """Return the words of a line and its whole numbers; None if it has none of one of them."""
-    text = line[:_LONGEST]
-    if _OF_STACKS.search(text):
-        return None
-    tokens = _TOKEN.findall(_NO_COUNT.sub(" ", text))
-    words = tuple(token for token in tokens if not token.isdigit() and token not in ("nan", "inf"))
-    numbers = tuple(int(token[:18]) for token in tokens if token.isdigit())
-    return (words, numbers) if words and numbers else None
-
-
 def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
-    """Return the greatest numbers of each shape of line."""
+    """Return how far a program came: the words of the lines that count → their greatest numbers."""
     greatest: dict[Shape, Counter] = {}
     for line in lines:
-        if read := read_counter(line):
-            greatest[read[0]] = max(read[1], greatest.get(read[0], ()))
+        counts = [(word, int(number or other)) for word, number, _, other in _COUNT.findall(line[:_LONGEST])]
+        shape, counter = tuple(word for word, _ in counts), tuple(number for _, number in counts)
+        greatest[shape] = max(counter, greatest.get(shape, ()))
     return greatest
 
 
