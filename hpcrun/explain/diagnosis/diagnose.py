@@ -24,9 +24,7 @@ from hpcrun.explain.diagnosis.last_words import (
     is_in_chain,
     is_said_caught,
     last_burst,
-    may_speak,
     speech_of,
-    was_interrupted,
     was_survived,
 )
 from hpcrun.explain.diagnosis.line_order import (
@@ -168,7 +166,7 @@ class _Job:
         traceback, line, rule."""
         assert item.log is not None and item.hit is not None
         rank, places = item.rank, self.places
-        by_itself = rank is None or rank in places or self._failed(rank)
+        by_itself = rank is None or rank in places
         if item.rule.level == "cause":
             tier = _CAUSE if by_itself else _CAUSE_OF_OTHERS
         else:
@@ -183,11 +181,6 @@ class _Job:
             item.hit.number or 0,
             rule_places[item.rule.name],
         )
-
-    def _failed(self, rank: int) -> bool:
-        """Whether a rank failed by itself, as far as known: a rank without a record was killed with the others."""
-        end = self.facts.ends.get(rank)
-        return end.by_itself if end is not None else not self.facts.ends and self.facts.state in ("FAILED", "UNKNOWN")
 
     def of_state(self, rules: Sequence[Rule]) -> list[tuple[Key, Cause]]:
         """Return the rules about the job's state, with their sort keys; none if a rank ended it before a signal."""
@@ -242,11 +235,9 @@ def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
 
 
 def _ended_before(facts: Facts) -> bool:
-    """Whether a job failed before it was cancelled or reached its time limit: others waited, or it tried again."""
+    """Whether a job failed before it was cancelled or reached its time limit: others waited."""
     if facts.state not in _WAITED_FOR:
         return False
-    if any(was_interrupted(log) for log in facts.logs):
-        return True
     return not facts.ends and any(failed_in(log) or hangs_since(log) for log in facts.logs)
 
 
@@ -275,11 +266,7 @@ def _speeches(facts: Facts, waits: Sequence[LogLine]) -> dict[int, Speech]:
         if log.rank is not None and (log.rank in logs or not facts.ends):
             logs.setdefault(log.rank, []).append(log)
     ends = facts.ends
-    return {
-        rank: _speech(mine, ends.get(rank), waits)
-        for rank, mine in logs.items()
-        if rank not in ends or facts.state in OF_THE_JOB or may_speak(ends[rank], mine, facts.signalled_s)
-    }
+    return {rank: _speech(mine, ends.get(rank), waits) for rank, mine in logs.items()}
 
 
 def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) -> Speech:

@@ -135,18 +135,6 @@ def was_survived(hit: Hit, log: Log, end: RankEnd | None) -> bool:
     return place < log.traceback.begins or uncaught([log], end) is None
 
 
-def may_speak(end: RankEnd, logs: Sequence[Log], signalled_s: float | None) -> bool:
-    """Whether the logs of a rank of a job that was signalled may have the reason of its end.
-
-    This is an exception at the end of its logs from before the signal: the rank could not exit.
-    """
-    if end.status != EXIT_TERMINATED:
-        return True
-    if signalled_s is None or any(log.written_s >= signalled_s for log in logs):
-        return False
-    return (raised := uncaught(logs, end)) is not None and not raised.stated and raised.followed_by <= LAST_WORDS
-
-
 def is_beside(hit: Hit, log: Log) -> bool:
     """Whether a line is about something else than the exception that ended its program.
 
@@ -185,12 +173,6 @@ def failed_in(log: Log) -> bool:
     """Whether a log has an uncaught exception that is not the cancellation of its program."""
     raised = raised_in(log)
     return raised is not None and not raised.exception.startswith(_INTERRUPT)
-
-
-def was_interrupted(log: Log) -> bool:
-    """Whether a program was ended by ^C or a cancellation while it handled another exception, mostly to try again."""
-    raised = log.traceback
-    return raised is not None and raised.aftermath is not None and raised.aftermath.exception.startswith(_INTERRUPT)
 
 
 def hangs_since(log: Log) -> bool:
