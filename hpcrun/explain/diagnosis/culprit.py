@@ -173,7 +173,7 @@ def places_of_failures(facts: Facts, speech: Mapping[int, Speech]) -> dict[int, 
 
 
 def rank_without_records(
-    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None, *, caught: bool
+    facts: Facts, speech: Mapping[int, Speech], places: Mapping[int, int], cause: Cause | None
 ) -> Culprit:
     """Return the rank that ended a job whose ranks left no records: only with proof.
 
@@ -182,7 +182,6 @@ def rank_without_records(
 
     Args:
         places: rank → its place among those that failed.
-        caught: the cause is a failure that a rank caught, and for which the others then waited.
     """
     hit_of = (cause.log, cause.hit) if cause is not None else (None, None)
     alike = _alike(facts, speech, places, cause)
@@ -193,8 +192,6 @@ def rank_without_records(
         log.rank is None and log.traceback and log.traceback.raised > 1 for log in facts.logs
     )
     seen = seen_by_launcher(facts, several=several)
-    if cause is not None and (caught or cause.rule.states):  # of the job or a node: not of the rank that speaks of it
-        return Culprit(_first_known(cause.rank, named_rank(facts.logs, *hit_of), seen))
     if len(alike) > 1:
         return Culprit(seen) if seen in alike else Culprit(None, alike=alike)
     alone = cause.rank if cause is not None else next(iter(places), None)

@@ -88,12 +88,6 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     )
 
 
-def fails_by_itself(facts: Facts) -> bool:
-    """Whether a rank ended the run because of itself."""
-    job = _Job.of(facts)
-    return job.culprit is not None and job.culprit.own_words and job.speech_of_culprit < Speech.NETWORK
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     """A job that ended, and what follows from its facts.
@@ -226,7 +220,7 @@ class _Job:
         if self.facts.ends:
             of_place = next(iter(self.places), None) if self.facts.state in OF_THE_JOB else None
             return Culprit(of_cause if of_cause is not None else of_place)
-        return rank_without_records(self.facts, self.speech, self.places, cause, caught=caught)
+        return rank_without_records(self.facts, self.speech, self.places, cause)
 
 
 def _was_caught(hit: Hit, log: Log, facts: Facts) -> bool:
@@ -244,8 +238,6 @@ def _ended_before(facts: Facts) -> bool:
 def _hits_of_the_end(log: Log, facts: Facts) -> list[Hit]:
     """Return the matching lines of a log that concern its end."""
     end = facts.ends.get(log.rank) if log.rank is not None else None
-    if end is not None and end.status == 0:
-        return []
     hits = [hit for hit in log.scan.hits if not was_survived(hit, log, end) and not is_beside(hit, log)]
     return last_burst(hits)
 
@@ -279,16 +271,11 @@ def _speech(logs: Sequence[Log], end: RankEnd | None, waits: Sequence[LogLine]) 
 def first_to_fail(starts: Sequence[Facts]) -> Facts:
     """Return the start whose failure ended a job: the first one after which the program came no further.
 
-    A start that came further than the one before has survived its failure. If the ranks of a start speak only of
-    others, a later start may tell more.
+    A start that came further than the one before has survived its failure.
     """
     first = len(starts) - 1
     lines = [list(chain.from_iterable(log.scan.tail for log in one.logs if log.rank is not None)) for one in starts]
     while first and not went_beyond(lines[first - 1], lines[first]):
         first -= 1
-    which = next((place for place in range(first, len(starts)) if fails_by_itself(starts[place])), len(starts) - 1)
-    if which == len(starts) - 1:
-        return starts[-1]
-    return replace(
-        starts[which], start=f"the answer is of start {which + 1} of {len(starts)}: no later one came further"
-    )
+    start = f"the answer is of start {first + 1} of {len(starts)}: no later one came further"
+    return replace(starts[first], start=start if first < len(starts) - 1 else "")
