@@ -75,7 +75,7 @@ def explain(
 
 
 def _logs(words: list[str], log: list[str], context: Context) -> Outcome:
-    from hpcrun.explain.any_log import explain_logs
+    from hpcrun.explain.any_job_or_log import explain_logs
 
     names = [*log, *words]  # --log a.out b.err: the shell's pattern gives several
     if "-" in names and (sys.stdin is None or sys.stdin.isatty()):
@@ -134,8 +134,7 @@ def _running(item: RunStatus, context: Context, *, stacks: bool) -> Explanation 
 
 def _job(name: str, context: Context, rules: tuple[Rule, ...]) -> Explanation | None:
     """Explain a job of Slurm's that no run has; None where there is none."""
-    from hpcrun.explain.any_job import find_job, is_job_id
-    from hpcrun.explain.any_log import explain_job
+    from hpcrun.explain.any_job_or_log import explain_job, find_job, is_job_id
 
     job_id = name.replace("/", "_")
     job = find_job(job_id, context.env) if is_job_id(job_id) else None

@@ -128,7 +128,7 @@ def main() -> NoReturn:
         _fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
     except HpcrunError as error:
         if isinstance(error, NotFoundError) and error.job_id:
-            from hpcrun.explain.any_job import is_own_live_job
+            from hpcrun.explain.any_job_or_log import is_own_live_job
 
             error.hint = error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
         _fail(error)

@@ -19,7 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.any_log import explain_logs
+from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.launcher import without_lead
 from hpcrun.explain.diagnosis.rules import Rule, load_rules
 from hpcrun.explain.ended import Explanation, explain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_log import explain_logs
+from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.ended import Explanation
 from hpcrun.runs.log_times import second_of_year, seconds_between

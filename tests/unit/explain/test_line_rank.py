@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_log import explain_logs
+from hpcrun.explain.any_job_or_log import explain_logs
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
 from tests.unit.explain.test_line_order import RULES, job, said_of, timed_out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_log import explain_logs
+from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.launcher import Speaker, speakers_of, without_lead
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_log import explain_logs
+from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.rules import load_rules
 
 CAUGHT = """step 1 loss 3.1

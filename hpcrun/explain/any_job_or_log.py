@@ -7,15 +7,14 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import NotFoundError
-from hpcrun.explain.any_job import AnyJob
 from hpcrun.explain.diagnosis.facts import Facts
 from hpcrun.explain.diagnosis.last_words import without_survived
 from hpcrun.explain.diagnosis.launcher import rank_of_file
@@ -23,17 +22,100 @@ from hpcrun.explain.diagnosis.log import Log, by_speaker, examine
 from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
-from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT
+from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
 from hpcrun.job.units import format_span
 from hpcrun.reading import open_regular
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.process import Completed, SlurmSite
+from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct, whole_number
 
+ANSWER_WITHIN_S = 15.0
+_JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
+_KEY = re.compile(r"(?:^| )([A-Z][\w:/]*)=")
+_BEFORE_STDOUT = ("JobID", "JobName", "State", "ExitCode", "NodeList", "NNodes", "Elapsed", "Reason", "WorkDir")
+_SACCT_FIELDS = (*_BEFORE_STDOUT, "StdErr", "StdOut")
+"""sacct has the files since Slurm 24.05; before that, sbatch's default is tried."""
+_SCONTROL_FIELDS = ("JobId", "JobName", "JobState", "ExitCode", "NodeList", "NumNodes", "RunTime", "Reason", "WorkDir",
+                    "StdErr", "StdOut")  # fmt: skip
 PIPE = "-"
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
 _MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
 _BEGINNING = 4096
 """Bytes at the beginning of a file that show whether it is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyJob:
+    """A job as scontrol or sacct shows it; ``outputs``: its stderr and stdout, as far as they are known."""
+
+    item: RunStatus
+    outputs: tuple[Path, ...]
+
+
+def is_job_id(text: str) -> bool:
+    """Whether a word is one of Slurm's job ids: ``4711``, ``4711_3`` of an array, ``4711+1`` of a heterogeneous job."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
+def find_job(job_id: str, env: Mapping[str, str]) -> AnyJob | None:
+    """Ask Slurm for one job: the controller, and the accounting database where that has forgotten it.
+
+    Returns None where neither knows it, or Slurm is not here.
+    """
+    shown = _run(["scontrol", "--oneliner", "show", "job", job_id], env)
+    if shown.ok and (job := parse_shown(shown.stdout)):
+        return job
+    ask = ("--allocations", f"--jobs={job_id}")
+    answer = _run(sacct(*ask, "--expand-patterns", fields=_SACCT_FIELDS), env)
+    if not answer.ok:
+        answer = _run(sacct(*ask, fields=_BEFORE_STDOUT), env)
+    return parse_listed(answer.stdout)
+
+
+def is_own_live_job(job_id: str, env: Mapping[str, str]) -> bool:
+    """Return whether squeue lists a job of this user that has not ended."""
+    return bool(_run(["squeue", f"--user={os.getuid()}", f"--jobs={job_id}", "--noheader", "--format=%i"], env).stdout)
+
+
+def parse_shown(text: str) -> AnyJob | None:
+    """Read the answer to ``scontrol --oneliner show job``: of an array's elements the first."""
+    line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
+    parts = _KEY.split(line)[1:]
+    fields = dict(zip(parts[::2], (value.strip() for value in parts[1::2]), strict=True))
+    if "JobState" not in fields:
+        return None
+    array, task = fields.get("ArrayJobId"), fields.get("ArrayTaskId", "")
+    if array and task.isdigit():
+        fields["JobId"] = f"{array}_{task}"
+    return _job(*(fields.get(name, "") for name in _SCONTROL_FIELDS))
+
+
+def parse_listed(text: str) -> AnyJob | None:
+    """Read the answer of sacct: the newest line where the job was requeued."""
+    rows = rows_of(text, len(_SACCT_FIELDS)) or rows_of(text, len(_BEFORE_STDOUT))
+    if not rows:
+        return None
+    job = _job(*rows[-1])
+    default = job.item.folder / f"slurm-{job.item.run.job_id}.out"
+    return job if job.outputs or not default.exists() else replace(job, outputs=(default,))
+
+
+def _job(job_id: str, name: str, state: str, exit_code: str, hosts: str, nodes: str, elapsed: str, reason: str,
+         workdir: str, *outputs: str) -> AnyJob:  # fmt: skip
+    exit_status, _, signal = exit_code.partition(":")
+    status = LastStatus(
+        base_state(state), 0.0, final=is_terminal(base_state(state)), reason=known_text(reason),
+        elapsed_s=parse_clock(elapsed), hosts=known_text(hosts), exit_status=whole_number(exit_status),
+        signal=whole_number(signal) or None,
+    )  # fmt: skip
+    files = (Path(file) for file in outputs if file.startswith("/") and file != "/dev/null")
+    item = _item(name, status, job_id, whole_number(nodes.partition("-")[0]) or 1, Path(workdir or "/"))
+    return AnyJob(item, tuple(dict.fromkeys(files)))
+
+
+def _run(argv: list[str], env: Mapping[str, str]) -> Completed:
+    return SlurmSite(env, ANSWER_WITHIN_S).run(argv)
 
 
 def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
@@ -53,13 +135,12 @@ def explain_logs(names: Sequence[str], rules: Sequence[Rule]) -> Explanation:
 
 def explain_job(job: AnyJob, rules: Sequence[Rule], now_s: float) -> Explanation:
     """Explain a job of Slurm's that hpcrun did not submit, by its state and its output."""
-    state = job.status.state
-    item = replace(_item(job.name, job.status, job), folder=job.workdir)
-    command = _look(map(str, job.outputs)) or f"scontrol show job {job.job_id}"
+    item, state, job_id = job.item, job.item.status.state, job.item.run.job_id
+    command = _look(map(str, job.outputs)) or f"scontrol show job {job_id}"
     if (well := nothing_failed(item)) is not None:
         waits = state == PENDING  # there is no output yet
         return Explanation(
-            item, well + _last_written(job, now_s), next=f"squeue --start --job {job.job_id}" if waits else command
+            item, well + _last_written(job, now_s), next=f"squeue --start --job {job_id}" if waits else command
         )
     logs, unread = _read(map(str, _with_siblings(job.outputs)), rules)
     if not job.outputs:
@@ -88,17 +169,17 @@ def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[
 def _last_written(job: AnyJob, now_s: float) -> str:
     """Return since when a job that runs has written nothing."""
     times = []
-    for path in _with_siblings(job.outputs) if job.status.state == RUNNING else ():
+    for path in _with_siblings(job.outputs) if job.item.status.state == RUNNING else ():
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     return f"; it last wrote {format_span(max(0.0, now_s - max(times)))} ago" if times else ""
 
 
-def _item(name: str, status: LastStatus, job: AnyJob | None = None) -> RunStatus:
-    """Return what stands for a run of hpcrun's: it has no id, no folder and no records."""
-    run = Run("", name, "slurm" if job else "", None, "", 0.0, job.job_id if job else None, "", job.nodes if job else 1,
-              gpus_per_node=0, world_size=0, walltime_s=None)  # fmt: skip
-    return RunStatus(run, Path(), status)
+def _item(name: str, status: LastStatus, job_id: str | None = None, nodes: int = 1, folder: Path = Path()) -> RunStatus:
+    """Return what stands for a run of hpcrun's: it has no id and no records."""
+    run = Run("", name, "slurm" if job_id else "", None, "", 0.0, job_id, "", nodes, gpus_per_node=0, world_size=0,
+              walltime_s=None)  # fmt: skip
+    return RunStatus(run, folder, status)
 
 
 def _look(names: Iterable[str]) -> str:

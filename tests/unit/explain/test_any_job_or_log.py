@@ -1,0 +1,96 @@
+"""What hpcrun did not submit: jobs as scontrol and sacct show them (texts of 22.05 and 24.11), and logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpcrun.explain.any_job_or_log import AnyJob, explain_job, explain_logs, is_job_id, parse_listed, parse_shown
+from hpcrun.explain.diagnosis.rules import load_rules
+from hpcrun.runs.record import LastStatus
+from hpcrun.schedulers.slurm_text import SEPARATOR
+
+SHOWN = (
+    "JobId=6 ArrayJobId=4 ArrayTaskId=1 JobName=two words UserId=ada(1001) JobState=FAILED Reason=NonZeroExitCode "
+    "Dependency=(null) ExitCode=2:0 RunTime=00:01:05 TimeLimit=01:00:00 NodeList=cpu-1 NumNodes=1 Command=(null) "
+    "WorkDir=/home/me/a b StdErr=/home/me/a b/err.6 StdIn=/dev/null StdOut=/home/me/a b/out.6 Power= \n"
+)
+
+
+def test_what_scontrol_shows() -> None:
+    job = parse_shown(SHOWN)
+    assert job is not None
+    assert (job.item.run.job_id, job.item.run.name, job.item.run.nodes) == ("4_1", "two words", 1)
+    status = LastStatus("FAILED", 0.0, final=True, reason="NonZeroExitCode", elapsed_s=65, hosts="cpu-1", exit_status=2)
+    assert job.item.status == status
+    assert job.item.folder == Path("/home/me/a b")
+    assert job.outputs == (Path("/home/me/a b/err.6"), Path("/home/me/a b/out.6"))
+    one = parse_shown(SHOWN.replace("err.6", "out.6"))
+    assert one is not None and one.outputs == (Path("/home/me/a b/out.6"),)
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n"])
+def test_a_job_that_slurm_does_not_know(text: str) -> None:
+    assert parse_shown(text) is None
+    assert parse_listed(text) is None
+
+
+def told(state: str, *files: str, workdir: str = "/w") -> str:
+    return SEPARATOR.join(["9", "train", state, "0:9", "n1", "1", "00:01:01", "None", workdir, *files]) + "\n"
+
+
+def test_of_a_requeued_job_the_newest_line_of_sacct_counts() -> None:
+    job = parse_listed(told("REQUEUED", "/w/old.err", "/w/old.out") + told("CANCELLED by 1001", "/w/9.err", "/w/9.out"))
+    assert job is not None
+    status = job.item.status
+    assert (status.state, status.signal, status.elapsed_s, status.reason) == ("CANCELLED", 9, 61, None)
+    assert job.outputs == (Path("/w/9.err"), Path("/w/9.out"))
+
+
+def test_before_2405_the_default_file_is_tried(tmp_path: Path) -> None:
+    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == ()  # type: ignore[union-attr]
+    (tmp_path / "slurm-9.out").touch()
+    assert parse_listed(told("FAILED", workdir=str(tmp_path))).outputs == (tmp_path / "slurm-9.out",)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("word", "is_one"),
+    [("4711", True), ("4711_3", True), ("4711+1", True), ("train", False), ("-1", False), ("4_", False)],
+)
+def test_what_can_be_a_job_id(word: str, is_one: bool) -> None:
+    assert is_job_id(word) is is_one
+
+
+NOW_S = 1_800_000_000.0
+
+
+def listed(state: str, *outputs: Path) -> AnyJob:
+    job = parse_listed(told(state, "/w/err", "/w/out"))
+    assert job is not None
+    return AnyJob(job.item, outputs)
+
+
+def test_a_job_that_runs_is_said_to_have_written_some_time_ago(tmp_path: Path) -> None:
+    out, err = tmp_path / "slurm-4711.out", tmp_path / "slurm-4711.err"
+    for path, ago_s in ((out, 725), (err, 5000)):
+        path.write_text("step\n")
+        os.utime(path, (NOW_S - ago_s,) * 2)
+    found = explain_job(listed("RUNNING", out, err), (), NOW_S)
+    assert found.summary == "the job is running: it has not ended; it last wrote 12 min ago"
+    assert (
+        explain_job(listed("RUNNING", tmp_path / "gone"), (), NOW_S).summary == "the job is running: it has not ended"
+    )
+    assert "wrote" not in explain_job(listed("PENDING", out), (), NOW_S).summary
+
+
+def test_a_log_alone_shows_that_the_time_limit_ended_a_job_that_had_failed_before(tmp_path: Path) -> None:
+    log = tmp_path / "slurm-4711.out"
+    limit = "slurmstepd: error: *** JOB 4711 ON n1 CANCELLED AT 2026-11-22T10:00:00 DUE TO TIME LIMIT ***\n"
+    log.write_text(f"step 3\n{limit}")
+    assert explain_logs([str(log)], load_rules([])).rule == "time-limit"
+    trace = "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n    main()\nKeyError: 'lr'\n"
+    log.write_text(f"step 3\n{trace}{limit}")
+    said = explain_logs([str(log)], load_rules([]))
+    assert (said.rule, "KeyError: 'lr'" in said.summary) == (None, True)
