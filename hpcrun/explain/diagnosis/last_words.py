@@ -80,8 +80,9 @@ def speech_of(logs: Sequence[Log], end: RankEnd | None) -> Speech:
     if "cause" in levels:
         return Speech.OWN
     if raised is None or raised.stated:
-        own = Speech.OWN if raised or levels else Speech.NOTHING
-        return waited_or_gone if levels and levels <= {"wait", "consequence"} else own
+        if levels and levels <= {"wait", "consequence"}:
+            return waited_or_gone
+        return Speech.OWN if raised or levels else Speech.NOTHING
     of_line = {hit.rule.level for hit in hits if hit.line.strip() == raised.exception}
     if of_line & {"wait", "consequence"}:
         return waited_or_gone

@@ -203,8 +203,8 @@ def reached(lines: Sequence[str]) -> Mapping[Shape, Counter]:
     """Return how far a program came: the words of the lines that count → their greatest numbers."""
     greatest: dict[Shape, Counter] = {}
     for line in lines:
-        counts = [(word, int(number or other)) for word, number, _, other in _COUNT.findall(line[:_LONGEST])]
-        shape, counter = tuple(word for word, _ in counts), tuple(number for _, number in counts)
+        counts = [(name, int(number or other)) for name, number, _, other in _COUNT.findall(line[:_LONGEST])]
+        shape, counter = tuple(name for name, _ in counts), tuple(number for _, number in counts)
         greatest[shape] = max(counter, greatest.get(shape, ()))
     return greatest
 
