@@ -89,34 +89,20 @@ for module in pkgutil.walk_packages(hpcrun.__path__, "hpcrun."):
 typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
 typer.main.get_command(build_app(COMMANDS))
 
-def render_every_kind_of_script():
-    from itertools import product
-    from hpcrun.job.plan import PythonEnvironment, build_plan
-    from hpcrun.job.profile import Profile
-    from hpcrun.job.request import read_request
-    from hpcrun.job.resources import Machine
-    from hpcrun.job.script import render_script
-    from hpcrun.profiles.folders import shipped_folder
-    from hpcrun.profiles.folders import load_templates
-    templates = load_templates([shipped_folder("templates")])
-    for scheduler, launcher in [*product(("local", "slurm"), ("torchrun", "python", "command")), ("slurm", "srun")]:
-        ranks = {"nproc_per_node": 1} if launcher == "torchrun" else {}
-        request = read_request({"script": "train.py", "gpus": "0", "launcher": launcher, **ranks})
-        profile = Profile(name="any", scheduler=scheduler)
-        plan = build_plan(request, profile, python=PythonEnvironment("python3", ""), machine=Machine(cpus=1))
-        render_script(plan, templates)
-
 def read_every_shipped_file():
     from hpcrun.explain.diagnosis.rules import load_rules
-    from hpcrun.profiles.folders import shipped_folder
+    from hpcrun.job.script import sandbox_of
+    from hpcrun.profiles.folders import load_templates, shipped_folder
     from hpcrun.profiles.load import load_profile, profile_names
-    shipped = [shipped_folder("cluster_profiles")]
+    templates = load_templates([shipped_folder("templates")])
+    for name in templates:
+        sandbox_of(templates).get_template(name)
     load_rules([])
+    shipped = [shipped_folder("cluster_profiles")]
     for name in profile_names(shipped):
         load_profile(name, shipped)
 
 compile_templates_once()
-render_every_kind_of_script()
 read_every_shipped_file()
 
 def serve(requests):

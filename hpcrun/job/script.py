@@ -52,8 +52,8 @@ class Script:
     text: str
 
 
-def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
-    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others."""
+def sandbox_of(templates: Mapping[str, Template]) -> Sandbox:
+    """Return what compiles and renders these templates."""
     environment = Sandbox(
         loader=jinja2.FunctionLoader(lambda name: (*templates[name], None) if name in templates else None),
         undefined=jinja2.StrictUndefined,
@@ -64,6 +64,12 @@ def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
         optimized=False,  # a template is rendered once: folding its constants takes longer than it saves
     )
     environment.filters |= {"q": _bash_filter, "comment": _comment, "quoted": _quoted, "is_plain": _is_plain}
+    return environment
+
+
+def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
+    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others."""
+    environment = sandbox_of(templates)
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
