@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,12 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.options import option
 from hpcrun.cli.output import JsonOption, Outcome, table, width
 from hpcrun.errors import PlanError
-from hpcrun.views.text import one_line
+from hpcrun.views.text import labelled, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from hpcrun.features.doctor.check import Check, Checkup
+    from hpcrun.features.doctor.check import Checkup
 
 # A label for each level, since a pipe has no colours.
 _LABELS = {"green": "ok", "yellow": "warning", "red": "error"}
@@ -72,30 +71,23 @@ def checkup_text(checkup: Checkup, width: int, *, brief: bool = False) -> Text:
     text = Text()
     shown = [check for check in checkup.checks if not (brief and check.level == "green")]
     column = min(_NAME_MOST, max((len(one_line(check.name)) for check in shown), default=0))
+    indent = 2 + _LEVEL_WIDTH + 2 + column + 2
+    width = max(width, indent + _ROOM_LEAST)
     for group in dict.fromkeys(check.group for check in shown):
         about = f" {checkup.profile}" if group == "Profile" and checkup.profile else ""
         text.append(one_line(f"{group}{about}") + "\n", style="bold")
-        for check in shown:
-            if check.group == group:
-                _append(text, check, column, width)
+        for check in (check for check in shown if check.group == group):
+            text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
+            lines = labelled(f"{'':{2 + _LEVEL_WIDTH}}  {one_line(check.name)}", _words(check.seen), indent, width)
+            lines += labelled("", _words(f"fix: {check.fix}"), indent, width) if check.fix else []
+            text.append("".join(f"{line}\n" for line in lines)[2 + _LEVEL_WIDTH :])
     counts = {level: sum(check.level == level for check in checkup.checks) for level in _LABELS}
     text.append(", ".join(f"{number} {_LABELS[level]}" for level, number in counts.items() if number))
     return text
 
 
-def _append(text: Text, check: Check, column: int, width: int) -> None:
-    text.append(f"  {_LABELS[check.level]:<{_LEVEL_WIDTH}}", style=check.level)
-    indent = 2 + _LEVEL_WIDTH + 2 + column + 2
-    room = max(_ROOM_LEAST, width - indent)
-    name = one_line(check.name)
-    lines = _wrapped(check.seen, room)
-    text.append(f"  {name}\n" if len(name) > column else f"  {name:<{column}}  {lines.pop(0)}\n")
-    lines += _wrapped(f"fix: {check.fix}", room) if check.fix else []
-    text.append("".join(f"{' ' * indent}{line}\n" for line in lines))
-
-
-def _wrapped(words: str, room: int) -> list[str]:
-    return textwrap.wrap(one_line(" ".join(words.split())), room, break_on_hyphens=False) or [""]
+def _words(text: str) -> str:
+    return one_line(" ".join(text.split()))
 
 
 def checkup_json(checkup: Checkup) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of
@@ -24,8 +23,7 @@ from hpcrun.explain.first_line import Rules, lacks_line, with_first_lines
 from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.top.rows import TopRow, run_rows
 from hpcrun.job.layout import RunsFolder
-from hpcrun.job.state import JobInfo
-from hpcrun.schedulers.protocol import JobRef, Scheduler
+from hpcrun.schedulers.protocol import Scheduler
 
 INTERVAL_S = 15  # seconds between two questions, as with ``status --watch``; after a minute, half a minute
 LATE_S = 3.0  # after this time the title names what does not respond
@@ -190,12 +188,17 @@ class Reader:
     def _ask(self, ports: Ports) -> Reading:
         """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
         store, now_s = self.ports.store, self.ports.now_s()
+
+        def asked(name: str) -> Scheduler:
+            self._waits_for = ("Slurm" if name == "slurm" else "this machine", time.monotonic())
+            return ports.schedulers(name)
+
         with self._waiting(str(store.root)):
             ids = store.run_ids()
             wanted = [run_id for run_id in ids if run_id not in self._over]
-            noted = replace(ports, schedulers=lambda name: cast(Scheduler, _Noted(ports.schedulers(name), self)))
-            result = with_silence(get_status(wanted, noted), now_s)
-            result = with_first_lines(result, store, self.rules)
+            result = get_status(wanted, replace(ports, schedulers=asked))
+        with self._waiting(str(store.root)):
+            result = with_first_lines(with_silence(result, now_s), store, self.rules)
             reading = self._with(ids, wanted, result)
         return reading if reading.away else replace(reading, answered_s=now_s)
 
@@ -214,7 +217,7 @@ class Reader:
     def _studies(self) -> dict[str, str]:
         """Return run id → study; one that cannot be read is left out."""
         store = StudyStore(self.ports.store.root)
-        with self._waiting(str(store.runs)), suppress(HpcrunError):
+        with suppress(HpcrunError):
             for study_id in store.study_ids():
                 with suppress(HpcrunError, OSError):
                     changed = RunsFolder(store.runs).study(study_id).record.stat().st_mtime_ns
@@ -225,27 +228,11 @@ class Reader:
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:
-        before, self._waits_for = self._waits_for, (what, time.monotonic())
+        self._waits_for = (what, time.monotonic())
         try:
             yield
         finally:
-            self._waits_for = before and (before[0], time.monotonic())
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """A scheduler of which it is noted while it is asked."""
-
-    scheduler: Scheduler
-    reader: Reader
-
-    def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        name = "Slurm" if self.scheduler.name == "slurm" else "this machine"
-        with self.reader._waiting(name):
-            return self.scheduler.poll(jobs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.scheduler, name)
+            self._waits_for = None
 
 
 def _bug(error: Exception) -> HpcrunError:

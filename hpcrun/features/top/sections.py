@@ -6,10 +6,8 @@ section is read only while it is on the screen, and again only while its run can
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -65,7 +63,7 @@ class Section(ABC):
         return can_change and self.every_s > 0 and now_s >= self._next_s
 
     def end(self, item: RunStatus, began_s: float, now_s: float, data: Any = None, error: str = "") -> None:
-        """Take what was read, or why it was not; for None, the data of before stays."""
+        """Take what was read, or why it was not: then the data of before stays."""
         self._read_of, self.error = _mark(item), error
         self._next_s = now_s + max(self.every_s, SHARE_OF_TIME * (now_s - began_s))
         if data is not None:
@@ -77,7 +75,7 @@ class Section(ABC):
 
     @abstractmethod
     def read(self, item: RunStatus) -> Any:
-        """Return what it shows; None if nothing has changed."""
+        """Return what it shows."""
 
     def heading(self) -> list[Text]:
         """Return the lines that stay above the others."""
@@ -191,17 +189,11 @@ class MetricsSection(Section):
 
     title = "metrics"
     chosen = 0
-    _files: tuple[object, ...] = ()
 
-    def read(self, item: RunStatus) -> Metrics | None:
-        """Return the metrics of all attempts; None where no file has changed."""
-        files = tuple(_changes(attempt) for attempt in attempts(item.folder, item.element or 0))
-        if self.data is not None and files == self._files:
-            return None
+    def read(self, item: RunStatus) -> Metrics:
+        """Return the metrics of all attempts."""
         patterns = self.reader.metric_patterns(item.run.profile)
-        metrics = read_metrics(item.folder, patterns, element=item.element or 0)
-        self._files = files
-        return metrics
+        return read_metrics(item.folder, patterns, element=item.element or 0)
 
     def lines(self) -> Sequence[Text]:
         """Return the curve of the chosen metric, and the last values of all."""
@@ -211,17 +203,6 @@ class MetricsSection(Section):
             Text("Call hpcrun_runtime.log_metrics(step=..., loss=...) in the script, or give a"),
             Text("pattern for its output in config.yaml: metrics: {loss: 'loss ([0-9.]+)'}"),
         ]
-
-
-def _changes(attempt: Attempt) -> tuple[object, ...]:
-    """Return what changes when a rank of an attempt writes: only of rank 0's logs, and of the metrics of all."""
-    files: list[tuple[str, int, int]] = []
-    with suppress(OSError), os.scandir(attempt.folder.path) as entries:
-        for entry in entries:
-            if entry.name.endswith(".metrics") or entry.name in ("rank-0.out", "rank-0.err"):
-                status = entry.stat(follow_symlinks=False)
-                files.append((entry.name, status.st_size, status.st_mtime_ns))
-    return attempt.number, *sorted(files)
 
 
 class UseSection(Section):

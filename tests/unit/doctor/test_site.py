@@ -193,7 +193,7 @@ def test_each_group_each_check_and_what_to_do() -> None:
         "Slurm", "  ok       commands              all", "Profile mine",
         "  error    partition gpu?[2J     there is no such ?]0;x? partition",
         "                                 fix: hpcrun profile set", "Python",
-        "  warning  a name that is longer than any", "                                 not checked",
+        "  warning  a name that is longer than any not checked",
         f"                                 fix: {LONG}", "1 ok, 1 warning, 1 error",
     ]  # fmt: skip
 
