@@ -213,14 +213,10 @@ def next_commands(setup: Setup, gpu_type: str | None) -> tuple[tuple[str, str], 
         size, what = "--gpus 0 --cpus 4", "your script on 4 CPUs"
     else:
         of_nodes, per_node = (offer.nodes, offer.per_node) if offer else (2, 2)
-        nodes, each = (2, min(2, per_node)) if of_nodes > 1 else (1, min(4, per_node))
+        job = TrialJob(2, min(2, per_node)) if of_nodes > 1 else TrialJob(1, min(4, per_node))
         named = f"{offer.type}:" if offer and offer.type and len(offers) > 1 and not gpu_type else ""
-        size, what = f"--gpus {named}{nodes * each}", f"your script on {nodes * each} GPUs"
-        if nodes > 1:
-            size, what = (
-                f"{size} --nodes {nodes}",
-                f"your script on {nodes} nodes × {each} GPU{'s' if each > 1 else ''}",
-            )
+        size = f"--gpus {named}{job.nodes * job.gpus_per_node}" + (f" --nodes {job.nodes}" if job.nodes > 1 else "")
+        what = f"your script on {job.words}"
     return (
         (f"hpcrun submit {size} train.py", what),
         ("hpcrun status", "what runs, is pending or failed, and why"),

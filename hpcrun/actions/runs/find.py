@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
 from hpcrun.job.layout import JOB_ID, RUN_ID, run_name
 from hpcrun.job.parameters import index_ranges
-from hpcrun.job.units import format_age
 from hpcrun.runs.elements import Elements, elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
@@ -171,7 +169,7 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
     matches = with_job(likely) or with_job(set(ids) - likely)
     matches.sort(key=lambda run: run.created_s, reverse=True)
     if len({run.cluster or run.host for run in matches}) > 1:
-        lines = "\n".join(f"  {_choice(run, store)}" for run in matches)
+        lines = "\n".join(f"  {run.run_id}  {run.cluster or run.host}" for run in matches)
         raise UsageError(f"job id {job_id} belongs to {len(matches)} runs:\n{lines}", hint="name the run by its id")
     if not matches:
         return None
@@ -179,10 +177,3 @@ def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | N
     newest, several = matches[0], len(matches) > 1
     note = f"{job_id}: the newest of {len(matches)} runs of that job id, {newest.run_id}" if several else None
     return FoundRun(newest, note=note)
-
-
-def _choice(run: Run, store: RunStore) -> str:
-    last = store.last_status(run.run_id)
-    state = last.state if last else "not polled yet"
-    made = format_age(time.time() - run.created_s)
-    return f"{run.run_id}  {run.name}  {state}, {made} ({run.cluster or run.host})"
