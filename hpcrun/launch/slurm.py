@@ -84,14 +84,12 @@ def requeue(exclude: list[str]) -> str:
 
 def cancel() -> str:
     """Cancel this job; return Slurm's message if it refuses."""
-    status, answer = _ask("scancel", os.environ["HPCRUN_JOB_ID"])
-    return answer.strip() if status else ""
+    return _refusal("scancel", os.environ["HPCRUN_JOB_ID"])
 
 
 def end_steps() -> str:
     """Send SIGTERM to the steps of this job, not to its script; return Slurm's message if it refuses."""
-    status, answer = _ask("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
-    return answer.strip() if status else ""
+    return _refusal("scancel", "--signal=TERM", os.environ["HPCRUN_JOB_ID"])
 
 
 def requeue_no_more() -> None:
@@ -145,6 +143,11 @@ def expand(nodelist: str) -> list[str]:
 def _span(span: str) -> list[str]:
     first, _, last = span.partition("-")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
+
+
+def _refusal(*argv: str) -> str:
+    status, answer = _ask(*argv)
+    return answer.strip() if status else ""
 
 
 def _ask(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str]:

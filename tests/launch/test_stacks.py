@@ -65,21 +65,14 @@ def test_py_spy_shows_the_line_of_each_rank(tmp_path: Path) -> None:
     assert first.busy < 0.2
 
 
-def test_py_spy_of_the_job_s_own_environment_is_found(tmp_path: Path) -> None:
-    with job(tmp_path, python(tmp_path, SPINS), env=ENV) as running:
+def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_used(tmp_path: Path) -> None:
+    program = python(tmp_path, SPINS)
+    with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
         running.until("go")
         (rank,) = asked(running).ranks
     assert (rank.how, rank.frames[-1].function) == ("py-spy", "spin")
     assert rank.busy is not None
     assert rank.busy > 0.8
-
-
-def test_a_shell_around_the_program_is_not_the_program(tmp_path: Path) -> None:
-    program = python(tmp_path, WAITS)
-    with job(tmp_path, ["sh", "-c", f"{' '.join(program)}; true"], env=ENV) as running:
-        running.until("go")
-        (rank,) = asked(running).ranks
-    assert rank.frames[-1].function == "wait_for_data"
 
 
 LAUNCHER = """

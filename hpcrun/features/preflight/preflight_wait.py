@@ -25,7 +25,6 @@ WALLTIME_S = 300  # half a minute of checks, and what modules and set-up command
 LOOK_EVERY_S = 0.3
 ASK_EVERY_S = 3.0  # how often the scheduler is asked; there is one such job, and somebody waits for it
 SILENT_AFTER_S = 10.0  # how long the script may take to start before Slurm is asked whether the job's nodes answer
-START_WITHIN_S = 120.0  # how long it may take on nodes that answer: a site's prolog may do much
 JUDGED_WITHIN_S = 60.0
 """How long a script that has started may take before Slurm is asked whether its nodes still answer."""
 SETTLES_S = 2.0  # how long the records of a job that has ended may be behind one another
@@ -105,9 +104,7 @@ class PreflightWatch:
         return self._ports.schedulers(item.run.scheduler).node_states(hosts) if hosts else {}
 
     def _is_stuck(self, item: RunStatus, attempt: Attempt | None, running_s: float) -> bool:
-        """Whether nothing more will come: the script does not start, or has gone, with the node it runs on."""
-        if attempt is None and running_s > START_WITHIN_S:
-            return True
+        """Whether nothing more will come: the node of the script is gone. All else ends at the job's time limit."""
         if running_s < (SILENT_AFTER_S if attempt is None else JUDGED_WITHIN_S):
             return False
         return any(map(is_silent, self._states(item).values()))
@@ -135,8 +132,6 @@ class PreflightWatch:
         how = f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
         if attempt is not None and attempt.exit is not None and attempt.exit.message:
             how = f"failed: {attempt.exit.message}"
-        elif not status.final and attempt is None:
-            how = "is running, but its script does not start"
         job_id = item.run.job_id
         raise JobFailedError(f"the preflight job {job_id} {how}", hint=f"hpcrun logs --batch {job_id}")
 

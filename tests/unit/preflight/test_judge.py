@@ -86,6 +86,18 @@ def test_good_nodes_are_fine() -> None:
     assert "2 × 700 TFLOPS" in table_lines(verdict)[1]
 
 
+@pytest.mark.parametrize(
+    ("errors", "named", "problems"),
+    [({"n0": "it is down"}, {"n0": "did not respond: it is down"}, []), ({}, {}, ["no node answered"])],
+)
+def test_where_none_answered_only_those_that_slurm_finds_silent_are_bad(
+    errors: dict[str, str], named: dict[str, str], problems: list[str]
+) -> None:
+    verdict = judge(["n0", "n1"], {}, srun_errors=errors)
+    assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, named, problems)
+    assert checks(verdict, "n1", "port") == ("-", "")
+
+
 def test_a_node_without_a_report_did_not_answer() -> None:
     hosts, reports = cluster()
     del reports["n1"]
@@ -93,17 +105,6 @@ def test_a_node_without_a_report_did_not_answer() -> None:
     verdict = judge(hosts, reports, srun_errors={"n1": "Communication connection failure"})
     assert bad(verdict) == {"n1": "did not respond: Communication connection failure"}
     assert message(verdict).endswith("add --exclude=n1")
-
-
-def test_where_none_answered_the_one_that_slurm_finds_silent_is_bad() -> None:
-    verdict = judge(["n0", "n1"], {}, srun_errors={"n0": "to Slurm it is down"})
-    assert bad(verdict) == {"n0": "did not respond: to Slurm it is down"}
-    assert checks(verdict, "n1", "port") == ("-", "")
-
-
-def test_where_none_answered_and_slurm_knows_nothing_no_node_is_blamed() -> None:
-    verdict = judge(["n0", "n1"], {})
-    assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, {}, ["no node answered"])
 
 
 @pytest.mark.parametrize(
@@ -250,9 +251,17 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
 
 
-@pytest.mark.parametrize("step", ["gemm", "within"])
-def test_a_node_that_is_late_under_load_fails_no_job(step: str) -> None:
-    late = {"ranks": [cpu(doing=step, for_s=2.0)], "late": True}
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [cpu(doing="gemm", for_s=2.0)],
+        [cpu(doing="within", for_s=2.0)],
+        # one that waits for a late one
+        [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}],
+    ],
+)
+def test_a_node_that_is_late_under_load_fails_no_job(ranks: list[dict[str, Any]]) -> None:
+    late = {"ranks": ranks, "late": True}
     verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")]}, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n1"
 
@@ -270,12 +279,6 @@ def test_nodes_that_were_all_too_late_for_their_all_reduce_are_not_called_well()
     verdict = judge(*cluster(n0=late, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
     assert checks(verdict, "n0", "across") == ("slow", "not ready in time")
-
-
-def test_a_rank_that_waits_for_one_that_is_late_is_not_blamed() -> None:
-    ranks = [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}]
-    verdict = judge(*cluster(n1={"ranks": ranks}))
-    assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
 def test_rates_that_the_profile_does_not_say_are_not_judged() -> None:
