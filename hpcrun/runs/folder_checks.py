@@ -147,17 +147,17 @@ def look_at_place(root: Path) -> RunsFolderFacts:
 
 def mount_of(path: Path) -> Mount | None:
     """Return the file system of a path, None if this machine does not show it."""
-    return find_mount(path, _mounts("replace"))
+    return find_mount(path, _mounts())
 
 
 def mounts_in(folder: Path) -> list[str]:
     """Return the mount points at or below a folder; none if this machine does not show them."""
-    return [mount.point for mount in _mounts("surrogateescape") if Path(mount.point).is_relative_to(folder)]
+    return [mount.point for mount in _mounts() if Path(mount.point).is_relative_to(folder)]
 
 
-def _mounts(errors: str) -> list[Mount]:
+def _mounts() -> list[Mount]:
     try:
-        return parse_mounts(_MOUNTS.read_text("utf-8", errors=errors))
+        return parse_mounts(_MOUNTS.read_text("utf-8", errors="surrogateescape"))
     except OSError:  # no Linux
         return []
 

@@ -68,12 +68,25 @@ def usual_pause_s(attempt: Attempt, rank: int) -> float | None:
     """Return the longest pause between the recent lines of a rank, in seconds; None if it is unknown.
 
     The times are those of its metrics, else those at the beginnings of its lines. Without them, it is the mean pause
-    from the start to the last line.
+    from the start to the last line; a log may have millions of lines: their number is that of bytes over the mean
+    length of the last lines.
     """
-    times = list(_metric_times(attempt, rank)) or _line_times(attempt, rank)
-    if len(times) > 1:
-        return max(after - before for before, after in itertools.pairwise(times))
-    return _mean_pause_s(attempt, rank)
+    times, mean_s = list(_metric_times(attempt, rank)), None
+    if len(times) < 2:
+        from hpcrun.runs.log_times import Stamps  # its patterns take 3 ms, and only silent ranks need it
+
+        for stream in STREAMS:
+            with suppress(OSError):
+                path, stamps = rank_log(attempt.folder, rank, stream).path, Stamps(attempt.started_s)
+                last = tail(path, _PACE_LINES)
+                times = [at_s for line in last.splitlines() if (at_s := stamps.read(line)) is not None]
+                if len(times) > 1:
+                    break
+                if mean_s is None and (number := len(last.splitlines())) >= _FEW_LINES:
+                    status = path.lstat()
+                    share = min(1.0, len(last.encode()) / status.st_size)
+                    mean_s = share * max(0.0, status.st_mtime - attempt.started_s) / number
+    return max(after - before for before, after in itertools.pairwise(times)) if len(times) > 1 else mean_s
 
 
 def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
@@ -83,43 +96,10 @@ def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
                 yield time_s(parse_object(line, finite=False).get("time"))
 
 
-def _line_times(attempt: Attempt, rank: int) -> list[float]:
-    from hpcrun.runs.log_times import Stamps  # its patterns take 3 ms, and only silent ranks need it
-
-    for stream in STREAMS:
-        stamps = Stamps(attempt.started_s)
-        with suppress(OSError):
-            lines = tail(rank_log(attempt.folder, rank, stream).path, _PACE_LINES).splitlines()
-            times = [at_s for line in lines if (at_s := stamps.read(line)) is not None]
-            if len(times) > 1:
-                return times
-    return []
-
-
-def _mean_pause_s(attempt: Attempt, rank: int) -> float | None:
-    """Return the time from the start of an attempt to the last line of a rank, over the number of its lines.
-
-    A log may have millions of lines: their number is that of bytes over the mean length of the last lines.
-    """
-    for stream in STREAMS:
-        path = attempt.folder.rank_log(rank, stream)
-        at_s = _written_s(path)
-        with suppress(OSError):
-            last = tail(path, _PACE_LINES)
-            if at_s and (number := len(last.splitlines())) >= _FEW_LINES:
-                share = min(1.0, len(last.encode()) / path.lstat().st_size)
-                return share * max(0.0, at_s - attempt.started_s) / number
-    return None
-
-
 def last_line_of(attempt: Attempt, rank: int) -> str:
     """Return the last line that a rank wrote, of the stream that it wrote to last."""
-    paths = [rank_log(attempt.folder, rank, stream).path for stream in STREAMS]
-    times = {}
-    for path in paths:
-        with suppress(OSError):
-            times[path] = path.lstat().st_mtime
-    for path in sorted(times, key=lambda path: -times[path]):
+    paths = (rank_log(attempt.folder, rank, stream).path for stream in STREAMS)
+    for path in sorted(paths, key=lambda path: -(_written_s(path) or 0.0)):
         with suppress(OSError):
             lines = [line for line in tail(path, 5).splitlines() if line.strip()]
             if lines:

@@ -187,8 +187,7 @@ class RunStore:
             return
         with suppress(OSError):
             self._runs.jobs.mkdir(mode=0o700, exist_ok=True)
-            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            os.close(os.open(self._runs.job_entry(run.job_id, run.run_id), flags, 0o600))
+            _write_private(self._runs.job_entry(run.job_id, run.run_id))
 
     def noted_jobs(self) -> Mapping[str, frozenset[str]]:
         """Return run id → job ids of the index. It may lack runs and be wrong: compare a run's record."""
@@ -301,11 +300,15 @@ class RunStore:
 _LONGEST_PATH = 4096  # PATH_MAX
 
 
+def _write_private(path: Path, content: bytes = b"") -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        file.write(content)
+
+
 def _note_place(marker: Path, parent: Path) -> None:
     """Write the place of a run that is made or deleted elsewhere to its marker, so that clean finds the rest."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(marker, flags, 0o600), "wb") as file:
-        file.write(os.fsencode(parent) + b"\n")
+    _write_private(marker, os.fsencode(parent) + b"\n")
 
 
 def _noted_asides(marker: Path) -> list[Path]:
