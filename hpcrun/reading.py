@@ -296,13 +296,7 @@ def optional(kind: Kind) -> Kind:
 
 def one_of(*words: str) -> Kind:
     """Take one of some words."""
-
-    def kind(value: Any) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError(f"is none of {', '.join(words)}")
-        return value
-
-    return kind
+    return matching("|".join(map(re.escape, words)), f"one of {', '.join(words)}")
 
 
 def list_of(kind: Kind) -> Kind:

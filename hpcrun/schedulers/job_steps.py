@@ -122,30 +122,20 @@ def query_command() -> list[str]:
 
 def parse_readings(text: str) -> dict[str, NodeReading]:
     """Read the answers of all nodes, by node."""
-    gpus: dict[str, list[GpuReading]] = {}
-    words: dict[str, list[str]] = {}
-    ports: dict[str, list[str]] = {}
+    answers: dict[str, dict[str, list[str]]] = {}
     for line in text.splitlines():
-        node, _, rest = line.partition("\t")
-        kind, _, answer = rest.partition("\t")
-        if kind == "port":
-            ports.setdefault(node, []).append(answer)
-        if kind not in ("gpu", "none", "error"):
-            continue  # a site's login message
-        gpu = parse_gpu(answer) if kind == "gpu" else None
-        if gpu:
-            gpus.setdefault(node, []).append(gpu)
-        elif answer.strip():
-            words.setdefault(node, []).append(answer.strip())
-    return {
-        node: NodeReading(
-            node,
-            tuple(gpus.get(node, ())),
-            "; ".join(dict.fromkeys(words.get(node, ()))),
-            parse_ports(ports.get(node, ())),
-        )
-        for node in sorted({*gpus, *words})
-    }
+        node, kind, answer = [*line.split("\t", 2), "", ""][:3]
+        answers.setdefault(node, {}).setdefault(kind, []).append(answer)
+    return {node: reading for node in sorted(answers) if (reading := _reading(node, answers[node])) is not None}
+
+
+def _reading(node: str, answers: Mapping[str, Sequence[str]]) -> NodeReading | None:
+    lines = [line for kind in ("gpu", "none", "error") for line in answers.get(kind, ())]
+    if not lines:  # a site's login message
+        return None
+    gpus = [gpu for line in lines if (gpu := parse_gpu(line)) is not None]
+    words = dict.fromkeys(line.strip() for line in lines if line.strip() and parse_gpu(line) is None)
+    return NodeReading(node, tuple(gpus), "; ".join(words), parse_ports(answers.get("port", ())))
 
 
 def parse_gpu(line: str) -> GpuReading | None:

@@ -22,9 +22,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.errors import SchedulerError
 from hpcrun.writing import for_oneself
 
 _LONGEST_WORD, _MOST_WORDS = 60, 12
+NO_RESPONSE = ("Slurm does not respond", "`sinfo` shows when it is back")
 _logs: list[Callable[[str], object]] = []
 
 
@@ -94,6 +96,12 @@ class Completed:
         """Return the command, its exit status and its stderr, for a message."""
         how = "did not respond" if self.status is None else f"exit status {self.status}"
         return f"`{self.command}`: {how}" + (f"\n{self.stderr.strip()}" if self.stderr.strip() else "")
+
+    def checked(self, problem: str, hint: str) -> Completed:
+        """Return the same; it raises SchedulerError if the command failed."""
+        if not self.ok:
+            raise SchedulerError(f"{problem}: {self.words()}", hint=hint)
+        return self
 
 
 def run_command(

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, base_state
-from hpcrun.schedulers.process import SlurmSite, user_name
+from hpcrun.schedulers.process import NO_RESPONSE, SlurmSite, user_name
 from hpcrun.schedulers.slurm_text import (
     allocated_gpus,
     array_id,
@@ -105,10 +104,7 @@ class SlurmQueue(SlurmSite):
 
     def jobs(self) -> list[QueuedJob]:
         """Return the jobs of all users, as far as the site shows them; SchedulerError if Slurm does not respond."""
-        answer = self.run(squeue(fields=_FIELDS))
-        if not answer.ok:
-            raise SchedulerError(f"Slurm does not respond: {answer.words()}", hint="`sinfo` shows when it is back")
-        return parse_jobs(answer.stdout)
+        return parse_jobs(self.run(squeue(fields=_FIELDS)).checked(*NO_RESPONSE).stdout)
 
 
 def places(jobs: Sequence[QueuedJob], job_ids: Iterable[str]) -> dict[str, Waiting]:

@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, JobInfo, is_terminal
 from hpcrun.reading import open_regular
 from hpcrun.schedulers import slurm_text as text
-from hpcrun.schedulers.process import Completed, SlurmSite, env_for_slurm
+from hpcrun.schedulers.process import NO_RESPONSE, Completed, SlurmSite, env_for_slurm
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef, Scheduler, Submission, SubmittedJob
 from hpcrun.schedulers.slurm_text import array_id, jobs_of_runs
 from hpcrun.writing import flocked, replace_file
@@ -84,9 +83,8 @@ class SlurmScheduler(Scheduler):
             return {}
         began_s = time.time()
         answer = self._list(shared=self.polls and all(job.since_s is None for job in jobs))
-        if not answer.done.ok:
-            raise SchedulerError(f"Slurm does not respond: {answer.done.words()}", hint="`sinfo` shows when it is back")
-        listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(answer.done.stdout)]
+        done = answer.done.checked(*NO_RESPONSE)
+        listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(done.stdout)]
         # an answer to this question knows all of them
         late = [] if answer.asked_s >= began_s else [job for job in jobs if job.job_id]
         new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
@@ -132,16 +130,14 @@ class SlurmScheduler(Scheduler):
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """Cancel jobs with one scancel."""
         ids = [job.job_id for job in jobs if job.job_id]
-        answer = self._run(["scancel", "--quiet", *ids])  # --quiet: a job that has already ended is no error
-        if not answer.ok:
-            raise SchedulerError(f"scancel failed: {answer.words()}", hint="hpcrun status shows what is left")
+        # --quiet: a job that has already ended is no error
+        self._run(["scancel", "--quiet", *ids]).checked("scancel failed", "hpcrun status shows what is left")
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
         """Hold or release jobs with one scontrol."""
         verb = "release" if release else "hold"
-        answer = self._run(["scontrol", verb, ",".join(job.job_id for job in jobs if job.job_id)])
-        if not answer.ok:
-            raise SchedulerError(f"scontrol {verb} failed: {answer.words()}", hint="hpcrun status shows what is held")
+        ids = ",".join(job.job_id for job in jobs if job.job_id)
+        self._run(["scontrol", verb, ids]).checked(f"scontrol {verb} failed", "hpcrun status shows what is held")
 
     def _run(self, argv: Sequence[str], *, within_s: float = ANSWER_WITHIN_S) -> Completed:
         return SlurmSite(self.env, within_s).run(argv)
