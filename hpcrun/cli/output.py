@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Document = Callable[[], dict[str, Any]]
-Kind = Literal["stdout", "stderr", "folded", "person", "table", "verbatim"]
+Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
@@ -60,11 +60,6 @@ def stdout(lines: Iterable[str]) -> TextPart:
 def stderr(lines: Iterable[str]) -> TextPart:
     """Return lines for stderr: for a person, and not for the program behind a pipe."""
     return TextPart("stderr", tuple(lines))
-
-
-def folded(lines: Iterable[str]) -> TextPart:
-    """Return lines for stderr, folded between words on a terminal. Not for commands that are copied."""
-    return TextPart("folded", tuple(lines))
 
 
 def for_person(line: str) -> TextPart:
@@ -199,8 +194,6 @@ def _print_parts(parts: Iterable[TextPart]) -> None:
             _print(sys.stdout, text)
         elif part.kind == "verbatim":
             write(text)
-        elif part.kind == "folded":
-            _print_folded(part.lines)
         elif part.kind == "stderr" or sys.stderr.isatty():
             _print(sys.stderr, text)
 

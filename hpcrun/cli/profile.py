@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli import complete
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, TextPart, folded, printed, stderr, stdout, table, verbatim, width
+from hpcrun.cli.output import JsonOption, Outcome, TextPart, printed, stderr, stdout, table, verbatim, width
 from hpcrun.cli.profile_edit import NAME, NAME_OR_DEFAULT
 from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.folders import folders_of
@@ -159,8 +159,8 @@ def validate(
 def _verdicts_text(verdicts: Sequence[Verdict], wrong: Sequence[Verdict]) -> Iterator[TextPart]:
     yield stdout(f"{'error' if verdict.mistakes else 'ok':<6} {verdict.name}" for verdict in verdicts)
     # a mistake in what several extend is one mistake
-    yield folded(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
-    yield folded(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
+    yield stderr(dict.fromkeys(one_line(str(mistake)) for verdict in wrong for mistake in verdict.mistakes))
+    yield stderr(dict.fromkeys(one_line(f"warning: {remark}") for verdict in verdicts for remark in verdict.remarks))
     yield stderr(dict.fromkeys(f"hint: {verdict.hint}" for verdict in wrong if verdict.hint))
 
 

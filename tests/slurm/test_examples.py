@@ -56,11 +56,7 @@ def test_a_network_learns_on_two_nodes(scenarios: Scenarios, name: str) -> None:
     assert last["step"] == len(epochs(run)) > 1
     assert last["loss"] < 0.95 * first["loss"]
     assert last["accuracy"] > 2 * CHANCE[name]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_rank_notes_its_own_time_and_the_common_result(scenarios: Scenarios, name: str) -> None:
-    run: Ended = scenarios[name].result()
+    # every rank notes its own time and the common result
     for own, other in zip(epochs(run, 0), epochs(run, 1), strict=True):
         assert set(own) >= set(NOTED.split())
         assert own["samples"] == other["samples"]

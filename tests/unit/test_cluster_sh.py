@@ -12,7 +12,7 @@ import pytest
 from tests.harness import CLUSTER_SH, SYSTEM_PATH, Completed
 from tests.unit.profiles.hostile import ATTACKER
 
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a cluster, or gives a folder away")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a cluster, or gives a folder away")
 
 
 def env_of(folder: Path) -> Completed:
@@ -42,13 +42,13 @@ def link(path: Path) -> None:
     path.symlink_to("x")
 
 
-@needs_root
-def test_a_folder_of_root_is_the_cluster_s(short: Path) -> None:
+@pytest.mark.parametrize("above", [0o700, 0o1777])
+def test_a_folder_of_root_is_the_cluster_s_below_a_sticky_one_too(short: Path, above: int) -> None:
+    short.chmod(above)
     folder = cluster_folder(short / "c")
     assert env_of(folder).stdout == f"export SLURM_CONF={folder}/etc/slurm.conf\n"
 
 
-@needs_root
 @pytest.mark.parametrize(
     ("hostile", "says"),
     [
@@ -71,12 +71,6 @@ def test_a_folder_in_which_others_have_a_say_is_refused(
     assert says in done.stderr
 
 
-@needs_root
-def test_a_sticky_folder_above_is_enough(short: Path) -> None:
-    short.chmod(0o1777)
-    assert env_of(cluster_folder(short / "c")).returncode == 0
-
-
 # Namespaces of its own: the user, processes and bridge are not those of a cluster that runs beside the test.
 APART = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc")
 STALE = """set -e
@@ -89,7 +83,6 @@ mkdir -m 755 /run/hpcrun-clusters && touch /run/hpcrun-clusters/made
 """
 
 
-@needs_root
 def test_down_removes_the_user_of_a_cluster_whose_folder_is_gone(short: Path) -> None:
     env = {"PATH": SYSTEM_PATH, "HPCRUN_CLUSTER_DIR": str(short / "c")}
     call = [*APART, "bash", "-c", STALE, "stale", str(short), str(CLUSTER_SH)]

@@ -28,15 +28,10 @@ with Namespaces().entered():
     with Namespaces().entered():
         assert "localhost" in open("/etc/hosts").read()
 """
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes them")
 
 
-@root
-def test_a_process_with_several_threads_enters_them() -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM], cwd=REPO, check=True)
-
-
-@root
-def test_they_can_be_made_inside_others() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes them")
+@pytest.mark.parametrize("program", [PROGRAM, NESTED], ids=["with several threads", "inside others"])
+def test_a_process_enters_them(program: str) -> None:
     """A worker whose cluster has namespaces of its own may be given this file."""
-    subprocess.run([sys.executable, "-c", NESTED], cwd=REPO, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=REPO, check=True)
