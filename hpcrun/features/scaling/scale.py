@@ -323,23 +323,15 @@ def submit_points(
     """
     folder, waits = context.store.folder, must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
-    in_line = study.one_by_one and not waits
     for job in jobs:
-        if folder(job.point.run_id).exists():
-            study = _noted(study, replace(job.point, submitted=True), studies)
-    left = [job for job in jobs if not folder(job.point.run_id).exists()]
-
-    def lineage(done: Sequence[SubmitResult]) -> Lineage:
-        before = Dependency(done[-1].run.run_id, done[-1].run.job_id, "any") if done and in_line else last
-        return Lineage(after=(before,) if before else (), code=_shared_code(study, folder))
-
-    done: list[SubmitResult] = []
-    for job in left:
         point = job.point
+        if folder(point.run_id).exists():
+            study = _noted(study, replace(point, submitted=True), studies)
+            continue
+        lineage = Lineage(after=(last,) if last else (), code=_shared_code(study, folder))
         item: SubmitResult | HpcrunError
         try:
-            item = submit_run(job.prepared, context.ports, context.surroundings, point.run_id, lineage=lineage(done))
-            done.append(item)
+            item = submit_run(job.prepared, context.ports, context.surroundings, point.run_id, lineage=lineage)
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several
             raise KeyboardInterrupt from None
@@ -347,16 +339,19 @@ def submit_points(
             item, point = error, replace(point, submitted=True, problem="")
         except HpcrunError as error:
             item, point = error, replace(point, problem=" ".join(error.message.split()))
-        study = _noted(study, point, studies, was=job.point.run_id)
+        study = _noted(study, point, studies)
         yield Submitted(point, item)
-        if waits and isinstance(item, SubmitResult):
+        if isinstance(item, SubmitResult) and waits:
             context.waiter(item.run.run_id).wait()
+        elif isinstance(item, SubmitResult) and study.one_by_one:
+            last = Dependency(item.run.run_id, item.run.job_id, "any")
 
 
-def _noted(study: Study, point: StudyPoint, studies: StudyStore, was: str | None = None) -> Study:
-    """Record what is known of one run now. ``was``: its id before, where another run had taken that."""
-    known = was or point.run_id
-    study = replace(study, points=tuple(point if item.run_id == known else item for item in study.points))
+def _noted(study: Study, point: StudyPoint, studies: StudyStore) -> Study:
+    """Record what is known of one run now; its id may be new."""
+    place = (point.gpus, point.nodes, point.repeat)
+    points = (point if (item.gpus, item.nodes, item.repeat) == place else item for item in study.points)
+    study = replace(study, points=tuple(points))
     studies.save(study)
     return study
 

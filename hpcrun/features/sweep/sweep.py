@@ -159,22 +159,21 @@ def sweep_table(items: Sequence[Item], order: str | None = None, *, best_step: b
 
     ``order``: as ``parse_ranking`` reads it; with ``best_step`` the best value of each element counts, not the last.
     """
-    newest = {(one.index, one.parameters): (item, one) for item, _ in items for one in item.elements}
-    metrics_of = {item.run.run_id: each for item, each in items}
-    each = {key: metrics_of[item.run.run_id].get(one.index, Metrics((), ())) for key, (item, one) in newest.items()}
+    newest = {(one.index, one.parameters): (item.run, one, metrics.get(one.index, Metrics((), ())))
+              for item, metrics in items for one in item.elements}  # fmt: skip
     names = tuple(
         dict.fromkeys(
             name
-            for metrics in each.values()
+            for _, _, metrics in newest.values()
             for name in metrics.names
             if any(isinstance(row.values.get(name), float | int) for row in metrics.rows)
         )
     )
     ranking = default_ranking(names) if order is None else parse_ranking(order, names)
     rows = []
-    for key, (item, one) in newest.items():
-        step, values = _values(each[key], ranking if best_step else None)
-        rows.append(SweepRow(item.run, one.index, one.job_id, one.parameters, one.status, step, values, each[key]))
+    for run, one, metrics in newest.values():
+        step, values = _values(metrics, ranking if best_step else None)
+        rows.append(SweepRow(run, one.index, one.job_id, one.parameters, one.status, step, values, metrics))
     rows.sort(key=lambda row: _place(row, ranking))
     parameters = tuple(dict.fromkeys(name for row in rows for name, _ in row.parameters))
     return SweepTable(tuple(rows), ranking, parameters, names)

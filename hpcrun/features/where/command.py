@@ -133,12 +133,17 @@ def compare_profiles(
         raise UsageError(
             "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
         )
-    candidates, misfits = _candidates(request, names, surroundings)
+    outcomes = list(_tried(request, names, surroundings))
+    errors = [(name, type_, error) for name, type_, error in outcomes if isinstance(error, HpcrunError)]
+    candidates = [outcome for *_, outcome in outcomes if isinstance(outcome, Placement)]
+    # one contradiction is the request's own, and no profile's
+    if not candidates and len({str(error) for *_, error in errors}) == 1 and isinstance(errors[0][2], UsageError):
+        raise errors[0][2]
+    misfits = [Misfit(name, type_, error.message) for name, type_, error in errors]
     partitions = forecast.partitions() if candidates else []
     fitting: list[Placement] = []
     for candidate in candidates:
-        reason = over_partition(candidate.plan, partitions)
-        if reason:
+        if reason := over_partition(candidate.plan, partitions):
             misfits.append(Misfit(candidate.profile, candidate.gpu_type, reason))
         elif candidate.profile != DETECTED or all(
             candidate.sbatch_request() != other.sbatch_request() for other in fitting
@@ -170,22 +175,6 @@ def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
         return wait_min, bool(offer.start.preempts), offer.candidate.idles_gpus
 
     return tuple(sorted(offers, key=place))
-
-
-def _candidates(
-    request: JobRequest, names: Sequence[str], surroundings: Surroundings
-) -> tuple[list[Placement], list[Misfit]]:
-    candidates, misfits, errors = [], [], []
-    for name, type_, outcome in _tried(request, names, surroundings):
-        if isinstance(outcome, Placement):
-            candidates.append(outcome)
-        else:
-            misfits.append(Misfit(name, type_, outcome.message))
-            errors.append(outcome)
-    # one contradiction is the request's own, and no profile's
-    if not candidates and len({str(error) for error in errors}) == 1 and isinstance(errors[0], UsageError):
-        raise errors[0]
-    return candidates, misfits
 
 
 def _tried(
