@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import typer
 
-from hpcrun.errors import UsageError
+from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.units import parse_time
 
 Command = Callable[..., Any]
@@ -126,6 +128,16 @@ def check_least(option: str, number: int | None, least: int) -> None:
     """Refuse a number that is too small; typer's own ``min`` would import pydantic's types, a fifth of a command."""
     if number is not None and number < least:
         raise UsageError(f"{option} {number}: must be {least} or more")
+
+
+def check_new_file(option: str, path: Path, *, force: bool) -> None:
+    """Refuse a file that an option must not replace, and what is no file, before any work is done."""
+    if not os.path.lexists(path):
+        return
+    if not path.is_file():
+        raise PlanError(f"{path} is not a file", hint=f"choose another name with {option} FILE")
+    if not force:
+        raise PlanError(f"{path} exists", hint=f"choose another name with {option} FILE, or replace it with --force")
 
 
 def read_duration(option: str, text: str) -> int:

@@ -77,7 +77,7 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
         (("--min-efficiency", "0.65"), 2, "--min-efficiency 0.65: it must be from 1 to 100 %"),
         (("--min-efficiency", "nan"), 2, "it must be from 1 to 100 %"),
         (("--min-efficiency", "high"), 2, "'high' is not a valid number"),
-        (("--warmup", "-1"), 2, "--warmup -1: it must be 0 or more"),
+        (("--warmup", "-1"), 2, "--warmup -1: must be 0 or more"),
         (("--from-csv", "absent.csv"), 2, "cannot read absent.csv: No such file or directory"),
         (("--out", "file"), 4, "file is not a folder"),
     ],

@@ -147,6 +147,7 @@ def test_a_dry_run_shows_every_run_and_one_script_and_makes_nothing(hpcrun: Hpcr
     ("args", "status", "words"),
     [
         (("--gpus", "1,2"), 2, "SCRIPT is missing"),
+        (("--gpus", "1,2", "--repeat", "0", "train.py"), 2, "--repeat 0: must be 1 or more"),
         (("--gpus", "1,2", "-P", "cpu", "train.py"), 4, "--ranks 1,2,4 is a study of CPU ranks"),
         (("--gpus", "1,2", "--nodes", "2", "-P", "a100", "train.py"), 2, "1 GPU does not divide by 2 nodes"),
         (("--ranks", "3", "--nodes", "2", "train.py"), 2, "3 ranks do not divide by 2 nodes"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.cli.context import Context, make_context
-from hpcrun.cli.options import check_one_of, flag, option, read_duration
+from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
@@ -60,7 +59,9 @@ def history(
         raise UsageError(f"--by {by}: no such choice", hint=did_you_mean(by, _BY, ", ".join(_BY)))
     check_one_of(plot=plot, csv=as_csv, json=as_json)
     if plot is not None:
-        _check_figure(plot, force=force)
+        if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise UsageError(f"--plot {plot}: the name must end with .png, .pdf or .svg", hint="--plot history.pdf")
+        check_new_file("--plot", plot, force=force)
     context = make_context()
     since_s = _since_s(since, context.now_s())
     no_slurm = context.scheduler("slurm").unavailable()
@@ -79,18 +80,6 @@ def history(
         lambda: [verbatim(history_csv(result))] if as_csv else _text(result, budgets, folder, accounting),
         lambda: history_json(result, budgets),
     )
-
-
-def _check_figure(path: Path, *, force: bool) -> None:
-    """Refuse a file that --plot cannot or must not write, before any work is done."""
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise UsageError(f"--plot {path}: the name must end with .png, .pdf or .svg", hint="--plot history.pdf")
-    if not os.path.lexists(path):
-        return
-    if not path.is_file():
-        raise PlanError(f"{path} is not a file", hint="choose another name with --plot FILE")
-    if not force:
-        raise PlanError(f"{path} exists", hint="choose another name with --plot FILE, or replace it with --force")
 
 
 def _accounted(context: Context, since_s: float, no_slurm: str | None) -> tuple[list[PastJob], str]:

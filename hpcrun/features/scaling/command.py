@@ -12,7 +12,7 @@ from hpcrun.actions.runs.find import LAST
 from hpcrun.cli.complete import MOST_RUNS, profile_name, quiet, run_name
 from hpcrun.cli.context import make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, SUBMISSION
-from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, option, options_in, takes_options
+from hpcrun.cli.options import HelpPanel, argument, check_least, check_one_of, flag, option, options_in, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, width
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.features.scaling.sizes import Workload, read_design
@@ -174,6 +174,8 @@ def scale(
         return
     if script is None:
         raise UsageError("SCRIPT is missing", hint="hpcrun scale run --gpus 1,2,4 train.py, or hpcrun scale run --list")
+    check_least("--warmup", warmup, 0)
+    check_least("--repeat", repeat, 1)
     workload = Workload("weak" if weak else "strong", batch_size, lr, dataset)
     design, remark = read_design(workload, gpus=gpus, ranks=ranks, nodes=nodes, repeat=repeat, warmup=warmup)
     yield note([f"note: {remark}" if remark else None])
@@ -194,7 +196,7 @@ def report(
     warmup: int | None = option("--warmup N", "First epochs to leave out. Default: the study's, or 1."),
     min_efficiency: float = option(
         "--min-efficiency PERCENT",
-        "Target efficiency: what added GPUs must reach to be worth requesting. Default: 65.",
+        "Target efficiency: what added GPUs must reach to be worth requesting.",
         default=100 * MIN_EFFICIENCY,
     ),
     out: Path | None = option(
@@ -218,6 +220,7 @@ def report(
         study_remarks,
     )
 
+    check_least("--warmup", warmup, 0)
     context = make_context()
     if not (studies or from_csv):
         yield from list_studies(context)

@@ -175,10 +175,6 @@ def read_design(
     """Return the study that the options describe, and a note on it."""
     if (gpus is None) == (ranks is None):
         raise UsageError("give the sizes with --gpus or with --ranks", hint="hpcrun scale run --gpus 1,2,4 train.py")
-    if warmup < 0:
-        raise UsageError(f"--warmup {warmup}: the number cannot be negative")
-    if repeat < 1:
-        raise UsageError(f"--repeat {repeat}: each size runs at least once")
     gpu_type, sizes = parse_sizes(gpus or ranks or "", nodes, "--ranks" if gpus is None else "--gpus")
     if len(sizes) * repeat > MOST:
         raise UsageError(f"--repeat {repeat}: {len(sizes) * repeat} runs are more than a study may have, {MOST}")

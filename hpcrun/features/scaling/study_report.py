@@ -68,8 +68,6 @@ def make_report(
     points: Sequence[Point], options: ReportOptions, *, claims: Iterable[Claim] = (), remarks: Sequence[str] = ()
 ) -> Report:
     """Compare the sizes of a study, judge them, and check the claims of tables against their other numbers."""
-    if options.warmup < 0:
-        raise UsageError(f"--warmup {options.warmup}: it must be 0 or more")
     if not 0.01 <= options.min_efficiency <= 1:
         raise UsageError(f"--min-efficiency {100 * options.min_efficiency:g}: it must be from 1 to 100 %")
     if not points:

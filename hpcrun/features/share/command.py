@@ -7,7 +7,7 @@ from pathlib import Path
 from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
-from hpcrun.cli.options import flag, option
+from hpcrun.cli.options import check_new_file, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
@@ -32,14 +32,14 @@ def share(
     if out == "-" and as_json:
         raise UsageError("--out - and --json cannot be combined", hint="--out FILE --json")
     from hpcrun.features.share.page import share_page  # jinja2 and pydantic
-    from hpcrun.features.share.share import check_page_file, gather, save_page
+    from hpcrun.features.share.share import gather, save_page
 
     context = make_context()
     named = find_element(run, context.store)
     element = "" if named.element is None else f"-{named.element}"
     file = context.cwd / (out or f"{named.run.run_id}{element}.html")
     if out != "-":
-        check_page_file(file, force=force)
+        check_new_file("--out", file, force=force)
     if (unset := [name for name in named.run.secrets if not context.env.get(name)]) and not force:
         raise PlanError(
             f"the page may show the value of {', '.join(unset)}, not set here, which hpcrun cannot hide",

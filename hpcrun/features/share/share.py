@@ -263,16 +263,6 @@ def _end(path: Path) -> SharedText | None:
     return None
 
 
-def check_page_file(path: Path, *, force: bool) -> None:
-    """Refuse to replace a file that exists, if this is not wanted, and what is no file, before any work is done."""
-    if not os.path.lexists(path):
-        return
-    if path.is_dir() or not path.is_file():
-        raise PlanError(f"{path} is not a file", hint="choose another name with --out FILE")
-    if not force:
-        raise PlanError(f"{path} exists", hint="choose another name with --out FILE, or replace it with --force")
-
-
 def save_page(path: Path, content: bytes) -> None:
     """Write the page: whole, or not at all."""
     try:
