@@ -25,7 +25,6 @@ from hpcrun.views.text import count, one_line
 from hpcrun.writing import replace_file
 
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
-_SHOWN = 8
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
 _MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
@@ -242,7 +241,7 @@ def report(
     result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)
     if result.unfinished:
         yield Outcome(
-            lambda: [stdout(report_text(result, most=_SHOWN))],
+            lambda: [stdout(report_text(result))],
             lambda: {**report_json(result), "folder": None, "files": []},
         )
         return
@@ -250,7 +249,7 @@ def report(
     save_report(folder, files)
     written = one_line(f"written  {folder}: report.html and {count(len(files) - 1, 'other file')}")
     yield Outcome(
-        lambda: [stdout(report_text(result, missing=missing, most=_SHOWN)), stderr([written])],
+        lambda: [stdout(report_text(result, missing)), stderr([written])],
         lambda: {**report_json(result), "folder": str(folder), "files": sorted(files)},
     )
 

@@ -234,7 +234,7 @@ def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:
     texts = {
         "summary.csv": summary_csv(report),
         "summary.tex": summary_tex(report),
-        "report.txt": "\n".join(report_text(report, missing=missing)) + "\n",
+        "report.txt": "\n".join(report_text(report, missing)) + "\n",
         "report.md": report_markdown(report, missing=missing, figures=pictures),
         "report.html": report_html(report, figures=pictures, missing=missing),
     }
@@ -246,17 +246,15 @@ def _notes(report: Report, missing: Sequence[str]) -> list[Line]:
     return [*report_lines(report), *(Line("figures", reason) for reason in missing)]
 
 
-def report_text(report: Report, *, missing: Sequence[str] = (), most: int | None = None) -> list[str]:
-    """Return the report as lines, with at most so many series. ``missing``: why figures were not drawn."""
-    lines = [text for line in answer_lines(report, most) for text in _wrapped(line)]
+def report_text(report: Report, missing: Sequence[str] = ()) -> list[str]:
+    """Return the report as lines. ``missing``: why figures were not drawn."""
+    lines = [text for line in answer_lines(report) for text in _wrapped(line)]
     lines += [""] if lines else []
-    for part in report.parts[:most]:
+    for part in report.parts:
         lines += textwrap.wrap(f"{heading(part.series, report)}: {caption(part.series)}", WIDTH)
         lines += _aligned(table(part)) if part.series.rows else []
         sentences = [text for line in part_lines(part) for text in _wrapped(line)]
         lines += ["", *sentences, ""] if sentences else [""]
-    if most is not None and len(report.parts) > most:
-        lines += [f"... and {len(report.parts) - most} more (see report.txt)", ""]
     rest = _notes(report, missing)
     lines += [text for line in rest for text in _wrapped(line)]
     return lines if rest else lines[:-1]

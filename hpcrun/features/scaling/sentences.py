@@ -57,13 +57,13 @@ def hours_name(unit: Unit) -> str:
     return f"{unit.removesuffix('s')}-hours"
 
 
-def answer_lines(report: Report, most: int | None = None) -> list[Line]:
-    """Return the answer for each series, at most so many, and what makes it doubtful: a report's first lines."""
+def answer_lines(report: Report) -> list[Line]:
+    """Return the answer for each series, and what makes it doubtful: a report's first lines."""
     if report.unfinished:
         return [Line("", f"Study not finished: {report.unfinished}. No verdict yet, and nothing is written.")]
     several = len(report.parts) > 1
     lines: list[Line] = []
-    for part in report.parts[:most]:
+    for part in report.parts:
         name = f"{heading(part.series, report)}: " if several else ""
         lines.append(Line("", f"{name}{_answer(part)}"))
         lines += [Line(doubt.kind, f"{doubt.evidence}; {doubt.remedy}") for doubt in part.doubts]

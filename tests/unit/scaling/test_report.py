@@ -231,10 +231,7 @@ def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
     assert any("left out" in line for line in lines)
 
 
-def test_many_series_are_named_and_not_all_shown() -> None:
-    points = [point for number in range(12) for point in full(f"set {number}", (1, 2), 1)]
-    lines = report_text(report(*points), most=8)
-    assert "... and 4 more (see report.txt)" in lines
+def test_only_the_first_series_are_drawn() -> None:
     with paper_style():
         bare = report(*(Point(n, dataset=f"set {number}", speedup=n) for number in range(12) for n in (1, 2)))
         assert "only the first 6 of 12 series are drawn" in settled_figures(bare)[1]
