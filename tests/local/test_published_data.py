@@ -64,9 +64,6 @@ def graph(tmp_path: Path) -> Path:
         "train.txt": "0 0 1 1\n1 2\n2 1 2 \n",
         "test.txt": "0 2\n1\n2 0\n",  # the second user has nothing to be found, as 88 of amazon-book
         "kg_final.txt": FACTS,
-        "entity_list.txt": "org_id remap_id\nm.045wq1q 0\n",
-        "relation_list.txt": "org_id remap_id\nhttp://rdf.freebase.com/ns/type.object.type 0\n",
-        "user_list.txt": "org_id remap_id\nA3RTKL9KB8KLID 0\n",
         "item_list.txt": "org_id remap_id freebase_id\n0553092626 0 m.045wq1q\n",
     }
     return write(tmp_path / "last-fm", files)
@@ -116,7 +113,6 @@ def test_a_graph_has_its_users_items_and_facts(read: ModuleType, graph: Path, pa
     ("call", "files", "message"),
     [
         ("read_graph(DIR)", {}, "DIR has no train.txt: get it from https://github.com/xiangwang1223/"),
-        ("read_graph(DIR)", {"train.txt": "0 1\n", "test.txt": "0 2\n"}, "DIR has no kg_final.txt: get it from https://"),
         ("read_graph(DIR)", {"train.txt": "0 1\n1 x\n"}, "DIR/train.txt, line 2: expected the numbers of a user and"),
         ("read_graph(DIR)", {**SEEN, "kg_final.txt": "0 1\n"}, "DIR/kg_final.txt, line 1: expected the numbers of"),
         ("read_graph(DIR)", {**SEEN, "test.txt": "0\n", "kg_final.txt": FACTS}, "DIR/test.txt has no items: get it"),

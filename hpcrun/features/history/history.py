@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -234,37 +235,28 @@ def grouped(jobs: Iterable[PastJob], by: str, since_s: float, now_s: float) -> t
     """Return the rows, and the total. Weeks are in the order of time, with those between; others by their GPU-hours."""
     groups: dict[str | date, HistoryRow] = {}
     total = HistoryRow("total")
-
-    def rows_at(job: PastJob, when_s: float) -> tuple[HistoryRow, ...]:
-        """Return the rows in which something counts that happened to a job at a time."""
-        if not since_s <= when_s <= now_s:
-            return ()
-        key: str | date = monday(when_s) if by == "week" else getattr(job, by)
-        if key not in groups:
-            groups[key] = HistoryRow(week_name(key), key) if isinstance(key, date) else HistoryRow(key)
-        return groups[key], total
-
     for job in jobs:
-        _count(job, rows_at, since_s, now_s)
+        for when_s, add in _events(job, since_s, now_s):
+            if since_s <= when_s <= now_s:
+                key: str | date = monday(when_s) if by == "week" else getattr(job, by)
+                if key not in groups:
+                    groups[key] = HistoryRow(week_name(key), key) if isinstance(key, date) else HistoryRow(key)
+                add(groups[key])
+                add(total)
     if by != "week":
         order = sorted(groups.values(), key=lambda row: (-row.gpu_hours, -row.cpu_hours, -row.ended, row.key))
         return order, total
     return _with_all_weeks({row.week: row for row in groups.values() if row.week}), total
 
 
-def _count(
-    job: PastJob, rows_at: Callable[[PastJob, float], tuple[HistoryRow, ...]], since_s: float, now_s: float
-) -> None:
-    """Add a job to the rows in which it counts at a time."""
+def _events(job: PastJob, since_s: float, now_s: float) -> Iterator[tuple[float, Callable[[HistoryRow], None]]]:
+    """Yield what counts of a job: when, and what adds it to a row."""
     for part in (part for span in job.times for part in _weeks(span, since_s, now_s)):
-        for row in rows_at(job, part.start_s):
-            row.add_time(job, part)
-    if job.end is not None:
-        for row in rows_at(job, job.ended_s):
-            row.ends[job.end] += 1
-    if job.wait_s is not None:
-        for row in rows_at(job, job.times[0].start_s):
-            row.waits_s.append(job.wait_s)
+        yield part.start_s, partial(HistoryRow.add_time, job=job, time=part)
+    if (end := job.end) is not None:
+        yield job.ended_s, lambda row: row.ends.update([end])
+    if (wait_s := job.wait_s) is not None:
+        yield job.times[0].start_s, lambda row: row.waits_s.append(wait_s)
 
 
 def _with_all_weeks(known: Mapping[date, HistoryRow]) -> list[HistoryRow]:
