@@ -105,10 +105,7 @@ def number(value: Any) -> float | None:
     """Return a metric as a number, None if it is text, infinite, or NaN."""
     if isinstance(value, bool) or not isinstance(value, float | int):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def whole(values: Iterable[Any]) -> int | None:

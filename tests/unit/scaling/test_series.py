@@ -170,7 +170,7 @@ def test_steps_between_epochs_are_no_epochs() -> None:
     assert epochs_of(rows) == (Epoch(1, 2.0), Epoch(2, 3.0))
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "12", 10**400])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "12"])
 def test_a_time_that_is_none_makes_no_epoch_and_such_a_speed_is_left_out(value: Any) -> None:
     assert epochs_of([(1, {"epoch_time": value})]) == ()
     assert epochs_of([(1, {"epoch_time": 2.0, "samples_per_s": value})]) == (Epoch(1, 2.0),)
