@@ -27,8 +27,8 @@ from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import run_on_terminal
 
-MOST_ENTRIES, DEEPEST, LONGEST_S = 50_000, 8, 10.0
-"""Where a search ends: entries of folders, levels below the first folder, seconds."""
+MOST_ENTRIES, LONGEST_S = 50_000, 10.0
+"""Where a search ends, which goes level by level: entries of folders, seconds."""
 _NOT_SEARCHED = {".git", ".hg", ".svn", "node_modules", "__pycache__", "site-packages", ".aim", "conda-meta"}
 _EVENTS = re.compile(r"events\.out\.tfevents\.(?P<began>\d{10})\.(?P<host>[^/]{1,255})", re.ASCII)
 _SLACK_S = 2.0
@@ -92,18 +92,17 @@ def search(root: Path) -> tuple[list[EventFile], bool]:
     """Return the event files below a folder, and whether all of the folder was searched. Links are not followed."""
     files: list[EventFile] = []
     left, until = MOST_ENTRIES, time.monotonic() + LONGEST_S
-    waiting = [(root, 0)]
+    waiting = [root]
     while waiting:
-        folder, depth = waiting.pop(0)
-        for entry in _entries(folder):
+        for entry in _entries(waiting.pop(0)):
             left -= 1
             if left < 0 or time.monotonic() > until:
                 return files, False
             if match := _EVENTS.fullmatch(entry.name):
                 if entry.is_file(follow_symlinks=False):
                     files.append(EventFile(Path(entry.path), root, float(match["began"]), match["host"]))
-            elif depth < DEEPEST and _is_searched(entry):
-                waiting.append((Path(entry.path), depth + 1))
+            elif _is_searched(entry):
+                waiting.append(Path(entry.path))
     return files, True
 
 

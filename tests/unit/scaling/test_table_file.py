@@ -32,12 +32,6 @@ def test_a_row_for_each_run() -> None:
     assert (point.batch_size, point.rank_samples, point.epochs) == (64, (10, 11, 12, 13), ())
 
 
-@pytest.mark.parametrize(("unit", "value"), [("s", 90), ("min", 1.5), ("h", 0.025)])
-def test_units(unit: str, value: float) -> None:
-    (point,) = table(f"gpus,epoch_time_{unit}\n1,{value}\n").points
-    assert point.epochs[0].time_s == pytest.approx(90)
-
-
 def test_a_row_for_each_repeat_or_epoch() -> None:
     points = table("gpus,time_s\n1,10\n1,11\n2,6\n").points
     assert [(point.gpus, point.repeat) for point in points] == [(1, 1), (1, 2), (2, 1)]

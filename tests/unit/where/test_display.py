@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime
-from typing import Any
 
 import pytest
-import typer
 
-from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
-from hpcrun.cli.options import takes_options
 from hpcrun.features.where.command import (
     Misfit,
     Offer,
@@ -21,7 +16,6 @@ from hpcrun.features.where.command import (
     start_text,
     submit_line,
 )
-from hpcrun.job.request import read_request
 from hpcrun.schedulers.client import JobStart
 from tests.unit.given import drawn, plan, request
 
@@ -44,31 +38,13 @@ def test_a_start_in_words(wait_s: float, text: str) -> None:
     assert start_text(NOW + wait_s, NOW) == text
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gpus": "h100:8", "walltime_s": "4h", "memory_mb": "1.5T"},
-        {"gpus_per_node": "4", "nodes": 2, "cpus_per_gpu": 3, "launcher": "srun"},
-        {"gpus": "0", "cpus": 64, "partition": "a,b", "constraint": "ib&big", "no_sbatch": ["mem", "time"]},
-        {"gpus": "1", "sbatch": ["nice=5", "comment=it's two words"], "memory_mb": "0"},
-    ],
-)
-def test_the_command_for_the_best_asks_for_the_same(options: dict[str, Any]) -> None:
-    line = submit_line(Offer(Placement("mine", None, request("true", **options), plan()), JobStart(NOW, "n1"), None))
-    words = shlex.split(line)
-    assert (words[:2], words[-1]) == (["hpcrun", "submit"], "SCRIPT")
-    seen: list[dict[str, Any]] = []
-    app = typer.Typer()
-
-    @app.command()
-    @takes_options(JOB_SCRIPT, JOB_OPTIONS)
-    def command(asked: dict[str, Any]) -> None:
-        seen.append({name: value for name, value in asked.items() if value is not None})
-
-    app(words[2:], standalone_mode=False)
-    (asked,) = seen
-    assert asked.pop("profile") == "mine"
-    assert read_request(asked) == request("SCRIPT", **options)
+def test_the_command_for_the_best_asks_for_the_same() -> None:
+    asked = request("true", gpus="h100:8", walltime_s="4h", constraint="ib&big", sbatch=["nice=5", "comment=two words"])
+    line = submit_line(Offer(Placement("my own.yaml", None, asked, plan()), JobStart(NOW, "n1"), None))
+    assert line == (
+        "hpcrun submit -P 'my own.yaml' --gpus h100:8 --time 04:00:00 --constraint 'ib&big' --sbatch nice=5 --sbatch "
+        "'comment=two words' SCRIPT"
+    )
 
 
 def shown(width: int, *offers: Offer) -> list[str]:
