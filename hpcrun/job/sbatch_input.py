@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import (
@@ -270,18 +270,13 @@ _OF_SRUN = {
 }  # fmt: skip
 
 
-class FromEnvironment(NamedTuple):
-    """A request with the values from the environment, notes on ignored variables, and the used ones: ``NAME=VALUE``."""
+def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> tuple[JobRequest, tuple[str, ...]]:
+    """Add the values of sbatch's variables, which override the profile and which typed options override.
 
-    request: JobRequest
-    notes: tuple[str, ...]
-    used: tuple[str, ...] = ()
-
-
-def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnvironment:
-    """Add the values of sbatch's variables, which override the profile and which typed options override."""
+    The notes name the variables that are used, and those that are ignored.
+    """
     if "SLURM_JOB_ID" in env:  # inside a job these variables describe the enclosing job
-        return FromEnvironment(request, ())
+        return request, ()
     fields: dict[str, Any] = {}
     directives: list[str] = []
     notes: list[str] = []
@@ -311,7 +306,8 @@ def apply_sbatch_env(request: JobRequest, env: Mapping[str, str]) -> FromEnviron
     of_srun = sorted(name for name in env if name in _OF_SRUN or name.startswith("SRUN_"))
     notes += [_note(name, env[name], _instead_of(name, env[name])) for name in of_srun]
     changed = {**fields, "sbatch": (*dict.fromkeys(directives), *request.sbatch)}
-    return FromEnvironment(request.model_copy(update=changed), tuple(notes), tuple(used))
+    all_notes = [f"from your shell: {' '.join(used)}", *notes] if used else notes
+    return request.model_copy(update=changed), tuple(all_notes)
 
 
 def _instead_of(name: str, value: str) -> str:

@@ -87,11 +87,10 @@ def prepare(
     notes = [*surroundings.typed.notes]
     script = find_batch_script(request, surroundings)
     if profile.scheduler == "slurm":
-        shell = apply_sbatch_env(request, env)
-        notes += [f"from your shell: {' '.join(shell.used)}"] if shell.used else []
-        notes += shell.notes
+        request, shell_notes = apply_sbatch_env(request, env)
+        notes += shell_notes
         # the lines of a batch script decide instead of the configuration
-        request = shell.request if script else _with_config(shell.request, surroundings.config, profile)
+        request = request if script else _with_config(request, surroundings.config, profile)
     if script:
         request = _as_script_asks(request, script, surroundings)
         python = find_python(request, profile, surroundings)
@@ -146,7 +145,7 @@ def with_defaults(request: JobRequest, profile: Profile, surroundings: Surroundi
     """Fill in values from SBATCH_* and the configuration that the request of a Slurm job does not have."""
     if profile.scheduler != "slurm":
         return request
-    return _with_config(apply_sbatch_env(request, surroundings.env).request, surroundings.config, profile)
+    return _with_config(apply_sbatch_env(request, surroundings.env)[0], surroundings.config, profile)
 
 
 def _with_config(request: JobRequest, config: Config, profile: Profile) -> JobRequest:

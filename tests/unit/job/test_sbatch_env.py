@@ -21,13 +21,13 @@ OTHERS = {"SLURM_CONF", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR", "SLURM_STEP_KIL
 
 def directives(env: dict[str, str], **asked: Any) -> dict[str, str | None]:
     """The directives of a job that is submitted with these variables."""
-    found = apply_sbatch_env(request(**asked), env).request
+    found, _ = apply_sbatch_env(request(**asked), env)
     said = found.model_dump(exclude_defaults=True, exclude={"script", "gpus"})
     return dict(plan(cluster(partition="theirs"), gpus="2", **said).directives)
 
 
 def notes(env: dict[str, str]) -> tuple[str, ...]:
-    return apply_sbatch_env(request(), env).notes
+    return tuple(note for note in apply_sbatch_env(request(), env)[1] if not note.startswith("from your shell: "))
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,13 @@ def test_what_was_typed_comes_first(env: dict[str, str], asked: dict[str, object
 @pytest.mark.parametrize("name", sorted(set(DIRECTIVES) | TOGETHER))
 def test_each_counts_or_is_named(name: str) -> None:
     env = {name: "1", **({"SBATCH_REQ_SWITCH": "1"} if name in TOGETHER else {})}
-    found = apply_sbatch_env(request(), env)
-    assert (found.request != request()) != bool(found.notes)
+    changed, (note,) = apply_sbatch_env(request(), env)
+    assert (changed != request()) is note.startswith("from your shell: ")
 
 
 def test_inside_a_job_they_describe_that_job() -> None:
     for env in ({"SBATCH_EXPORT": "NONE", "SBATCH_PARTITION": "p", "SLURM_JOB_ID": "1"}, {"SLURM_CONF": "x"}):
-        result = apply_sbatch_env(request(), env)
-        assert (result.request, result.notes) == (request(), ())
+        assert apply_sbatch_env(request(), env) == (request(), ())
 
 
 def test_a_value_that_cannot_be_read_is_refused_by_its_variable() -> None:
@@ -124,5 +123,5 @@ def test_the_table_has_what_sbatch_reads() -> None:
 
 def test_the_variables_that_were_used_are_named() -> None:
     env = {"SBATCH_PARTITION": "gpu", "SBATCH_EXCLUSIVE": "", "SBATCH_OUTPUT": "x", "SBATCH_ACCOUNT": "b", "HOME": "/"}
-    found = apply_sbatch_env(read_request({"script": "a.py", "account": "a"}), env)
-    assert sorted(found.used) == ["SBATCH_EXCLUSIVE", "SBATCH_PARTITION=gpu"]
+    _, notes = apply_sbatch_env(read_request({"script": "a.py", "account": "a"}), env)
+    assert notes[0] == "from your shell: SBATCH_EXCLUSIVE SBATCH_PARTITION=gpu"
