@@ -94,7 +94,7 @@ class Executor(core.Executor):
 
     def script(self, elements: int = 1) -> str:
         """Return the script that would be submitted, as ``hpcrun submit --dry-run`` prints it."""
-        return self._prepare(make_context(announce=None), "function", elements).script.text
+        return self._prepare(make_context(announce=None), "function", elements).script
 
     def _internal_process_submissions(self, delayed_submissions: Sequence[DelayedSubmission]) -> list[core.Job[Any]]:
         context = make_context(announce=None)

@@ -81,7 +81,7 @@ def dry_run_outcome(
     """
     parts = parts or [prepared]
     return Outcome(
-        lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script.text for part in parts))],
+        lambda: [stderr(plan_lines(prepared.plan, more)), verbatim("".join(part.script for part in parts))],
         lambda: view.joined_json([view.prepared_json(part) for part in parts]),
     )
 

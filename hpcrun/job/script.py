@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -45,13 +45,6 @@ LAUNCH = PurePath(__file__).parents[1] / "launch"
 """The folder where a script that was submitted by hand finds the programs that run inside a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The text that is submitted: pure ASCII, with LF at the end of each line."""
-
-    text: str
-
-
 def sandbox_of(templates: Mapping[str, Template]) -> Sandbox:
     """Return what compiles and renders these templates."""
     environment = Sandbox(
@@ -67,8 +60,8 @@ def sandbox_of(templates: Mapping[str, Template]) -> Sandbox:
     return environment
 
 
-def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
-    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others."""
+def render_script(plan: Plan, templates: Mapping[str, Template]) -> str:
+    """Return the script of a plan by templates, of which ``job.sh.j2`` includes the others: pure ASCII with LF."""
     environment = sandbox_of(templates)
     try:
         text = environment.get_template(MAIN_TEMPLATE).render(_variables(plan))
@@ -78,7 +71,7 @@ def render_script(plan: Plan, templates: Mapping[str, Template]) -> Script:
     if not text.isascii() or "\r" in text or "\0" in text:
         raise ProfileError("a template contains non-ASCII characters or CR line ends",
                            hint="sbatch refuses them; see hpcrun profile path")  # fmt: skip
-    return Script(text)
+    return text
 
 
 def _variables(plan: Plan) -> dict[str, Any]:

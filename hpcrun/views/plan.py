@@ -182,7 +182,7 @@ def chain_json(done: Sequence[SubmitResult]) -> dict[str, Any]:
 
 def prepared_json(prepared: Prepared) -> dict[str, Any]:
     """Return a prepared submission as a JSON document."""
-    return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script.text}
+    return {"kind": "plan", "plan": _plan_json(prepared.plan), "script": prepared.script}
 
 
 def submitted_json(result: SubmitResult) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def render(case: Case) -> str:
         script = read_batch_script(request.script, case.batch, request.args)
         plan = plan_script(with_array(request, script), profile, script, python=case.python)
     plan = replace(plan, snapshot=case.snapshot)
-    text = render_script(plan, load_templates([shipped_folder("templates")])).text
+    text = render_script(plan, load_templates([shipped_folder("templates")]))
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
     return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
 

@@ -14,7 +14,7 @@ from hpcrun.job.plan import Plan, PythonEnvironment, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, read_request
 from hpcrun.job.resources import Machine
-from hpcrun.job.script import Script, Template, render_script
+from hpcrun.job.script import Template, render_script
 from hpcrun.profiles.config import Config
 from hpcrun.profiles.folders import load_templates, shipped_folder
 from hpcrun.profiles.yaml_file import YamlFile, parse_yaml, read_own_text
@@ -70,7 +70,7 @@ def templates() -> dict[str, Template]:
     return load_templates([shipped_folder("templates")])
 
 
-def script(plan: Plan) -> Script:
+def script(plan: Plan) -> str:
     """The script of a plan, by the shipped templates."""
     return render_script(plan, templates())
 

@@ -100,7 +100,7 @@ def new_run(
     while True:
         run = replace(record, run_id=run_id, code=code.record() if code else None, **lineage.record(run_id))
         try:
-            folder = ports.store.create(run, prepared.script.text, output_dir, needed, fill, programs)
+            folder = ports.store.create(run, prepared.script, output_dir, needed, fill, programs)
             return run, folder, code.notes if code else ()
         except RunExistsError:
             number = int(run_id[-4:], 16) + 1

@@ -33,7 +33,7 @@ from hpcrun.job.rank_start import image_of, option_words
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_input import apply_sbatch_env
-from hpcrun.job.script import Script, render_script
+from hpcrun.job.script import render_script
 from hpcrun.job.shape import for_gpu_type
 from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folders import load_templates
@@ -52,7 +52,7 @@ class Prepared:
     request: JobRequest
     profile: LoadedProfile
     plan: Plan
-    script: Script
+    script: str
     listing: Listing | None = None
 
     def secrets(self) -> dict[str, str]:

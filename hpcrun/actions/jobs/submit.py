@@ -98,7 +98,7 @@ def submit(
     )
     submission = Submission(
         folder=folder,
-        script=prepared.script.text,
+        script=prepared.script,
         workdir=Path(prepared.request.workdir or surroundings.cwd),
         env=env,
         walltime_s=plan.walltime_s,

@@ -186,7 +186,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
         yield stderr([*study_lines(study), *map(line, jobs), ""])
         if jobs:
             yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
-            yield verbatim(jobs[0].prepared.script.text)
+            yield verbatim(jobs[0].prepared.script)
 
     def document() -> dict[str, Any]:
         points = [{**asdict(job.point), **prepared_json(job.prepared)} for job in jobs]

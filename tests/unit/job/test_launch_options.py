@@ -22,7 +22,7 @@ from tests.unit.given import cluster, laptop, plan, script
 
 def line(program: str, **asked: Any) -> list[str]:
     """The words of the script's line with the ranks' srun or torchrun, up to the next program."""
-    text = script(plan(asked.pop("profile", None), **asked)).text
+    text = script(plan(asked.pop("profile", None), **asked))
     (found,) = [each for each in text.splitlines() if each.strip().startswith(("srun ", "/opt/venv/bin/python -m"))
                 and program in each]  # fmt: skip
     return shlex.split(found.removesuffix("\\"))
@@ -43,7 +43,7 @@ def test_a_training_that_lives_on_with_fewer_ranks_may_keep_its_step() -> None:
 
 
 def test_the_preflight_s_step_has_none_of_them() -> None:
-    text = script(plan(srun=["mpi=pmix"], preflight=True, **TWO_NODES)).text
+    text = script(plan(srun=["mpi=pmix"], preflight=True, **TWO_NODES))
     assert text.count("--mpi=pmix") == 1
 
 
@@ -144,7 +144,7 @@ def test_any_value_reaches_the_program_as_it_was_typed(value: str) -> None:
     except HpcrunError:
         assert value in ("help", "list")
         return
-    text = script(made).text
+    text = script(made)
     assert text.isascii()
     assert option_words(made.srun) == (f"--network={value}",)
     assert "\n" not in "".join(each for each in text.splitlines() if "--network=" in each)
@@ -175,9 +175,9 @@ def test_a_segment_that_does_not_divide_the_nodes_is_refused() -> None:
 
 def test_expedited_requeue_is_asked_for_only_by_a_profile_and_only_with_requeue() -> None:
     profile = cluster(requeue={"times": 3, "expedite": True})
-    assert "#SBATCH --requeue=expedite\n" in script(plan(profile, gpus="4")).text
-    assert "#SBATCH --no-requeue\n" in script(plan(profile, gpus="4", requeue=0)).text
-    assert "#SBATCH --requeue\n" in script(plan(gpus="4", requeue=1)).text
+    assert "#SBATCH --requeue=expedite\n" in script(plan(profile, gpus="4"))
+    assert "#SBATCH --no-requeue\n" in script(plan(profile, gpus="4", requeue=0))
+    assert "#SBATCH --requeue\n" in script(plan(gpus="4", requeue=1))
 
 
 OWN = option_names(submit)

@@ -415,7 +415,7 @@ def test_every_launcher_is_found_by_its_names() -> None:
 def test_a_command_has_the_numbers_that_its_ranks_need() -> None:
     decided = plan(cluster(cpu={"per_gpu": 8}), script="accelerate", gpus="4", nodes=2, launcher="command")
     assert (decided.shape.world_size, decided.shape.workers_per_node, decided.cpus_per_rank) == (2, 2, 8)
-    text = script(decided).text
+    text = script(decided)
     assert "export NNODES=2 NPROC_PER_NODE=2\n" in text
     on_cpus = plan(cluster(), script="accelerate", gpus="0", nproc_per_node=4, launcher="command")
     assert (on_cpus.shape.workers_per_node, on_cpus.cpus_per_node, on_cpus.cpus_per_rank) == (4, 4, 1)

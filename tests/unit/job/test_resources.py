@@ -226,7 +226,7 @@ def test_each_number_is_what_the_directives_say(
 @pytest.mark.parametrize("removed", [(), ("cpus-per-task",)])
 def test_srun_asks_for_the_cpus_of_the_directives(launcher: str, preflight: str | None, removed: tuple[str]) -> None:
     decided = plan(SIZED, gpus="4", nodes=2, launcher=launcher, preflight=preflight, no_sbatch=removed)
-    text = script(decided).text
+    text = script(decided)
     each = decided.directive("cpus-per-task")
     body = [line for line in text.splitlines() if not line.startswith("#")]
     said = [word for line in body for word in line.split() if word.startswith("--cpus-per-task")]
@@ -366,7 +366,7 @@ def test_a_limit_that_cannot_be_is_refused(profile: Profile, asked: dict[str, An
 
 def test_the_script_and_the_plan_show_it() -> None:
     decided = plan(cancel_idle_s="90m", requeue="2", gpus="8", nodes="2")
-    text = script(decided).text
+    text = script(decided)
     assert 'job --came "$came" --warn 100 --requeue 2 --cancel-idle 5400 -- \\\n' in text
     assert len(text.splitlines()) <= 70
     assert [line for line in plan_lines(decided) if line.startswith("idle ")] == [
@@ -375,5 +375,5 @@ def test_the_script_and_the_plan_show_it() -> None:
 
 
 def test_a_site_can_switch_the_samples_off() -> None:
-    assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(cluster(sample_use=False))).text
-    assert "--sample" not in script(plan()).text
+    assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(cluster(sample_use=False)))
+    assert "--sample" not in script(plan())

@@ -48,7 +48,7 @@ def custom(text: str) -> dict[str, Template]:
     ids=["argument", "variable", "module", "script"],
 )
 def test_hostile_values_make_a_script_of_pure_ascii_that_bash_reads(asked: Any, text: str, tmp_path: Path) -> None:
-    rendered = script(plan(gpus="2", **asked(text))).text
+    rendered = script(plan(gpus="2", **asked(text)))
     assert rendered.isascii()
     assert "\r" not in rendered
     check_syntax(rendered, tmp_path)
@@ -57,13 +57,13 @@ def test_hostile_values_make_a_script_of_pure_ascii_that_bash_reads(asked: Any, 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_environment_s_path_comes_through(text: str, tmp_path: Path) -> None:
     python = PythonEnvironment(f"/opt/{text}/bin/python", "virtual environment", f"/opt/{text}")
-    check_syntax(script(plan(gpus="2", python=python)).text, tmp_path)
+    check_syntax(script(plan(gpus="2", python=python)), tmp_path)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=30).map(lambda raw: raw.replace(b"\0", b"")), max_size=20))
 def test_the_command_in_the_script_is_what_was_typed(tmp_path: Path, args: list[bytes]) -> None:
-    text = script(plan(gpus="2", args=[os.fsdecode(arg) for arg in args])).text
+    text = script(plan(gpus="2", args=[os.fsdecode(arg) for arg in args]))
     (line,) = [line for line in text.splitlines() if line.startswith("command=(")]
     file = tmp_path / "line.sh"
     file.write_text(f"{line}\nprintf '%s\\0' \"${{command[@]}}\"\n", "ascii")
@@ -76,13 +76,13 @@ def test_the_command_in_the_script_is_what_was_typed(tmp_path: Path, args: list[
     ["echo hi", "source a.sh && b", "cat <<X\na\nX", "echo hi # a remark", "a; b;", "a\r\n", "if a\nthen b\nfi"],
 )
 def test_a_setup_command_is_part_of_a_script_that_bash_reads(command: str, tmp_path: Path) -> None:
-    check_syntax(script(plan(setup=[command])).text, tmp_path)
+    check_syntax(script(plan(setup=[command])), tmp_path)
 
 
 @pytest.mark.parametrize("command", ["", "  ", "# nothing to do", "\n", "echo 'oops", "if true", "}", "x=("])
 def test_a_setup_command_that_bash_cannot_read_fails_alone(command: str, tmp_path: Path) -> None:
     try:
-        text = script(plan(setup=[command])).text
+        text = script(plan(setup=[command]))
     except UsageError as error:
         assert "setup" in error.message
     else:
@@ -122,7 +122,7 @@ def test_a_mistake_in_an_included_template_is_shown_with_that_file() -> None:
 def test_a_template_may_not_hold_what_sbatch_refuses() -> None:
     with pytest.raises(ProfileError, match="non-ASCII"):
         render_script(plan(), custom("#!/bin/bash\n# café\n"))
-    assert "\r" not in render_script(plan(), custom("#!/bin/bash\r\necho hi\r\n")).text
+    assert "\r" not in render_script(plan(), custom("#!/bin/bash\r\necho hi\r\n"))
 
 
 def test_a_value_that_no_script_can_hold_is_refused() -> None:
@@ -150,7 +150,7 @@ def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_
         args=[hostile],
         python=PythonEnvironment(f"/opt/{hostile}", hostile, f"/opt/{hostile}"),
     )
-    lines = [line.lstrip() for line in script(said).text.split("\n")]
+    lines = [line.lstrip() for line in script(said).split("\n")]
     assert [line for line in lines if line.startswith("#SBATCH")] == [
         f"#SBATCH {directive_line(key, value)}" for key, value in said.directives
     ]
@@ -160,12 +160,12 @@ def test_nothing_that_is_typed_becomes_a_line_for_slurm(texts: list[str], break_
 @pytest.mark.parametrize("option", ["snapshot", "preflight"])
 def test_a_script_that_needs_its_run_s_folder_does_not_call_itself_complete(option: str) -> None:
     complete = "Complete as it stands: `sbatch` this file by hand does the same."
-    assert complete in script(plan(gpus="4")).text.splitlines()[2]
+    assert complete in script(plan(gpus="4")).splitlines()[2]
     needy = {
         "snapshot": replace(plan(gpus="4"), snapshot=Snapshot(".", ())),
         "preflight": plan(gpus="4", preflight=True),
     }
-    header = script(needy[option]).text.splitlines()[2]
+    header = script(needy[option]).splitlines()[2]
     assert header.endswith(f"Needs its run's folder ({option}): submit it with hpcrun.")
 
 
@@ -174,7 +174,7 @@ def test_a_script_that_needs_its_run_s_folder_does_not_call_itself_complete(opti
 def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
     profile: Profile, submitted: bool, tmp_path: Path
 ) -> None:
-    text = script(plan(profile, gpus="2", python=PythonEnvironment(sys.executable, "test"))).text
+    text = script(plan(profile, gpus="2", python=PythonEnvironment(sys.executable, "test")))
     lines = text.splitlines()
     first = lines.index("launch=$HPCRUN_RUN_DIR/programs/launch")
     last = next(number for number, line in enumerate(lines) if line.startswith("launch=("))
@@ -195,7 +195,7 @@ def test_what_runs_inside_the_job_is_the_run_folder_s_or_else_this_hpcrun_s(
 )
 def test_the_script_becomes_the_program_that_starts_the_ranks(profile: Profile, launcher: str) -> None:
     """It is what Slurm signals: no shell stands between, whose traps would decide what is heard."""
-    text = script(plan(profile, gpus="2", launcher=launcher, requeue=1)).text
+    text = script(plan(profile, gpus="2", launcher=launcher, requeue=1))
     commands = text.replace("\\\n", "").splitlines()
     assert commands[-1].startswith('exec "${launch[@]}" job ')
     assert commands[-1].endswith(' -- "${command[@]}"')

@@ -160,7 +160,7 @@ def test_a_secret_is_no_matter_for_notes(tmp_path: Path) -> None:
 
 def test_one_s_own_template_is_used(tmp_path: Path) -> None:
     write(tmp_path / "own/templates/job.sh.j2", "#!/bin/bash\necho {{ plan.name | q }}\n")
-    assert prepared(tmp_path).script.text == "#!/bin/bash\necho train\n"
+    assert prepared(tmp_path).script == "#!/bin/bash\necho train\n"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_the_image_of_a_container_is_found_from_here(tmp_path: Path) -> None:
     assert decided.request.container == str(tmp_path / "torch.sif")
     assert decided.plan.container is not None
     assert decided.plan.container.image == str(tmp_path / "torch.sif")
-    assert " -- apptainer exec --nv " in decided.script.text
+    assert " -- apptainer exec --nv " in decided.script
 
 
 def test_an_image_that_is_not_there_is_refused_before_the_job_waits(tmp_path: Path) -> None:

@@ -195,8 +195,8 @@ def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(t
     assert [part.request.elements for part in found] == [(0, 1), (2, 3), (4,)]
     assert [part.request.max_parallel for part in found] == [2, 1, 1]
     for part in found:
-        assert f"#SBATCH --job-name={part.plan.name}\n" in part.script.text
-        assert f"#SBATCH --array={part.plan.directive('array')}\n" in part.script.text
+        assert f"#SBATCH --job-name={part.plan.name}\n" in part.script
+        assert f"#SBATCH --array={part.plan.directive('array')}\n" in part.script
 
 
 def test_one_late_element_is_one_run_under_its_own_name(tmp_path: Path) -> None:
