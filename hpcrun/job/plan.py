@@ -19,14 +19,6 @@ from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
-from hpcrun.job.rank_start import (
-    Container,
-    decide_container,
-    option_words,
-    srun_options,
-    torchrun_options,
-    torchrun_words,
-)
 from hpcrun.job.request import JobRequest, Preflight, option_of, option_text
 from hpcrun.job.resources import (
     Machine,
@@ -42,7 +34,19 @@ from hpcrun.job.resources import (
     share_gpus,
 )
 from hpcrun.job.secrets import is_secret
-from hpcrun.job.shape import Shape, check_nodes, decide_segment, decide_shape, for_gpu_type
+from hpcrun.job.shape import (
+    Container,
+    Shape,
+    check_nodes,
+    decide_container,
+    decide_segment,
+    decide_shape,
+    for_gpu_type,
+    option_words,
+    srun_options,
+    torchrun_options,
+    torchrun_words,
+)
 from hpcrun.job.sweep import Sweep, check_gpus, decide_sweep
 from hpcrun.job.units import format_memory, format_time
 

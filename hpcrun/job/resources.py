@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launch_options import Directives
 from hpcrun.job.profile import Profile
-from hpcrun.job.rank_start import check_binding
 from hpcrun.job.request import JobRequest, option_of
-from hpcrun.job.shape import Shape
+from hpcrun.job.shape import Shape, check_binding
 from hpcrun.job.units import count, format_memory, format_time, parse_memory, parse_slurm_time
 
 

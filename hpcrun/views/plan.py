@@ -13,8 +13,8 @@ from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import quote_bash
-from hpcrun.job.rank_start import Container, option_words
 from hpcrun.job.resources import Requeue
+from hpcrun.job.shape import Container, option_words
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import code_text, count, fields_of, memory_text, one_line, time_text
 

@@ -29,12 +29,11 @@ from hpcrun.job.launcher_choice import plan_notes
 from hpcrun.job.notify import Notify
 from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, flight_recorder_env, job_env
 from hpcrun.job.profile import Profile
-from hpcrun.job.rank_start import image_of, option_words
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
 from hpcrun.job.sbatch_input import apply_sbatch_env
 from hpcrun.job.script import render_script
-from hpcrun.job.shape import for_gpu_type
+from hpcrun.job.shape import for_gpu_type, image_of, option_words
 from hpcrun.profiles.config import DETECTED, Config
 from hpcrun.profiles.folders import load_templates
 from hpcrun.profiles.load import LoadedProfile, load_profile

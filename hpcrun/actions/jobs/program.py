@@ -19,9 +19,8 @@ from hpcrun.job.launcher_choice import Here, choose_launcher
 from hpcrun.job.launchers import BY_NAME, SCRIPTS, find_calls, interpreted, program_of
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.job.profile import Profile
-from hpcrun.job.rank_start import image_of, is_image_file
 from hpcrun.job.request import JobRequest
-from hpcrun.job.shape import for_gpu_type
+from hpcrun.job.shape import for_gpu_type, image_of, is_image_file
 from hpcrun.ownership import danger_in_project
 from hpcrun.reading import open_regular, read_named_text
 from hpcrun.schedulers.job_steps import mpi_types

@@ -14,7 +14,7 @@ from hpcrun.errors import nearest
 from hpcrun.features.doctor.check import PROFILE, Check, Level, Target, not_checked
 from hpcrun.job.notify import variables_in
 from hpcrun.job.profile import Profile
-from hpcrun.job.rank_start import is_image_file
+from hpcrun.job.shape import is_image_file
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.schedulers.client import Trial

@@ -9,9 +9,9 @@ import pytest
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import build_plan
 from hpcrun.job.profile import Profile
-from hpcrun.job.rank_start import Container, is_image_file
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
+from hpcrun.job.shape import Container, is_image_file
 from tests.unit.given import PYTHON, cluster, laptop, plan, request
 
 SIF = "/images/torch.sif"
