@@ -1,4 +1,4 @@
-"""The shape of a job: its GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their container. Pure."""
+"""The shape of a job: GPU type, nodes, GPUs, ranks; the options of their srun and torchrun; their container. Pure."""
 
 from __future__ import annotations
 
