@@ -61,9 +61,7 @@ def _fill(folder: Path) -> None:
                     "ended": 1060.0}) + "\n"
     )  # fmt: skip
     (folder / "batch.log").write_text("hpcrun: job L999999\nsrun: error: node1: task 1: Exited with exit code 1\n")
-    (folder / "submit.called").write_text(
-        json.dumps({"host": "x", "boot_id": "y", "pid_namespace": "z", "pid": 99999, "start_ticks": 5}) + "\n"
-    )
+    (folder / "submit.called").write_text(json.dumps({"place": "x y z", "pid": 99999, "start_ticks": 5}) + "\n")
     _attempt(folder / "elements/0/attempts/0", "L999999")
 
 

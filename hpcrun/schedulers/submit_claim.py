@@ -36,16 +36,13 @@ class Sending(Enum):
 class Submitter:
     """A process with a unique identity: pids are reused, and differ between containers."""
 
-    host: str
-    boot_id: str
-    pid_namespace: str
+    place: str  # its host, boot and pid namespace
     pid: int
     start_ticks: int | None
 
     def is_near(self) -> bool:
         """Whether its process can be checked from here."""
-        here = this_submitter()
-        return (self.host, self.boot_id, self.pid_namespace) == (here.host, here.boot_id, here.pid_namespace)
+        return self.place == this_submitter().place
 
     def lives(self) -> bool:
         """Whether the process still exists, checked on its own host."""
@@ -58,7 +55,8 @@ _KINDS = kinds_of(Submitter, integer=whole(0, 10**18), real=whole(), pid=whole(1
 def this_submitter() -> Submitter:
     """Return this process."""
     pid = os.getpid()
-    return Submitter(os.uname().nodename, boot_id(), os.readlink("/proc/self/ns/pid"), pid, start_ticks(pid))
+    place = f"{os.uname().nodename} {boot_id()} {os.readlink('/proc/self/ns/pid')}"
+    return Submitter(place, pid, start_ticks(pid))
 
 
 def claim_text() -> str:

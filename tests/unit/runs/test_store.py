@@ -22,6 +22,7 @@ from hpcrun.runs.store import DamagedRunError, RunExistsError, RunStore
 from tests.harness import REPO
 from tests.unit.given import run, write
 
+OLDEST = "20250101-000000-a-0000"
 OLD, NEW = "20260101-000000-a-0000", "20260102-000000-b-0000"
 
 
@@ -58,15 +59,9 @@ def test_a_new_run_has_a_record_and_a_script_and_is_active(tmp_path: Path) -> No
     assert store.load(OLD) == run(OLD)
     assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD])
     assert store.last_status(OLD) is None
-
-
-def test_runs_are_listed_oldest_first_and_nothing_else_is(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(NEW), "")
-    store.create(run(OLD), "")
-    (tmp_path / ".half-made").mkdir()
-    assert store.run_ids() == [OLD, NEW]
-    assert store.active_ids() == [OLD, NEW]
+    store.create(run(OLDEST), "")
+    (store.root / ".half-made").mkdir()
+    assert store.run_ids() == store.active_ids() == [OLDEST, OLD]
 
 
 def test_without_a_folder_there_are_no_runs(tmp_path: Path) -> None:
@@ -99,13 +94,15 @@ def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) ->
     assert (store.run_ids(), store.active_ids()) == ([], [])
 
 
-def test_a_full_disk_leaves_an_old_record_as_it_was(store: RunStore, tmp_path: Path) -> None:
+def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: RunStore, tmp_path: Path) -> None:
+    store.save(replace(store.load(OLD), job_id="4711"))
+    assert files(store.folder(OLD)) == ["run.json", "script.sh"]
     before = files(tmp_path)
     with full_disk(), pytest.raises(PlanError):
         store.save(run(OLD, job_id="9"))
     with full_disk():
         store.save_status(OLD, LastStatus("COMPLETED", 1.0, final=True))
-    assert store.load(OLD) == run(OLD)
+    assert store.load(OLD) == run(OLD, job_id="4711")
     assert files(tmp_path) == before
 
 
@@ -154,14 +151,6 @@ def test_a_run_that_is_deleted_leaves_the_index_of_jobs_and_no_other_does(tmp_pa
         store.note_job(store.load(run_id))
     store.delete(OLD)
     assert store.noted_jobs() == {NEW: frozenset({"4712"})}
-
-
-def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(run(OLD, job_id=None), "")
-    store.save(replace(store.load(OLD), job_id="9"))
-    assert store.load(OLD).job_id == "9"
-    assert files(store.folder(OLD)) == ["run.json", "script.sh"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', "\xff"])

@@ -42,7 +42,7 @@ def of_the_dead() -> str:
 
 
 def of_another_host() -> str:
-    return json.dumps(asdict(replace(this_submitter(), host="login2")))
+    return json.dumps(asdict(replace(this_submitter(), place="login2")))
 
 
 @contextmanager
