@@ -140,9 +140,9 @@ def _by_torchrun(argv: tuple[str, ...]) -> _Started:
     if "module" in options:
         program = ("-m", *program)
     more = {name: value for name, value in options.items() if name not in _TAKEN}
-    own = {name: value for name, value in more.items() if name.startswith("rdzv-") or is_own_option("torchrun", name)}
-    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in own.items())
-    passed_on = _passed_on("torchrun", {name: value for name, value in more.items() if name not in own})
+    ours = {name: value for name, value in more.items() if name.startswith("rdzv-") or is_own_option("torchrun", name)}
+    left_out = tuple(f"--{name} {value or ''}".rstrip() for name, value in ours.items())
+    passed_on = _passed_on("torchrun", {name: value for name, value in more.items() if name not in ours})
     return _Started(program, nodes, per_node, fields=passed_on, left_out=left_out)
 
 
