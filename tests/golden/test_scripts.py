@@ -32,23 +32,8 @@ UV = PythonEnvironment(
 )
 BARE = PythonEnvironment("python3", "the first on the job's PATH")
 ODD_ARGS = [
-    "",
-    "a b",
-    "it's",
-    '"',
-    "$HOME",
-    "`id`",
-    "\\",
-    "a\nb",
-    "\t",
-    "*",
-    "#",
-    "é",
-    "\udcff",
-    "--x=1",
-    "\x01",
-    "\x7f",
-]
+    "", "a b", "it's", '"', "$HOME", "`id`", "\\", "a\nb", "\t", "*", "#", "é", "\udcff", "--x=1", "\x01", "\x7f",
+]  # fmt: skip
 
 
 class Case(NamedTuple):

@@ -53,9 +53,8 @@ def test_every_option_of_the_installed_sbatch_is_known() -> None:
     assert unknown(names) == set()
 
 
-@pytest.mark.parametrize("name", sorted({*KNOWN, *OPTIONS, *OWNED}))
-def test_no_known_name_is_half_a_word(name: str) -> None:
-    assert re.fullmatch("[a-z]+(-[a-z]+)*", name)
+def test_no_known_name_is_half_a_word() -> None:
+    assert [name for name in (*KNOWN, *OPTIONS, *OWNED) if not re.fullmatch("[a-z]+(-[a-z]+)*", name)] == []
 
 
 @pytest.mark.parametrize("key", ["mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"])

@@ -221,24 +221,15 @@ def test_each_number_is_what_the_directives_say(
     assert decided.cpus_per_node == (None if each is None else int(each) * tasks)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "srun", "python"])
 @pytest.mark.parametrize("preflight", [None, "first"])
-@pytest.mark.parametrize("removed", [(), ("cpus-per-task",)])
-def test_srun_asks_for_the_cpus_of_the_directives(launcher: str, preflight: str | None, removed: tuple[str]) -> None:
-    decided = plan(SIZED, gpus="4", nodes=2, launcher=launcher, preflight=preflight, no_sbatch=removed)
-    text = script(decided)
-    each = decided.directive("cpus-per-task")
-    body = [line for line in text.splitlines() if not line.startswith("#")]
-    said = [word for line in body for word in line.split() if word.startswith("--cpus-per-task")]
-    whole = [f"--cpus-per-task={decided.cpus_per_node}"] if preflight else []
-    assert said == ([*whole, f"--cpus-per-task={each}"] if each else [])
-    fixed = [line.partition(" #")[0] for line in body if line.startswith("export OMP_NUM_THREADS=")]
-    assert fixed == (
-        [f"export OMP_NUM_THREADS={decided.cpus_per_rank}"]
-        if each
-        else [f"export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < {2 * decided.shape.procs_per_node} ? 1 : "
-              f"SLURM_CPUS_ON_NODE / {decided.shape.procs_per_node}))"]
-    )  # fmt: skip
+def test_srun_asks_for_the_cpus_of_the_directives(preflight: str | None) -> None:
+    given = plan(SIZED, gpus="4", nodes=2, launcher="srun", preflight=preflight)
+    words = [word for word in script(given).split() if word.startswith("--cpus-per-task=")]
+    whole = [f"--cpus-per-task={given.cpus_per_node}"] if preflight else []
+    assert words == [f"--cpus-per-task={given.directive('cpus-per-task')}", *whole, "--cpus-per-task=16"]
+    left_out = script(plan(SIZED, gpus="4", nodes=2, preflight=preflight, no_sbatch=["cpus-per-task"]))
+    assert "--cpus-per-task" not in left_out
+    assert "export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < 4 ? 1 : SLURM_CPUS_ON_NODE / 2))\n" in left_out
 
 
 @pytest.mark.parametrize(

@@ -539,8 +539,10 @@ def test_a_short_declared_value_is_hidden_as_a_word_of_its_own_alone() -> None:
 
 def test_hpcrun_s_own_names_in_json_are_never_touched() -> None:
     hider = SecretHider({"A": "rank", "B": "walltime_s", "C": "cpu-1", "D": "correct-horse"}, "ABCD")
-    document = {"rank": 1, "walltime_s": [4, {"rank": "on cpu-1"}], "correct-horse": 0}
+    document: dict[str, Any] = {"rank": 1, "walltime_s": [4, {"rank": "on cpu-1"}], "correct-horse": 0}
     assert hider.hide_all(document) == {"rank": 1, "walltime_s": [4, {"rank": "on ***"}], "***": 0}
+    document = {"n": None, "x": [True, 0.5, {"a": "token ghp_" + TOKEN}], "path": Path("/data"), "r": (1, 2)}
+    assert hider.hide_all(document) == {"n": None, "x": [True, 0.5, {"a": "token ***"}], "path": "/data", "r": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -559,13 +561,6 @@ def test_names_that_are_declared_later_are_hidden_from_then_on() -> None:
     assert hider.hide("correcthorse") == "***"
     hider.learn({"WORD": "battery-staple"})
     assert hider.hide("battery-staple") == "***"
-
-
-def test_a_json_document_stays_one() -> None:
-    document = {"n": 1, "x": [None, True, 0.5, {"a": "token ghp_" + TOKEN}], "path": Path("/data"), "r": (1, 2)}
-    assert SecretHider().hide_all(document) == {
-        "n": 1, "x": [None, True, 0.5, {"a": "token ***"}], "path": "/data", "r": [1, 2]
-    }  # fmt: skip
 
 
 LOGS = Path(__file__).parents[2] / "data/explain"

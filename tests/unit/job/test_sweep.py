@@ -108,14 +108,10 @@ def test_a_sweep_is_cut_where_an_array_ends() -> None:
     assert [part.chosen for part in parts] == [(0, 1), (4, 5, 6), (7,)]
     assert [part.array for part in parts] == ["0-1%2", "0-2%2", "0%1"]
     assert parts_of(whole, 8) == [whole]
+    (late,) = parts_of(sweep(sweep=["n=" + ",".join("abcdefgh")], elements="5,7"), 4)
+    assert (late.chosen, late.first, late.array) == ((5, 7), 5, "0,2")
     with pytest.raises(PlanError, match="3 arrays"):
         parts_of(sweep(sweep=["n=" + ",".join("abcdefgh")], max_parallel=2), 3)
-
-
-def test_late_elements_alone_fit_into_one_array() -> None:
-    late = sweep(sweep=["n=" + ",".join("abcdefgh")], elements="5,7")
-    (part,) = parts_of(late, 4)
-    assert (part.chosen, part.first, part.array) == ((5, 7), 5, "0,2")
 
 
 def test_a_request_that_was_recorded_can_be_asked_again_for_some_elements() -> None:

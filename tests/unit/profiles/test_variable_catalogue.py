@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.folders import shipped_folder
-from hpcrun.profiles.load import profile_names
 from hpcrun.profiles.variable_catalogue import KINDS, PREFIXES, Finding, Values, load_catalogue
 from tests.unit.given import read_yaml, write
 
@@ -62,10 +60,6 @@ def test_every_kind_has_a_variable_and_no_name_stands_twice() -> None:
 
 def test_what_nccl_keeps_for_debugging_is_for_debugging_here() -> None:
     assert {name for name, one in CATALOGUE.items() if one.kind == "debugging"} >= NCCL_DEBUGGING
-
-
-def test_the_catalogue_is_no_profile() -> None:
-    assert "variables" not in profile_names([shipped_folder("cluster_profiles")])
 
 
 @pytest.mark.parametrize(
