@@ -14,8 +14,8 @@ SHIPPED = [shipped_folder("cluster_profiles")]
 PROFILES = {name: load_profile(name, SHIPPED).profile for name in sorted(profile_names(SHIPPED))}
 ON_SLURM = [name for name, profile in PROFILES.items() if profile.scheduler == "slurm"]
 
-# How many nodes of each card the development cluster has, by the name in its gres. Its GPUs are names alone, and a bridge
-# joins its nodes: nothing is said of the memory of a card, or of a fabric.
+# How many nodes of each card the development cluster has, by the name in its gres. Its GPUs are names alone, and its
+# network is a bridge: nothing is said of the memory of a card, or of a fabric.
 NODES = {"a100": 2, "h100": 2, "v100": 2, "l40s": 2, "h200": 1, "a40": 1, None: 1}
 
 
