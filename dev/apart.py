@@ -71,7 +71,7 @@ def take_away(copy: Path, name: str) -> list[str]:
     hooks = copy / "hpcrun/actions/hooks.py"
     hooks.write_text(re.sub(rf'    "{name}": "hpcrun\.features\..*\n', "", hooks.read_text("utf-8")), "utf-8")
     rows = table.read_text("utf-8").splitlines(keepends=True)
-    of_feature = re.compile(rf'    "(?P<command>\w+)": Command\("hpcrun\.features\.{name}\.')
+    of_feature = re.compile(rf'    "(?P<command>[\w ]+)": Command\("hpcrun\.features\.{name}\.')
     commands = [match["command"] for row in rows if (match := of_feature.match(row))]
     example = re.compile(rf"(?!    ).*hpcrun (?:{'|'.join(commands) or '-'})\b(?!.*hpcrun )")
     table.write_text("".join(row for row in rows if not (of_feature.match(row) or example.match(row))), "utf-8")

@@ -178,7 +178,7 @@ for example in _EXAMPLES.strip().splitlines():
     line, _, purpose = example.partition("  # ")
     group, *others = line.rpartition("hpcrun ")[2].split()
     EXAMPLES.setdefault(f"{group} {others[0]}" if group in GROUPS else group, []).append((line, purpose))
-for group in GROUPS:
+for group in {name.split()[0] for name in COMMANDS} & {*GROUPS}:
     EXAMPLES[group] = [of_command[0] for name, of_command in EXAMPLES.items() if name.startswith(f"{group} ")][:3]
 
 
