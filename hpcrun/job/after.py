@@ -44,13 +44,7 @@ class Chain:
 
 def parse_after(text: str) -> After:
     """Read ``RUN`` or ``RUN:ok|any|fail``; raise UsageError for anything else."""
-    words = {option: condition for condition, option in _DEPENDENCY.items()}  # afterok:1 and 1:afterok
-    first, _, rest = text.partition(":")
-    runs, sbatch = (rest, first) if first in words else (first, rest)
-    if sbatch in words and runs:
-        ours = " ".join(f"--after {run}:{words[sbatch]}" for run in runs.split(":"))
-        raise UsageError(f"--after {text}: {sbatch} is a word of sbatch --dependency", hint=f"write {ours}")
-    run, condition = _split(text, "ok", "--after")
+    run, condition = _split(text, "ok", "--after", "write --after RUN, RUN:any or RUN:fail")
     if not run:
         raise UsageError(f"--after {text}: the run is missing", hint="write --after RUN, or RUN:any")
     return After(run, condition)
@@ -58,18 +52,18 @@ def parse_after(text: str) -> After:
 
 def parse_chain(text: str) -> Chain:
     """Read ``N`` or ``N:any``; raise UsageError for anything else."""
-    number, condition = _split(text, "fail", "--chain")
+    number, condition = _split(text, "fail", "--chain", "write --chain 4, or 4:any")
     if not (number.isascii() and number.isdigit() and 2 <= int(number) <= 100):
         raise UsageError(f"--chain {text}: {number!r} is not a number of jobs from 2 to 100", hint="write --chain 4")
     return Chain(int(number), condition)
 
 
-def _split(text: str, default: Condition, option: str) -> tuple[str, Condition]:
+def _split(text: str, default: Condition, option: str, hint: str) -> tuple[str, Condition]:
     head, colon, condition = text.partition(":")
     if not colon:
         return head, default
     if condition not in CONDITIONS:
-        raise UsageError(f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}")
+        raise UsageError(f"{option} {text}: {condition!r} is none of {', '.join(CONDITIONS)}", hint=hint)
     return head, cast(Condition, condition)
 
 

@@ -17,19 +17,18 @@ from hpcrun.job.resources import check_warning, decide_cancel_idle, decide_reque
 from hpcrun.job.sbatch_input import gpus_in, read_sizes
 from hpcrun.job.shape import Shape
 from hpcrun.job.sweep import decide_sweep
-from hpcrun.job.units import advice_table, count
+from hpcrun.job.units import count
 
-# Fields of a request that have no effect on a script | what to do instead
-_OF_SCRIPT = advice_table(
-    """
-launcher srun torchrun module | change its launch
-container mounts | start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE
-cpus | use --cpus-per-task N or --cpus-per-gpu N
-nproc_per_node | change its launch, or its line #SBATCH --ntasks-per-node
-spares | leave it out: its launch would use the spare nodes, too
-uv | write `uv run` into its launch
-"""
-)
+# Fields of a request that have no effect on a script → what to do instead
+_CONTAINER = "start the container in its launch: srun --container-image=IMAGE, or apptainer exec IMAGE"
+_OF_SCRIPT = {
+    **dict.fromkeys(("launcher", "srun", "torchrun", "module"), "change its launch"),
+    **dict.fromkeys(("container", "mounts"), _CONTAINER),
+    "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
+    "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
+    "spares": "leave it out: its launch would use the spare nodes, too",
+    "uv": "write `uv run` into its launch",
+}
 _REQUEUE = ("requeue", "no-requeue", "signal")
 
 

@@ -79,7 +79,7 @@ class ProgramNote:
     source: str  # an expression that the text of the script matches
     unless: str  # one that the text and the arguments, each on a line of its own, do not match
     launchers: tuple[str, ...]  # the launchers it is about
-    note: str  # the note, with the fields of ``_fields``; the first group of ``source`` is {0}
+    note: str  # the note, with the fields that ``program_notes`` fills in; the first group of ``source`` is {0}
     ranks: int = 2  # the fewest ranks of a job it is about
 
 

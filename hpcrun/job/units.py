@@ -173,11 +173,6 @@ def table_rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split(" | ")] for row in table.splitlines() if row.strip()]
 
 
-def advice_table(table: str) -> dict[str, str]:
-    """Return name → advice from a table whose rows are names, and what to write instead: ``memory mem | use --mem``."""
-    return {name: advice for names, advice in table_rows(table) for name in names.split()}
-
-
 _LONGEST_RANKS = 40
 _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>0|[1-9]\d{0,8})", re.ASCII)
 
