@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from hpcrun.job.shell_text import read_commands
+from hpcrun.job.units import table_rows
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _PYTHON = re.compile(r"python[\d.]*")
@@ -21,66 +22,44 @@ SCRIPTS = (".py", ".sh", ".bash")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
-    """A program that starts the program after its options."""
-
-    subcommands: tuple[str, ...] = ()  # its subcommands, one of which comes first: ``run``
-    values: frozenset[str] = frozenset()  # options with a value as the next word
-    words: int = 0  # the number of its own words before the program: timeout's duration
-    module: str | None = None  # the option before a Python module
-    stops: frozenset[str] = frozenset()  # options with which it starts no program
-
-
-def _options(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_UV = _options(
+# Programs that start the program after their options | their subcommand, which comes first | how many words of their
+# own they have before it: timeout's duration | options with a value as the next word
+_WRAPPERS = """
+builtin catchsegv command nohup setsid unbuffer valgrind | - | 0 | -
+chrt taskset | - | 1 | -
+env | - | 0 | -u --unset -C --chdir
+exec | - | 0 | -a
+time | - | 0 | -f --format -o --output
+stdbuf | - | 0 | -i -o -e --input --output --error
+nice | - | 0 | -n --adjustment
+ionice | - | 0 | -c --class -n --classdata
+timeout | - | 1 | -k --kill-after -s --signal
+numactl | - | 0 | -i -m -N -C -l -p -P
+xvfb-run | - | 0 | -n -s -e -f -p -w
+strace | - | 0 | -o -e -s -p -E -u
+nsys | profile launch | 0 | -o --output -t --trace -s --sample -w -d -y -c -e -f -x
+ncu | - | 0 | -o --export -k --kernel-name -c --launch-count -s --launch-skip --set --section
+uv | run | 0 | UV
+uvx | - | 0 | UV --from
+pipenv | run | 0 | -
+poetry | run | 0 | -C --directory -P --project
+pdm | run | 0 | -p --project -c --config
+hatch | run | 0 | -e --env
+rye | run | 0 | -p --pyproject
+pixi | run | 0 | -e --environment --manifest-path
+conda mamba micromamba | run | 0 | -n --name -p --prefix --cwd
+apptainer singularity | exec | 1 | -B --bind --env --env-file -H --home -W --workdir --pwd --cwd -S --scratch -o \
+  --overlay --network --mount --fusemount --security --app --hostname --dns
+""".replace(
+    "UV",
     "--python -p --with --with-editable --with-requirements --project --directory --env-file --extra --group --package "
     "--index --index-url --default-index --find-links --config-file --cache-dir --no-group --only-group -C "
-    "--config-setting"
+    "--config-setting",
 )
-_CONDA = _options("-n --name -p --prefix --cwd")
-_CONTAINER = _options(
-    "-B --bind --env --env-file -H --home -W --workdir --pwd --cwd -S --scratch -o --overlay --network --mount "
-    "--fusemount --security --app --hostname --dns"
-)
-WRAPPERS: dict[str, Wrapper] = {
-    "env": Wrapper(values=_options("-u --unset -C --chdir")),
-    "nohup": Wrapper(),
-    "time": Wrapper(values=_options("-f --format -o --output")),
-    "stdbuf": Wrapper(values=_options("-i -o -e --input --output --error")),
-    "nice": Wrapper(values=_options("-n --adjustment")),
-    "ionice": Wrapper(values=_options("-c --class -n --classdata")),
-    "chrt": Wrapper(words=1),
-    "timeout": Wrapper(values=_options("-k --kill-after -s --signal"), words=1),
-    "setsid": Wrapper(),
-    "exec": Wrapper(values=_options("-a")),
-    "command": Wrapper(stops=_options("-v -V")),
-    "builtin": Wrapper(),
-    "unbuffer": Wrapper(),
-    "catchsegv": Wrapper(),
-    "taskset": Wrapper(words=1),
-    "numactl": Wrapper(values=_options("-i -m -N -C -l -p -P")),
-    "xvfb-run": Wrapper(values=_options("-n -s -e -f -p -w")),
-    "strace": Wrapper(values=_options("-o -e -s -p -E -u")),
-    "valgrind": Wrapper(),
-    "nsys": Wrapper(("profile", "launch"), _options("-o --output -t --trace -s --sample -w -d -y -c -e -f -x")),
-    "ncu": Wrapper(values=_options("-o --export -k --kernel-name -c --launch-count -s --launch-skip --set --section")),
-    "uv": Wrapper(("run",), _UV, module="-m"),
-    "uvx": Wrapper(values=_UV | _options("--from")),
-    "poetry": Wrapper(("run",), _options("-C --directory -P --project")),
-    "pipenv": Wrapper(("run",)),
-    "pdm": Wrapper(("run",), _options("-p --project -c --config")),
-    "hatch": Wrapper(("run",), _options("-e --env")),
-    "rye": Wrapper(("run",), _options("-p --pyproject")),
-    "pixi": Wrapper(("run",), _options("-e --environment --manifest-path")),
-    "conda": Wrapper(("run",), _CONDA),
-    "mamba": Wrapper(("run",), _CONDA),
-    "micromamba": Wrapper(("run",), _CONDA),
-    "apptainer": Wrapper(("exec",), _CONTAINER, words=1),
-    "singularity": Wrapper(("exec",), _CONTAINER, words=1),
+WRAPPERS = {
+    name: ({*subcommands.split()} - {"-"}, int(words), {*values.split()} - {"-"})
+    for names, subcommands, words, values in table_rows(_WRAPPERS)
+    for name in names.split()
 }
 
 
@@ -94,20 +73,21 @@ class Inner:
 
 def unwrapped(argv: tuple[str, ...]) -> Inner | None:
     """Return what the wrapper at the head of a command starts; None if it starts nothing."""
-    wrapper, rest = WRAPPERS[PurePath(argv[0]).name], argv[1:]
-    if wrapper.subcommands and not (rest and rest[0] in wrapper.subcommands):
+    name, rest = PurePath(argv[0]).name, argv[1:]
+    subcommands, words, values = WRAPPERS[name]
+    if subcommands and not (rest and rest[0] in subcommands):
         return None
-    rest, words = rest[bool(wrapper.subcommands) :], wrapper.words
+    rest = rest[bool(subcommands) :]
     while rest:
         first, behind = rest[0], rest[1:]
-        if first in wrapper.stops:
+        if name == "command" and first in ("-v", "-V"):
             return None
-        if first == wrapper.module:
+        if name == "uv" and first == "-m":
             return Inner("-m", behind) if behind else None
         if first == "--":
             rest = behind[words:]
             break
-        if first in wrapper.values:
+        if first in values:
             rest = behind[1:]
         elif first.startswith("-") or _ASSIGNMENT.fullmatch(first):
             rest = behind
