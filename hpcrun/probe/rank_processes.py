@@ -103,6 +103,14 @@ def read_proc(pid: int, name: str) -> bytes:
         return file.read(1 << 22)
 
 
+def peek(pid: int, name: str) -> bytes:
+    """Return what /proc has of a process; nothing if the process has ended, or may not be read."""
+    try:
+        return read_proc(pid, name)
+    except OSError:
+        return b""
+
+
 def ranks_within(rank: int, processes: list[Process]) -> dict[int, list[Process]]:
     """Return rank → processes: a node's program may be a launcher (accelerate, deepspeed) with ranks of its own."""
     inner: dict[int, list[Process]] = {}
@@ -121,10 +129,8 @@ def program_of(processes: list[Process]) -> Process:
 
 def has_gpu(pid: int) -> bool:
     """Whether a process has loaded a GPU's driver: waiting for the GPU keeps its thread as busy as computing."""
-    try:
-        return any(name in read_proc(pid, "maps") for name in (b"/libcuda.so", b"/libamdhip64.so"))
-    except OSError:
-        return False
+    maps = peek(pid, "maps")
+    return b"/libcuda.so" in maps or b"/libamdhip64.so" in maps
 
 
 class RankReading:
@@ -145,19 +151,12 @@ class RankReading:
     def busy_s(self) -> float:
         """Return the seconds in which the main thread ran, or waited for a CPU: a loop is busy on a full node too."""
         pid = self._program.pid
-        try:
-            ran_ns, waited_ns = read_proc(pid, f"task/{pid}/schedstat").split()[:2]
-            return (int(ran_ns) + int(waited_ns)) / 1e9
-        except (OSError, ValueError):
-            return 0.0
+        return sum(map(int, peek(pid, f"task/{pid}/schedstat").split()[:2])) / 1e9
 
     def observe(self) -> None:
         """Read its state and its stack."""
         pid = self._program.pid
-        try:
-            self.answer["wchan"] = read_proc(pid, "wchan").decode("ascii", "replace")
-        except OSError:
-            self.answer["wchan"] = ""
+        self.answer["wchan"] = peek(pid, "wchan").decode("ascii", "replace")
         self.answer["gpu"] = has_gpu(pid)
         if not self._program.is_python:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
@@ -211,11 +210,11 @@ class RankReading:
 def registered(folder: str, pid: int) -> tuple[int, str]:
     """Return the signal at which a process writes its stacks, and the file: hpcrun_runtime.py has named it so."""
     try:
-        ids = [line.split()[-1] for line in read_proc(pid, "status").decode().splitlines() if line.startswith("NSpid:")]
         names = os.listdir(folder) if folder else []
     except OSError:
         return 0, ""
-    beginning = f"stacks-{ids[0] if ids else pid}."  # in a container a process has another id
+    ids = _status(pid, b"NSpid:")
+    beginning = f"stacks-{ids[-1].decode() if ids else pid}."  # in a container a process has another id
     for name in names:
         number = number_in(os.fsencode(name[len(beginning) :])) if name.startswith(beginning) else None
         if number is not None and number in signal.valid_signals():
@@ -225,9 +224,10 @@ def registered(folder: str, pid: int) -> tuple[int, str]:
 
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal, by proc(5)."""
-    try:
-        lines = read_proc(pid, "status").decode("utf-8", "replace").splitlines()
-        mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
-    except (OSError, ValueError, IndexError, StopIteration):
-        return False
-    return bool(mask >> (number - 1) & 1)
+    caught = _status(pid, b"SigCgt:")
+    return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
+
+
+def _status(pid: int, field: bytes) -> list[bytes]:
+    lines = (line.split() for line in peek(pid, "status").splitlines())
+    return next((words[1:] for words in lines if words and words[0] == field), [])
