@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 
@@ -78,14 +79,17 @@ def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
         if names or not enforced:
             return []
         return [Check(PROFILE, "account", "red", "you have no account on this cluster", "ask the site for an account")]
-    name = f"account {account}"
-    if account in names:
-        return [Check(PROFILE, name, "green", "yours")]
-    seen = f"not available to you; available: {', '.join(names) or 'none'}"
     fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` in the profile, sets it"
     if account == target.profile.account:
         fix = f"hpcrun profile set {shlex.quote(target.named)} account={names[0]}" if names else "ask the site for it"
-    return [Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)]
+    return [_judge_choice(f"account {account}", account in names, names, fix, enforced=enforced)]
+
+
+def _judge_choice(name: str, is_yours: bool, yours: Sequence[str], fix: str, *, enforced: bool) -> Check:
+    if is_yours:
+        return Check(PROFILE, name, "green", "yours")
+    seen = f"not available to you; available: {', '.join(yours) or 'none'}"
+    return Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)
 
 
 def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
@@ -103,11 +107,8 @@ def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFac
     if facts.associations is None:
         return []
     mine = _qos_of(facts.associations, account)
-    if qos in mine:
-        return [Check(PROFILE, name, "green", "yours")]
-    level: Level = "red" if _enforces(facts, "qos") else "yellow"
     fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS sets it"
-    return [Check(PROFILE, name, level, f"not available to you; available: {', '.join(mine) or 'none'}", fix)]
+    return [_judge_choice(name, qos in mine, mine, fix, enforced=_enforces(facts, "qos"))]
 
 
 def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
@@ -143,10 +144,9 @@ def _with_trials(checks: list[Check], target: Target, trials: Sequence[Trial]) -
     """Return the checks, what only sbatch decides no longer red where it has accepted the job."""
     if not any(trial.accepted for trial in trials):
         return checks
-    keys = ("partition", "account", "qos")
-    judged = {f"{key} {value}" for key in keys if (value := target.plan.directive(key))}
+    judged = {f"{key} {target.plan.directive(key)}" for key in ("partition", "account", "qos")}
     return [
-        Check(check.group, check.name, "yellow", f"{check.seen}; sbatch still accepts it", check.fix)
+        replace(check, level="yellow", seen=f"{check.seen}; sbatch still accepts it")
         if check.level == "red" and check.name in judged
         else check
         for check in checks

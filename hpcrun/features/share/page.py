@@ -155,9 +155,8 @@ def _parts(shared: SharedRun, clean: Callable[[str], str], room: float) -> dict[
         "values": values[:_MOST_VALUES],
         "values_left_out": len(values) - _MOST_VALUES,
         "use": use_section(shared.use),
-        "logs": [(", ".join(part for part in (log.source, log.stream, log.why) if part),
-                  _shown(log.end, clean, int(_LOG_BYTES * room), "before these lines", end=True))
-                 for log in shared.logs],
+        "logs": [(source, _shown(end, clean, int(_LOG_BYTES * room), "before these lines", end=True))
+                 for source, end in shared.logs],
         "plan": recorded_plan(run),
         "script": _shown(shared.script, clean, int(_SCRIPT_BYTES * room)) if shared.script else None,
         "code": facts.code_rows(shared),

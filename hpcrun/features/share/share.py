@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -54,14 +54,8 @@ class SharedText:
     bytes_left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of a log, such as of ``rank 3 on node-1``, and why this rank is shown if there is a special reason."""
-
-    source: str
-    stream: str
-    end: SharedText
-    why: str = ""
+LogEnd = tuple[str, SharedText]
+"""The end of a log behind its source, stream and the reason to show it: ``rank 3 on node-1, stderr, exit status 1``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +201,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
         for one in sorted(item.elements, key=_oddness)[:_MOST_FAILED_ELEMENTS]:
             row = element_row(item, one)
             about = explanation if explanation and explanation.item.element == one.index else None
-            for end in _logs(row, about):
-                yield replace(end, source=f"element {one.index}: {end.source}")
+            yield from ((f"element {one.index}: {source}", end) for source, end in _logs(row, about))
         return
     attempt = next(attempts(item.folder, item.element or 0), None)
     ends = list(_rank_ends(attempt, explanation)) if attempt else []
@@ -216,7 +209,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
     if not ends or (item.status.final and item.status.state != state.COMPLETED):
         batch = all_elements(item.run).batch_log(item.folder, item.element or 0)
         if last := _end(batch):
-            yield LogEnd("batch script", "", last)
+            yield "batch script", last
 
 
 def _oddness(one: ElementStatus) -> tuple[bool, bool]:
@@ -230,7 +223,7 @@ def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[Lo
         source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             if end := _end(rank_log(attempt.folder, rank, name).path):
-                yield LogEnd(source, stream, end, why)
+                yield ", ".join(filter(None, (source, stream, why))), end
 
 
 def _odd_ranks(attempt: Attempt, explanation: Explanation | None) -> dict[int, str]:

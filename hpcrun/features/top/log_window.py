@@ -21,7 +21,6 @@ BLOCK = 256 * 1024
 SKIMMED = 4 * 1024 * 1024  # a search reads so many bytes at a time, and makes lines only of what may hold a match
 MOST_BYTES = 2 * 1024 * 1024  # the bytes of one log that are kept in memory
 _HALF_A_DAY_S = 12 * 3600
-_CHECKED_LINES = 200  # lines without a time after which a log counts as one without times
 
 
 @dataclass(slots=True, eq=False)
@@ -323,13 +322,11 @@ def merge_lines(logs: Sequence[Sequence[WindowLine]]) -> list[WindowLine]:
 
 def _keys(lines: Sequence[WindowLine]) -> list[float]:
     """Return for each line the time at which it stands among the lines of other logs."""
-    read_stamps(lines[:_CHECKED_LINES])
-    has_stamps = any(line.stamp_s is not None for line in lines[:_CHECKED_LINES])
-    if not has_stamps:
-        return [line.read_s for line in lines]
     read_stamps(lines)
-    first = next(line.stamp_s for line in lines if line.stamp_s is not None)
-    keys, at_s = [], first or 0.0
+    first = next((line.stamp_s for line in lines if line.stamp_s is not None), None)
+    if first is None:
+        return [line.read_s for line in lines]
+    keys, at_s = [], first
     for line in lines:
         at_s = max(at_s, line.stamp_s or 0.0)
         keys.append(at_s)
