@@ -71,29 +71,6 @@ def test_a_right_profile_is_green() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ({"partition": "gpuu"}, ("red", "partition gpuu", "hpcrun profile set mine partition=gpu")),
-        ({"partition": "long"}, ("red", "GPUs", "hpcrun profile set mine partition=gpu")),
-        ({"gpu": {"type": "a10", "per_node": 4}}, ("red", "GPUs", "hpcrun profile set mine gpu.type=a100")),
-        ({"gpu": {"type": "a100", "per_node": 8}}, ("red", "GPUs", "hpcrun profile set mine gpu.per_node=4")),
-        ({"cpu": {"per_gpu": 32}}, ("red", "CPUs", "hpcrun profile set mine cpu.per_gpu=16")),
-        ({"cpu": {"per_node": 128, "per_gpu": 16}}, ("yellow", "CPUs", "hpcrun profile set mine cpu.per_node=64")),
-        ({"memory": {"per_gpu": "200G"}}, ("red", "memory", "hpcrun profile set mine memory.per_gpu=125G")),
-        ({"memory": {"per_node": "1T"}}, ("yellow", "memory", "hpcrun profile set mine memory.per_node=500G")),
-        ({"time": {"default": "3h"}}, ("red", "time", "hpcrun profile set mine time.default=02:00:00")),
-        ({"time": {"max": "3h"}}, ("yellow", "time", "hpcrun profile set mine time.max=02:00:00")),
-        ({"account": "other"}, ("red", "account other", "hpcrun profile set mine account=lab")),
-        ({"qos": "long"}, ("red", "qos long", "hpcrun profile set mine qos=normal")),
-    ],
-)
-def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
-    said: dict[str, Any], found: tuple[str, str, str]
-) -> None:
-    assert bad(judged(**said)) == [found]
-
-
 def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
     assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
 
@@ -141,6 +118,18 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
 @pytest.mark.parametrize(
     ("cluster", "said", "found"),
     [
+        (CLUSTER, {"partition": "gpuu"}, [("red", "partition gpuu", f"{SET} partition=gpu")]),
+        (CLUSTER, {"partition": "long"}, [("red", "GPUs", f"{SET} partition=gpu")]),
+        (CLUSTER, {"gpu": {"type": "a10", "per_node": 4}}, [("red", "GPUs", f"{SET} gpu.type=a100")]),
+        (CLUSTER, {"gpu": {"type": "a100", "per_node": 8}}, [("red", "GPUs", f"{SET} gpu.per_node=4")]),
+        (CLUSTER, {"cpu": {"per_gpu": 32}}, [("red", "CPUs", f"{SET} cpu.per_gpu=16")]),
+        (CLUSTER, {"cpu": {"per_node": 128, "per_gpu": 16}}, [("yellow", "CPUs", f"{SET} cpu.per_node=64")]),
+        (CLUSTER, {"memory": {"per_gpu": "200G"}}, [("red", "memory", f"{SET} memory.per_gpu=125G")]),
+        (CLUSTER, {"memory": {"per_node": "1T"}}, [("yellow", "memory", f"{SET} memory.per_node=500G")]),
+        (CLUSTER, {"time": {"default": "3h"}}, [("red", "time", f"{SET} time.default=02:00:00")]),
+        (CLUSTER, {"time": {"max": "3h"}}, [("yellow", "time", f"{SET} time.max=02:00:00")]),
+        (CLUSTER, {"account": "other"}, [("red", "account other", f"{SET} account=lab")]),
+        (CLUSTER, {"qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
         (OPEN_ELSEWHERE, {}, [("red", "partition gpu", f"{SET} partition=long")]),
         (facts([A100], [replace(GPU, root_only=True)], user="root"), {}, []),
         (facts([A100, H100], [GPU, LONG]), {"partition": "long,gpu"}, []),
@@ -171,7 +160,7 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (OF_TWO, {"account": "lab", "qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_on_other_clusters(
+def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
     cluster: ClusterFacts, said: dict[str, Any], found: list[tuple[str, str, str | None]]
 ) -> None:
     assert bad(judged(cluster, **said)) == found

@@ -70,15 +70,6 @@ def test_an_attempt_that_is_followed_by_another_one_is_a_failure_of_its_own(tmp_
     assert due_events(in_job(tmp_path), Notify(("$A",), ("started",)), NOW_S) == []
 
 
-def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> None:
-    record(tmp_path)
-    record(tmp_path, number=1)
-    assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
-    said = message(tmp_path, "attempt-0")
-    assert said.title == "train: attempt 1 lost a node, the next attempt follows"
-    assert said.body.startswith("no heartbeat from n1: a node failed\n")
-
-
 @pytest.mark.parametrize(
     ("exit_", "title"),
     [
@@ -95,6 +86,15 @@ def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> No
 def test_the_message_about_an_attempt_says_how_it_ended(tmp_path: Path, exit_: dict[str, Any], title: str) -> None:
     record(tmp_path, exit_={"again": True, "how": "requeue", **exit_})
     assert message(tmp_path, "attempt-0").title == title
+
+
+def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> None:
+    record(tmp_path)
+    record(tmp_path, number=1)
+    assert due_events(in_job(tmp_path), ALL, NOW_S) == ["attempt-0"]
+    sent = message(tmp_path, "attempt-0")
+    assert sent.title == "train: attempt 1 lost a node, the next attempt follows"
+    assert sent.body.startswith("no heartbeat from n1: a node failed\n")
 
 
 def test_a_job_that_waits_for_long_is_told_while_it_waits(tmp_path: Path) -> None:

@@ -115,13 +115,10 @@ def elements(status: str, number: int) -> dict[str, Any]:
 
 def test_a_failed_run_that_was_requeued(tmp_path: Path) -> None:
     plan = {
-        "shape": {"gpu_type": "a100", "launcher": "torchrun"},
-        "directives": [["partition", "gpu"], ["requeue", None]],
-        "command": ["/venv/bin/python", "-u", "train.py"],
-        "env": [["A", "b"], ["HF_TOKEN", None]],
-        "memory_mb": 2048,
+        "shape": {"gpu_type": "a100", "launcher": "torchrun"}, "directives": [["partition", "gpu"], ["requeue", None]],
+        "command": ["/venv/bin/python", "-u", "train.py"], "env": [["A", "b"], ["HF_TOKEN", None]], "memory_mb": 2048,
         "requeue": {"times": 3, "restarts": 0},
-    }
+    }  # fmt: skip
     folder = made(tmp_path, plan=plan, cwd="/home/me/project")
     first = attempt(folder, status=143, reason="preemption", again=True)
     last = attempt(folder, number=1)
@@ -282,46 +279,30 @@ NOT_UTF8 = b"\xff\xfe\xc0\x80\x00 broken\n"
 def hostile(folder: Path) -> None:
     """A run all of whose texts want to be markup."""
     said = HOSTILE + MARKS
-    made_ = made(
-        folder,
-        LastStatus("FAILED", 1900.0, final=True, exit_status=1, reason=said, cause=said, hosts=said),
-        name=said,
-        host=said,
-        cluster=said,
-        profile=said,
-        cwd=said,
-        job_id="4711",
-        resubmitted_from="<script>",
-        request={"script": said, "args": [said], "env": [[said, said]]},
-        plan={
-            "shape": {"gpu_type": said, "launcher": said},
-            "directives": [[said, said]],
-            "command": [said],
-            "notes": [said],
-            "env": [[said, said]],
-            "setup": [said],
-            "python": {"executable": said, "kind": said},
-            "memory_mb": said,
-        },
+    plan = {
+        "shape": {"gpu_type": said, "launcher": said}, "directives": [[said, said]], "command": [said], "notes": [said],
+        "env": [[said, said]], "setup": [said], "python": {"executable": said, "kind": said}, "memory_mb": said,
+    }  # fmt: skip
+    run_folder = made(
+        folder, LastStatus("FAILED", 1900.0, final=True, exit_status=1, reason=said, cause=said, hosts=said), plan=plan,
+        **dict.fromkeys(("name", "host", "cluster", "profile", "cwd"), said), job_id="4711",
+        resubmitted_from="<script>", request={"script": said, "args": [said], "env": [[said, said]]},
         code={"files": 1, "bytes": 9, "root": said, "commit": said, "changes": said},
-    )
-    place = attempt(made_, message=said, reason=said, nodes=[said])
+    )  # fmt: skip
+    place = attempt(run_folder, message=said, reason=said, nodes=[said])
     write(place / "hosts", "<b>n0</b> n1\n")
     write(place / "rank-0.exit", json.dumps({"rank": 0, "node": said, "status": 1, "ended": 1050.0}))
     (place / "rank-0.err").write_bytes(said.encode() + b"\n" + NOT_UTF8)
     (place / "rank-0.out").write_bytes(b"10%\r20%\r" + said.encode() + b"\n")
-    rows = (
-        {"step": step, said: step, "note": said, "nan": float("nan"), "big": 1e308 * (-1) ** step} for step in range(3)
-    )
-    write(place / "rank-0.metrics", "".join(json.dumps(row) + "\n" for row in rows))
-    write(made_.script, said)
-    write(
-        made_.code_diff,
-        f"diff --git a/{said} b/x\n+{said}\n-{said}\nGIT binary patch\nliteral 9\nzcmX\n\ndiff --git a/y b/y\n",
-    )
+    values = ({said: step, "note": said, "nan": float("nan"), "big": 1e308 * (-1) ** step} for step in range(3))
+    rows = (json.dumps({"step": step, **each}) + "\n" for step, each in enumerate(values))
+    write(place / "rank-0.metrics", "".join(rows))
+    write(run_folder.script, said)
+    binary = "GIT binary patch\nliteral 9\nzcmX\n\ndiff --git a/y b/y\n"
+    write(run_folder.code_diff, f"diff --git a/{said} b/x\n+{said}\n-{said}\n{binary}")
 
 
-def test_hostile_text_is_text(tmp_path: Path) -> None:
+def test_hostile_text_is_text_and_the_page_may_load_nothing(tmp_path: Path) -> None:
     hostile(tmp_path)
     shown = page(tmp_path)
     allowed = set(
@@ -336,11 +317,6 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
     assert "broken" in shown.text
     assert "zcmX" not in shown.text
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", shown.text)
-
-
-def test_the_page_may_load_nothing(tmp_path: Path) -> None:
-    hostile(tmp_path)
-    shown = page(tmp_path)
     policy = next(value for tag, name, value in shown.attributes if tag == "meta" and "default-src" in value)
     digest = b64encode(sha256(shown.style.encode()).digest()).decode()
     assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -361,24 +337,16 @@ def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
         "MIIEowIBAAKCAQEA7", "-----END RSA PRIVATE KEY-----", f"key is {known}",
     ]  # fmt: skip
     text = "\n".join(lines)
+    plan = {
+        "command": ["python", "--password", secret[4]], "setup": [f"export HF_TOKEN={secret[0]}"], "notes": [text],
+        "env": [["MY_PASSWORD", secret[4]]], "directives": [["comment", secret[1]]],
+    }  # fmt: skip
+    args = ["--token", secret[2], "--api-key", secret[4], secret[3]]
     folder = made(
-        tmp_path,
-        LastStatus("FAILED", 1900.0, final=True, exit_status=1, cause=text, reason=text),
-        cwd=f"/x/{secret[1]}",
-        request={
-            **REQUEST,
-            "args": ["--token", secret[2], "--api-key", secret[4], secret[3]],
-            "script": f"{secret[0]}.py",
-        },
-        plan={
-            "command": ["python", "--password", secret[4]],
-            "setup": [f"export HF_TOKEN={secret[0]}"],
-            "env": [["MY_PASSWORD", secret[4]]],
-            "directives": [["comment", secret[1]]],
-            "notes": [text],
-        },
+        tmp_path, LastStatus("FAILED", 1900.0, final=True, exit_status=1, cause=text, reason=text), plan=plan,
+        cwd=f"/x/{secret[1]}", request={**REQUEST, "args": args, "script": f"{secret[0]}.py"},
         code={"files": 1, "bytes": 9, "root": f"/x/{secret[1]}", "commit": None, "changes": secret[0]},
-    )
+    )  # fmt: skip
     place = attempt(folder, message=text)
     for stream in ("out", "err"):
         write(place / f"rank-0.{stream}", f"{text}\n")

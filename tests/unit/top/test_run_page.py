@@ -282,49 +282,37 @@ def test_a_log_is_followed_and_searched(tmp_path: Path, monkeypatch: pytest.Monk
     assert "2026-11-20" not in shown[-2]
 
 
-def test_a_log_goes_on_with_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, _ = _given(tmp_path, state="RUNNING")
-    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
-    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 0.0)
-
-    async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "rank 0 [bold]step 9[/bold]")
-        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
-        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
-        await _seen(pilot, "attempt 2 began")
-        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
-        assert "began" not in await _seen(pilot, "end (")
-
-    _watch(desk, LogPage(desk.reader, desk.item, 0), look)
-
-
-def test_a_log_says_that_its_run_has_ended_after_the_last_attempt(
+def test_a_log_goes_on_with_the_next_attempt_and_says_that_its_run_has_ended_after_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, _ = _given(tmp_path, state="RUNNING")
-    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
-    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 1.0)
-
-    async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "following (")
-        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")  # it is short: the run ends before it is looked for
-        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
-        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
-        assert "following" not in await _seen(pilot, "end (")
-        asked = len(reads)
-        await pilot.pause(1.2)
-        assert len(reads) == asked, "attempts are looked for after the end"
-        desk.gone = "there is no run 'r' any more"
-        await pilot.pause(0.2)
-        await _seen(pilot, "again")
-
     reads: list[Path] = []
 
     def noted(folder: Path, element: int) -> Any:
         reads.append(folder)
         return attempts(folder, element)
 
+    monkeypatch.setattr(log_page, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(log_page, "NEW_ATTEMPT_EVERY_S", 0.5)
     monkeypatch.setattr(log_page, "attempts", noted)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await _seen(pilot, "following (")
+        write(_attempt(tmp_path, 1).rank_log(0, "out"), "again\n")
+        assert "again" in await _seen(pilot, "rank 0, out and err, attempt 2")
+        await _seen(pilot, "attempt 2 began")
+        write(_attempt(tmp_path, 2).rank_log(0, "out"), "last\n")  # it is short: the run ends before it is looked for
+        desk.item = replace(desk.item, status=replace(desk.item.status, state="COMPLETED", final=True))
+        assert "last" in await _seen(pilot, "rank 0, out and err, attempt 3")
+        shown = await _seen(pilot, "end (")
+        assert "following" not in shown and "began" not in shown
+        asked = len(reads)
+        await pilot.pause(0.7)
+        assert len(reads) == asked, "attempts are looked for after the end"
+        desk.gone = "there is no run 'r' any more"
+        await pilot.pause(0.2)
+        await _seen(pilot, "last")
+
     _watch(desk, LogPage(desk.reader, desk.item, 0), look)
 
 

@@ -171,22 +171,13 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         scheduler.free.set()
         await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
         assert re.fullmatch(r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0])
-        scheduler.away = False
+        scheduler.error = ValueError("x\ny")  # what is not Slurm's is shown without Slurm
+        await screen.press("R")
+        words = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
+        await screen.until(lambda: re.fullmatch(words, screen.lines[0]) is not None)
+        scheduler.away, scheduler.error = False, None
         await screen.press("R")
         await screen.until(lambda: "2 running" in screen.lines[0])
-
-    play(store, scheduler, scene)
-
-
-def test_what_is_wrong_but_is_not_slurms_is_said_without_slurm(store: RunStore) -> None:
-    scheduler = Answers()
-
-    async def scene(screen: Screen) -> None:
-        await screen.until(lambda: "2 running" in screen.text)
-        scheduler.error = ValueError("x\ny")
-        await screen.press("R")
-        said = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
-        await screen.until(lambda: re.fullmatch(said, screen.lines[0]) is not None)
 
     play(store, scheduler, scene)
 
@@ -307,21 +298,6 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
             assert screen.lines[0] == f"your jobs that hpcrun did not submit  Slurm is away; as of{answered}"
             assert screen.lines[2].split()[0] == "8"
         await screen.press("1", "j")
-        assert screen.lines[0].startswith("hpcrun top")
-
-    play(store, Answers(), scene)
-
-
-def test_an_answer_that_comes_when_its_screen_was_left_is_not_shown(store: RunStore, squeue: Queue) -> None:
-    squeue.free.clear()
-
-    async def scene(screen: Screen) -> None:
-        await screen.press("2")
-        assert "asking Slurm" in screen.lines[0]
-        await screen.press("1")
-        squeue.free.set()
-        await asyncio.sleep(0.2)
-        await screen.press("j")
         assert screen.lines[0].startswith("hpcrun top")
 
     play(store, Answers(), scene)
