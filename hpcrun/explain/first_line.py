@@ -36,36 +36,33 @@ Rules = Callable[[], "Sequence[Rule]"]
 
 def with_first_lines(result: StatusResult, store: RunStore, rules: Rules) -> StatusResult:
     """Return the runs, those that failed with the first line of their explanation, the newest first to be explained."""
-    judged = _judged([item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:], rules)
-    for key, status in judged.items():
-        store.save_status(key[0], status)
-    runs = (replace(item, status=judged.get(_key(item), item.status)) for item in result.runs)
-    return replace(result, runs=tuple(runs)) if judged else result
+    wanted = [item for item in result.runs if lacks_line(item)][-MOST_AT_ONCE:]
+    judged = dict(zip((item.run.run_id for item in wanted), _judged(wanted, rules), strict=False))
+    for run_id, status in judged.items():
+        store.save_status(run_id, status)
+    return replace(
+        result, runs=tuple(replace(item, status=judged.get(item.run.run_id, item.status)) for item in result.runs)
+    )
 
 
 def with_element_lines(item: RunStatus, indices: Collection[int], store: RunStore, rules: Rules) -> RunStatus:
     """Return a sweep, the first of the named elements that failed with the first line of their explanation."""
-    rows = [element_row(item, each) for each in item.elements if each.index in indices]
-    judged = _judged([row for row in rows if lacks_line(row)][:MOST_AT_ONCE], rules)
-    if not judged:
-        return item
-    of_elements = {index: status for (_, index), status in judged.items()}
-    keep_lines(item.run.run_id, of_elements, store)
-    elements = (replace(each, status=of_elements.get(each.index, each.status)) for each in item.elements)
+    rows = (element_row(item, each) for each in item.elements if each.index in indices)
+    wanted = [row for row in rows if lacks_line(row)][:MOST_AT_ONCE]
+    judged = dict(zip((row.element for row in wanted), _judged(wanted, rules), strict=False))
+    if judged:
+        keep_lines(item.run.run_id, judged, store)
+    elements = (replace(each, status=judged.get(each.index, each.status)) for each in item.elements)
     return replace(item, elements=tuple(elements))
 
 
-def _key(item: RunStatus) -> tuple[str, int | None]:
-    return item.run.run_id, item.element
-
-
-def _judged(wanted: Sequence[RunStatus], rules: Rules) -> dict[tuple[str, int | None], LastStatus]:
+def _judged(wanted: Sequence[RunStatus], rules: Rules) -> list[LastStatus]:
     """Return the explained statuses; none if a file of rules is broken: explain says so, status is not about it."""
     try:
         known = rules() if wanted else ()
     except HpcrunError:
-        return {}
-    return {_key(item): explained_status(item, known) for item in wanted}
+        return []
+    return [explained_status(item, known) for item in wanted]
 
 
 def keep_lines(run_id: str, statuses: Mapping[int | None, LastStatus], store: RunStore) -> None:
@@ -139,7 +136,6 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-
     if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
         return ""
     text = explanation.summary

@@ -1,7 +1,7 @@
 """The dump of one rank by torch's flight recorder: the last collectives that it called, each group's in a row. Pure.
 
-The format is that of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of NCCL or gloo, as a pickle or
-as JSON (which has no frames). It has no rank: the file's name tells whose it is.
+The format is that of torch's FlightRecorder.hpp, versions 1 and 2 (torch 2.2 to 2.13), of NCCL or gloo, as a pickle.
+It has no rank: the file's name tells whose it is.
 
 A pickle is a program for Python's unpickler: it may call any function, and four bytes of it may claim gigabytes. So
 the opcodes are checked first, one by one from the first to the last, and only those may be there that torch's C++
@@ -32,7 +32,6 @@ from hpcrun.explain.diagnosis.flight_calls import (
     make_kind,
 )
 from hpcrun.explain.diagnosis.traceback import Frame
-from hpcrun.reading import parse_object
 
 MOST_BYTES = 16 << 20
 """hpcrun has torch keep 2,000 collectives: their dump has about 1 MB."""
@@ -63,8 +62,6 @@ _MOST_MEMBERS, _MOST_OF_ALL_GROUPS = 200_000, 8 << 20
 """No job has more ranks than the first; the members of all groups of all dumps that are kept."""
 _MOST_NESTED = 16
 """Tensors and dimensions of a collective that are read."""
-_MOST_OBJECTS, _MOST_COMMAS = 500_000, 2_000_000
-"""Objects and commas in JSON, of which a megabyte may become 40 in memory."""
 _P2P = re.compile(r"(?P<what>send|recv) (?P<rank>\d{1,6})(?:->|<-)(?P<peer>\d{1,6})")
 _NUMBER = re.compile(r"\d{1,7}")
 _COMPLETED = "completed"
@@ -94,12 +91,7 @@ class DumpReader:
         Raises:
             DumpError: it is damaged, or something else.
         """
-        try:
-            loaded = _load_json(data) if data.lstrip()[:1] == b"{" else load_plain(data)
-        except DumpError:
-            raise
-        except (ValueError, MemoryError):
-            raise DumpError("is damaged JSON") from None
+        loaded = load_plain(data)
         known = isinstance(loaded, dict) and ("entries" in loaded or "version" in loaded)
         entries = loaded.get("entries", []) if known else None
         if not isinstance(entries, list):
@@ -258,12 +250,6 @@ def _sizes(listed: Any) -> tuple[int, Sizes]:
     if any(type(number) is not int or not 0 <= number <= LARGEST for size in sizes for number in size):
         raise ValueError("sizes that are no numbers")
     return len(listed), sizes
-
-
-def _load_json(data: bytes) -> dict[str, Any]:
-    if data.count(b"{") + data.count(b"[") > _MOST_OBJECTS or data.count(b",") > _MOST_COMMAS:
-        raise DumpError("has too many objects")
-    return parse_object(data)
 
 
 def load_plain(data: bytes) -> Any:

@@ -120,7 +120,7 @@ def _read_cut(lines: Sequence[str]) -> Traceback | None:
     first = next((place for place, line in enumerate(lines) if _HEADER in line or _PLACE.match(line)), None)
     if first is None or _HEADER in lines[first]:
         return None
-    frames, ends = _read_frames(lines, first, _Body(""))
+    frames, ends = _read_frames(lines, first, "")
     if ends is None or any(_HEADER in line for line in lines[first:ends]) or not is_exception_line(lines[ends]):
         return None
     return Traceback(first, ends, frames, lines[ends].strip(), ends)
@@ -131,12 +131,12 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     end = _HEADER_END.fullmatch(after) if header_text else None
     if end is None:
         return None
-    body = _Body(_lead(before, lines[header + 1] if header + 1 < len(lines) else ""))
-    frames, ends = _read_frames(lines, header + 1, body)
-    if ends is None or not _ANY_EXCEPTION.match(body.of(lines[ends])[:_LONGEST_NAME]):
+    lead = _lead(before, lines[header + 1] if header + 1 < len(lines) else "")
+    frames, ends = _read_frames(lines, header + 1, lead)
+    if ends is None or not _ANY_EXCEPTION.match(_without(lead, lines[ends])[:_LONGEST_NAME]):
         return None
-    text = body.of(lines[ends]).strip()
-    following = body.of(lines[ends + 1]).strip() if ends + 1 < len(lines) else ""
+    text = _without(lead, lines[ends]).strip()
+    following = _without(lead, lines[ends + 1]).strip() if ends + 1 < len(lines) else ""
     if text.endswith(":"):  # the message begins on the next line
         text = f"{text} {following}".rstrip()
     elif following.startswith(": "):  # srun --label cut the line
@@ -144,28 +144,28 @@ def _read_python(lines: Sequence[str], header: int) -> Traceback | None:
     return Traceback(header, ends, frames, text, ends, rank=int(end["rank"]) if end["rank"] else None)
 
 
-def _read_frames(lines: Sequence[str], first: int, body: _Body) -> tuple[tuple[Frame, ...], int | None]:
+def _read_frames(lines: Sequence[str], first: int, lead: str) -> tuple[tuple[Frame, ...], int | None]:
     """Return the frames from a line on, and the position of the first line behind them; None if there is none."""
     frames: list[Frame] = []
     for position in range(first, len(lines)):
-        line = body.of(lines[position])
+        line = _without(lead, lines[position])
         if match := _PLACE.match(line):
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))
         elif line.startswith("    ") and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=line.strip())
         elif not line.startswith(" ") and line.strip():
-            before = body.of(lines[position - 1])
+            before = _without(lead, lines[position - 1])
             if _PLACE.match(before) or (match := _PLACE.match(before + line)) is None:
-                if _goes_on(lines, position, body):
+                if _goes_on(lines, position, lead):
                     continue
                 return tuple(frames), position
             frames.append(Frame(match["file"], int(match["line"]), match["function"] or ""))  # srun --label cut it
     return tuple(frames), None
 
 
-def _goes_on(lines: Sequence[str], position: int, body: _Body) -> bool:
+def _goes_on(lines: Sequence[str], position: int, lead: str) -> bool:
     """Whether a line within a traceback is of another process that writes into the same log."""
-    for line in map(body.of, lines[position : position + _MOST_BETWEEN]):
+    for line in (_without(lead, line) for line in lines[position : position + _MOST_BETWEEN]):
         if _PLACE.match(line):
             return True
         if is_exception_line(line) or _HEADER in line:
@@ -173,16 +173,11 @@ def _goes_on(lines: Sequence[str], position: int, body: _Body) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """What stands before each line of a traceback: its indentation, or who says it."""
-
-    lead: str
-
-    def of(self, line: str) -> str:
-        if line.startswith(self.lead):
-            return line[len(self.lead) :]
-        return line if self.lead.strip() else line.lstrip()
+def _without(lead: str, line: str) -> str:
+    """Return a line of a traceback without what stands before each of them: its indentation, or who says it."""
+    if line.startswith(lead):
+        return line[len(lead) :]
+    return line if lead.strip() else line.lstrip()
 
 
 def _lead(before: str, following: str) -> str:

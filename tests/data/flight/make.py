@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PROJECT = Path("/tmp/project")
 """Where the program and Python are for the dumps: their paths are in them."""
-CASES = ("missing", "skipped", "operation", "sizes", "type", "mesh", "late", "no-dump", "circle", "alone", "json")
+CASES = ("missing", "skipped", "operation", "sizes", "type", "mesh", "late", "no-dump", "circle", "alone")
 
 
 def make(case: str) -> None:

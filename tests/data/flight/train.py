@@ -16,7 +16,7 @@ TIMEOUT, LATE_S = timedelta(seconds=4), 6
 
 def dump() -> None:
     torchs: Any = torch._C
-    trace = getattr(torchs._distributed_c10d, "_dump_fr_trace_json" if CASE == "json" else "_dump_fr_trace")()
+    trace = torchs._distributed_c10d._dump_fr_trace()
     with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(RANK), "wb") as file:
         file.write(trace.encode() if isinstance(trace, str) else trace)
 
@@ -50,7 +50,7 @@ def score_of() -> torch.Tensor:
 
 def evaluate(mesh: dict[str, Any]) -> None:
     score = score_of()
-    if CASE in ("missing", "json", "no-dump", "late", "mesh"):
+    if CASE in ("missing", "no-dump", "late", "mesh"):
         load()
     if CASE == "operation" and RANK == 2:
         dist.broadcast(score, 0)

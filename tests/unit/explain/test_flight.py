@@ -55,8 +55,6 @@ BEGIN = line_of("dist.all_reduce(torch.ones(2), group=group)")
     [
         ("missing", 3, f"ranks 0-2 wait in all_reduce #4 of the default group (train.py:{EVALUATE}); "
                        f"rank 3 did not come: its last was all_reduce #3 (train.py:{STEP})"),
-        ("json", 3, "ranks 0-2 wait in all_reduce #4 of the default group; rank 3 did not come: its last was "
-                    "all_reduce #3"),
         ("no-dump", 3, f"ranks 0-2 wait in all_reduce #4 of the default group (train.py:{EVALUATE}); "
                        "rank 3 left no dump"),
         ("operation", 2, "the ranks called different collectives as #4 of the default group: ranks 0-1, 3 all_reduce "

@@ -112,8 +112,6 @@ def test_as_much_as_may_be_nested_is_only_no_dump() -> None:
     for data in (HEAD + b"]" * 400_000 + b"a" * 399_999 + b".", HEAD + b"}N" + b"N\x86" * 40_000 + b"Ns."):
         with pytest.raises(DumpError):
             DumpReader().read(data)
-    with pytest.raises(DumpError, match="damaged JSON"):
-        DumpReader().read(b'{"entries": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
 def test_each_part_of_a_dump_that_was_not_written_to_its_end_is_refused() -> None:
