@@ -199,11 +199,10 @@ def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: At
     if diagnosis.leaver is not None:
         yield _of_leaver(diagnosis.leaver, facts, attempt)
     if cause is not None and cause.hit is not None and cause.log is not None:
-        line, raised = _around(cause.hit.line.strip(), cause.rule.contains), cause.log.traceback
-        if raised and cause.hit.line.strip() == raised.exception:
-            lines = (*_herald_lines(cause.log), *_frame_lines(cause.log), line, *_message_lines(cause.log))
-        else:
-            lines = tuple(dict.fromkeys((line, *_exception_lines(cause.log))))
+        line, raised = cause.hit.line.strip(), cause.log.traceback
+        of_exception = raised is not None and line == raised.exception
+        above = () if of_exception else (_around(line, cause.rule.contains),)
+        lines = tuple(dict.fromkeys((*above, *_exception_lines(cause.log))))
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _of_flight(facts.flight, facts, diagnosis, attempt)

@@ -199,7 +199,7 @@ def rank_without_records(
         return Culprit(seen if speech and seen not in speech else None)  # those that lost a rank did not fail first
     if alone is not None:
         return Culprit(alone)
-    rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs, *hit_of), *places)
+    rank = _first_known(named_rank(facts.logs, *hit_of), seen, inferred_rank(facts.logs), *places)
     tied = _seen_together(facts) if rank is None else ()
     return Culprit(rank, alike=tied if len(tied) > 1 else ())
 

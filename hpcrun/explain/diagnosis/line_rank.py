@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from hpcrun.explain.diagnosis.last_words import raised_in
 from hpcrun.explain.diagnosis.launcher import NODE_FAILED
 from hpcrun.explain.diagnosis.log import Log
-from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.scan import Hit
 from hpcrun.explain.diagnosis.traceback import Traceback
 
@@ -57,26 +56,17 @@ _TIMED_OUT = re.compile(r"\[Rank (?P<rank>\d{1,7})\] (?:\S+ )?Watchdog caught co
 def named_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:
     """Return the rank that the lines around a cause name, of a job whose ranks left no records.
 
-    Without a line of the cause, those of the exception or of the first complaint count.
+    Without a line of the cause, those of the exception count.
     """
     if log is not None and hit is not None:
         failed = NODE_FAILED.search(hit.line[:_LONGEST])
         return _rank_on(failed["node"], logs) if failed else _named_by(log, hit)
-    shared = [one for one in logs if one.rank is None]
-    for one in shared:
-        if (raised := raised_in(one)) is not None:
-            return rank_of_exception(one, raised)
-    for one in shared:
-        if (place := one.complaint) is not None:
-            ranks = {_of_itself(line) for line in one.scan.tail[place:] if complains(line)} - {None}
-            return ranks.pop() if len(ranks) == 1 else None
-    return None
+    raised = ((one, raised_in(one)) for one in logs if one.rank is None)
+    return next((rank_of_exception(one, exception) for one, exception in raised if exception is not None), None)
 
 
-def inferred_rank(logs: Sequence[Log], log: Log | None, hit: Hit | None) -> int | None:
-    """Return the same where no line names a rank: of NCCL's lines that of the process, of a port in use rank 0."""
-    if log is not None and hit is not None and _NCCL.match(hit.line):
-        return _of_process(log, hit.line)
+def inferred_rank(logs: Sequence[Log]) -> int | None:
+    """Return the same where no line names a rank: that of the process of NCCL's lines, or rank 0 of a port in use."""
     for one in (one for one in logs if one.rank is None):
         if one.traceback is not None and not one.traceback.stated:
             return _inferred_of_exception(one, one.traceback)
@@ -105,8 +95,6 @@ def _named_by(log: Log, hit: Hit) -> int | None:
 def rank_of_exception(log: Log, raised: Traceback) -> int | None:
     """Return the rank that raised an exception, where its message or the lines around it tell; else None."""
     tail = log.scan.tail
-    if raised.rank is not None:
-        return raised.rank
     if (rank := _of_itself(raised.exception)) is not None:
         return rank
     for line in reversed(tail[max(0, raised.begins - _HERALD_LINES) : raised.ends]):
