@@ -69,13 +69,13 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     message = attempt.exit.message if attempt and attempt.exit else ""
     if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
         return cause.text
-    if diagnosis.first is not None and diagnosis.left:
+    if diagnosis.first is not None and diagnosis.culprit.left:
         text = _left(diagnosis.first, facts)
         return f"{text}; {cause.text}" if cause else text
     if diagnosis.first is not None:
         return f"{_who(diagnosis.first, facts, diagnosis)}{_how(diagnosis.first, diagnosis, facts)}"
-    if diagnosis.alike:
-        return f"{ranks_text(diagnosis.alike)}{_how(diagnosis.alike[0], diagnosis, facts)}"
+    if diagnosis.culprit.alike:
+        return f"{ranks_text(diagnosis.culprit.alike)}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
     if cause is not None or message:
         return cause.text if cause else message
     log = _log_of(None, facts)
@@ -105,7 +105,7 @@ def _how(rank: int, diagnosis: Diagnosis, facts: Facts) -> str:
     if cause is not None and diagnosis.caught:
         survived = "" if cause.rule.level == "caught" else ", which the program caught"
         return f": {cause.text}{survived}; other ranks then waited for it until their timeout"
-    if cause is not None and diagnosis.missing:
+    if cause is not None and diagnosis.culprit.missing:
         return f" did not join the other ranks: {cause.text}"
     if cause is not None:
         text = f": {cause.text}" + (f" ({_exception_at(raised, whole=cause.rule.level != 'cause')})" if raised else "")
@@ -322,7 +322,9 @@ def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
     Else the first part of a shared log with a complaint, and else any log of no rank, if no other line explains the
     end.
     """
-    first = diagnosis.first if diagnosis.first is not None or not diagnosis.alike else diagnosis.alike[0]
+    first = (
+        diagnosis.first if diagnosis.first is not None or not diagnosis.culprit.alike else diagnosis.culprit.alike[0]
+    )
     if first is not None and (mine := _log_of(first, facts)) is not None:
         return mine
     for log in (*facts.logs_of(None), *(log for log in facts.logs if log.part)):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hpcrun.explain.diagnosis.facts import (
     CLEARED_AWAY_AFTER_S,
     SAME_MOMENT_S,
     Cause,
+    Culprit,
     Facts,
     RankEnd,
     Speech,
@@ -23,27 +23,6 @@ _WAITERS = 2
 """Ranks that must have waited for a silent rank, before the silent rank counts as the cause."""
 OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "COMPLETED", "UNKNOWN"})
 """States in which a job ends because of its own program; in the others it was signalled to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """The rank that ended a run; None if nothing proves which.
-
-    Attributes:
-        left: it ended with exit status 0 while others continued, which then failed or timed out.
-        missing: all others waited for it until their timeout; it was terminated without a word.
-        alike: the ranks that failed in the same way, if it is unknown for that reason.
-    """
-
-    rank: int | None
-    left: bool = False
-    missing: bool = False
-    alike: tuple[int, ...] = ()
-
-    @property
-    def own_words(self) -> bool:
-        """Whether its own log, and no other rank's, may tell what happened."""
-        return not (self.left or self.missing)
 
 
 def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culprit | None:

@@ -8,7 +8,6 @@ from itertools import chain
 
 from hpcrun.explain.diagnosis.culprit import (
     OF_THE_JOB,
-    Culprit,
     counted_ends,
     find_culprit,
     first_leaver,
@@ -16,7 +15,7 @@ from hpcrun.explain.diagnosis.culprit import (
     rank_without_records,
     seen_by_launcher,
 )
-from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, RankEnd, Speech
+from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, RankEnd, Speech
 from hpcrun.explain.diagnosis.last_words import (
     failed_in,
     hangs_since,
@@ -77,14 +76,11 @@ def diagnose(facts: Facts, rules: Sequence[Rule]) -> Diagnosis:
     leaver = first_leaver(counted_ends(facts)) if job.culprit and not first.left else None
     return Diagnosis(
         cause,
-        first.rank,
+        first,
         tuple({item.rank: item for item in evidence if item.rank is None or item.rank != first.rank}.values()),
-        left=first.left,
-        missing=first.missing,
         caught=caught is not None,
         leaver=first.rank if first.left else leaver.rank if leaver else None,
         of_record=job.culprit is not None,
-        alike=first.alike,
     )
 
 

@@ -117,34 +117,54 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class Culprit:
+    """The rank that ended a run; None if nothing proves which.
+
+    Attributes:
+        left: it ended with exit status 0 while others continued, which then failed or timed out.
+        missing: all others waited for it until their timeout; it was terminated without a word.
+        alike: the ranks that failed in the same way, if it is unknown for that reason.
+    """
+
+    rank: int | None
+    left: bool = False
+    missing: bool = False
+    alike: tuple[int, ...] = ()
+
+    @property
+    def own_words(self) -> bool:
+        """Whether its own log, and no other rank's, may tell what happened."""
+        return not (self.left or self.missing)
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The result of a diagnosis.
 
     Attributes:
         cause: None if no rule matches.
-        first: the rank that ended the run, without consequences; None if there is none or it is unknown.
+        culprit: the rank that ended the run, without consequences.
         consequences: messages of other ranks and the launchers that follow from it.
-        left: ``first`` ended with exit status 0 while others continued.
-        missing: the others waited for ``first`` until their timeout.
-        caught: ``first`` caught the failure and continued, and others then waited for it.
-        of_record: the records of the ranks show that ``first`` ended the run.
+        caught: the culprit caught the failure and continued, and others then waited for it.
+        of_record: the records of the ranks show that the culprit ended the run.
         by_places: where the ranks waited decided (torch's flight recorder, or their tracebacks), and no rule.
-        alike: the ranks that failed in the same way, if ``first`` cannot be told for that reason.
-        leaver: the rank that ended before all others with exit status 0, whether it is ``first`` or only evidence.
+        leaver: the rank that ended before all others with exit status 0, whether it is the culprit or only evidence.
     """
 
     cause: Cause | None
-    first: int | None
+    culprit: Culprit
     consequences: tuple[Cause, ...] = ()
-    left: bool = False
-    missing: bool = False
     caught: bool = False
     leaver: int | None = None
     of_record: bool = False
     by_places: bool = False
-    alike: tuple[int, ...] = ()
+
+    @property
+    def first(self) -> int | None:
+        """The rank that ended the run; None if there is none or it is unknown."""
+        return self.culprit.rank
 
     def failed_first(self, end: RankEnd | None) -> bool:
         """Whether a rank's own failure was the first, and it was not only terminated."""
-        unlike = self.left or self.missing or self.caught
-        return end is not None and end.rank == self.first and (end.by_itself or self.of_record) and not unlike
+        by_itself = end is not None and end.rank == self.first and (end.by_itself or self.of_record)
+        return by_itself and self.culprit.own_words and not self.caught

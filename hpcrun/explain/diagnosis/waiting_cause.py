@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts, Speech
+from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis, Facts, Speech
 from hpcrun.explain.diagnosis.flight_calls import ProcessGroup
 from hpcrun.explain.diagnosis.flight_meetings import Flight, Meeting, Stand, Trouble
 from hpcrun.explain.diagnosis.last_words import speech_of
@@ -71,7 +71,7 @@ def with_flight(before: Diagnosis, facts: Facts) -> Diagnosis:
     lines = (before.cause,) if before.cause and before.cause.hit else ()
     consequences = (*lines, *before.consequences)
     cause = Cause(rule, flight.culprit)
-    return replace(before, cause=cause, first=flight.culprit, consequences=consequences, by_places=True)
+    return replace(before, cause=cause, culprit=Culprit(flight.culprit), consequences=consequences, by_places=True)
 
 
 def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
@@ -82,7 +82,7 @@ def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
     cause = before.cause
     if facts.flight is not None and facts.flight.meetings:
         return before
-    if before.by_places or before.missing or before.caught or cause is None or cause.rule.level != "wait":
+    if before.by_places or before.culprit.missing or before.caught or cause is None or cause.rule.level != "wait":
         return before
     stacks = [
         RankStack(log.rank, facts.ends[log.rank].node if log.rank in facts.ends else "", log.traceback.frames)
@@ -97,7 +97,7 @@ def with_tracebacks(before: Diagnosis, facts: Facts) -> Diagnosis:
     odd = few[0].ranks[0].rank if len(few) == 1 and len(groups) == 2 else None
     text = f"the ranks timed out in different collectives: {'; '.join(map(_calls_text, groups))}"
     rule = _rule(_RULES[Trouble.DIFFERENT][0], text, _RULES[Trouble.DIFFERENT][1], cause.rule.source)
-    return replace(before, cause=replace(cause, rule=rule), first=odd, by_places=True)
+    return replace(before, cause=replace(cause, rule=rule), culprit=Culprit(odd), by_places=True)
 
 
 def _rule(name: str, cause: str, fix: str, source: str) -> Rule:
@@ -115,7 +115,7 @@ def _calls_text(group: Group) -> str:
 def _failed_by_itself(before: Diagnosis, facts: Facts) -> bool:
     """Whether the run ended because of more than ranks that waited for each other."""
     cause = before.cause
-    if before.left or not (cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)):
+    if before.culprit.left or not (cause is None or cause.rule.level == "wait" or _was_aborted(cause, facts)):
         return True
     end = facts.ends.get(before.first) if before.first is not None else None
     if end is not None and not end.by_itself:

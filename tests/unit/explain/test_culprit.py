@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcrun.explain.diagnosis.culprit import Culprit, before_signal, failure_order, find_culprit, first_leaver
-from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S, RankEnd, Speech
+from hpcrun.explain.diagnosis.culprit import before_signal, failure_order, find_culprit, first_leaver
+from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S, Culprit, RankEnd, Speech
 
 OWN, NOTHING, NETWORK, WAITED, GONE = Speech
 End = tuple[int, float, Speech]

@@ -265,17 +265,6 @@ KEY = "KeyError: 'lr'"
 LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [n1]:9"
 # a rank without proof would be a guess: each of these names one that a launcher or a line has in it
 UNPROVEN: dict[str, str] = {
-    "ranks that fail alike in one second": of_rank(3, KEY) + of_rank(1, KEY) + torchruns((3, "25", 1), (1, "25", 1)),
-    "processes that fail alike, without prefixes": f"{TRACE}{KEY}\n" * 2 + torchruns((1, "25", 1), (0, "25", 1)),
-    "the agent's choice among them": f"{TRACE}{KEY}\n" * 4 + LOGS["the agent's child"][0].partition("\n")[2][-160:],
-    "a timeout of one rank": timed_out(1),
-    "a timeout of one rank, which torchrun saw abort": timed_out(1) + torchruns((1, "25", -6)),
-    "a lost peer, and torchrun's agent": f"{TRACE}{LOST}\n" + torchruns((1, "25", 1)),
-    "the only task of srun, which may be a launcher": f"{TRACE}{KEY}\nsrun: error: n1: task 0: Exited with exit code 1\n",
-    "tasks of srun that fail alike": (
-        f"{TRACE}{KEY}\n" * 4
-        + "srun: error: n1: task 2: Exited with exit code 1\nsrun: error: n1: tasks 0-1,3: Exited with exit code 1\n"
-    ),
     "several ranks that did not come": (
         f"{TRACE}RuntimeError: [Rank 0]: Ranks 4, 5, 6, 7 failed to pass monitoredBarrier in 2000000 ms\n"
     ),

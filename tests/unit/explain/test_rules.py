@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.facts import Cause, Diagnosis
+from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.explain.wording import advice
 from hpcrun.profiles.yaml_file import MistakesError
@@ -40,6 +40,6 @@ def test_advice_names_the_run_and_has_no_word_to_fill_in(tmp_path: Path) -> None
     assert [rule.name for rule in rules if places.search(f"{rule.fix} {rule.next}".replace("RANK=", ""))] == []
     told = next(rule for rule in rules if rule.name == "told-to-end")
     item = RunStatus(run(job_id="4711"), tmp_path, LastStatus("FAILED", 0.0, final=True))
-    assert advice(item, Diagnosis(Cause(told), None)).startswith("`sacct -j 4711 -o State,Reason` ")
+    assert advice(item, Diagnosis(Cause(told), Culprit(None))).startswith("`sacct -j 4711 -o State,Reason` ")
     nameless = replace(item, run=replace(item.run, job_id=None))  # logs alone
-    assert advice(nameless, Diagnosis(Cause(told), None)) == "with --requeue the record has the reason"
+    assert advice(nameless, Diagnosis(Cause(told), Culprit(None))) == "with --requeue the record has the reason"

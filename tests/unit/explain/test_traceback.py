@@ -43,14 +43,6 @@ Root Cause (first observed failure):
 """.splitlines()
 
 
-def test_the_users_own_frame_is_found() -> None:
-    said = root_exception(["step 1", *PLAIN, "bye"])
-    assert said is not None and said.user_frame is not None
-    assert (said.user_frame.line, said.user_frame.function, said.user_frame.code) == (7, "main", "model(batch)")
-    assert said.exception == "RuntimeError: shapes differ"
-    assert (said.begins, said.ends, said.followed_by) == (1, 7, 1)
-
-
 def test_the_last_of_several_counts_and_a_chain_is_one() -> None:
     assert root_exception([*PLAIN, "step", *PLAIN]).begins == 8  # type: ignore[union-attr]
     assert root_exception([*PLAIN, "", CHAIN, "", *PLAIN]).begins == 0  # type: ignore[union-attr]
@@ -59,12 +51,6 @@ def test_the_last_of_several_counts_and_a_chain_is_one() -> None:
 def test_a_traceback_that_was_cut_is_none() -> None:
     assert root_exception(PLAIN[:3]) is None
     assert root_exception([*PLAIN, *PLAIN[:4]]).begins == 0  # type: ignore[union-attr]
-
-
-def test_torchruns_report_is_not_taken_for_the_programs_own() -> None:
-    said = root_exception([*PLAIN, *BLOCK[:4]])
-    assert said is not None
-    assert said.exception == "RuntimeError: shapes differ"
 
 
 def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
