@@ -45,11 +45,12 @@ _DEEPEST = 2
 _ROOT = "Root Cause (first observed failure):"
 _ON = r"\s*\n(?:.*\n){0,2}?.*\b"
 _ENTRY = re.compile(
-    r"(?:(?P<root>"
+    r"^(?:.*(?P<root>"
     + re.escape(_ROOT)
     + rf")\s*\n(?:.*\n){{0,1}}?)?.*\btime\s*: (?P<time>\S+){_ON}host\s*: (?P<host>\S+)"
     rf"{_ON}rank\s*: (?P<rank>\d{{1,7}}).*{_ON}exitcode\s*: (?P<exitcode>\S+).*"
-    rf"(?:{_ON}traceback\s*: (?P<message>(?:.*\n){{1,60}}?)(?=.*[=-]{{20}}|.*\[\d+\]:|\Z))?"
+    rf"(?:{_ON}traceback\s*: (?P<message>(?:.*\n){{1,60}}?)(?=.*[=-]{{20}}|.*\[\d+\]:|\Z))?",
+    re.MULTILINE,
 )
 """A rank in a report, whose lines may be mixed with those of others."""
 # Slurm's src/srun/launch.c
