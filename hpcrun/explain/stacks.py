@@ -42,8 +42,13 @@ from hpcrun.schedulers.process import Completed, run_command
 WITHIN_S = 8
 """The time in which the nodes must answer: the command as a whole may take 15 s."""
 _MARK = "hpcrun-stacks "
-_NO_SPY, _FORBIDDEN = "no py-spy in the job's environment", "py-spy may not read this process"
-"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and probe/py_spy.py."""
+_FIXES = {
+    "no py-spy in the job's environment":
+        "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy",
+    "py-spy may not read this process":
+        "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here",
+}  # fmt: skip
+"""Two of the reasons for a missing stack, in the words of probe/rank_processes.py and probe/py_spy.py → what to do."""
 _MOST_GROUPS, _MOST_FRAMES = 6, 6
 _MOST_NCCL = 6
 _MOST_NODES = 5
@@ -235,11 +240,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
 def _fix(ranks: Sequence[RankStack]) -> str:
     """Return how to get the stacks that are missing."""
     lacks = {each.lacks for each in ranks if not each.frames}
-    if _NO_SPY in lacks:
-        return "for Python stacks install py-spy where the job's Python is, or where hpcrun is: pip install py-spy"
-    if _FORBIDDEN in lacks:
-        return "let the program call hpcrun_runtime.register_stacks(): py-spy may not read other processes here"
-    return ""
+    return next((fix for lack, fix in _FIXES.items() if lack in lacks), "")
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:

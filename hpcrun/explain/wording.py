@@ -12,7 +12,6 @@ from hpcrun.explain.diagnosis.facts import Cause, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.last_words import uncaught
 from hpcrun.explain.diagnosis.launcher import first_task, how_it_ended
-from hpcrun.explain.diagnosis.line_rank import spawned_process
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.root_exception import complains
 from hpcrun.explain.diagnosis.rules import fill
@@ -189,8 +188,7 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
         return f"{rank_text(rank, root.host)} failed first"
     if not diagnosis.failed_first(end):
         return facts.name(rank)
-    spawned = [one for log in facts.logs_of(rank) if (one := spawned_process(log)) is not None]
-    return f"{facts.name(rank)} failed first" + (f", in process {spawned[0]} that it spawned" if spawned else "")
+    return f"{facts.name(rank)} failed first"
 
 
 def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:

@@ -52,8 +52,6 @@ class LogLine:
         Lines of different files or ranks are compared by their times, or by those of the lines around them: clocks of
         two nodes differ by some seconds, and torchrun --tee copies what one rank says seconds after another's.
         """
-        if self.log.name == other.log.name and self.log.rank == other.log.rank:
-            return self.number is not None and other.number is not None and self.number > other.number
         mine, theirs = second_of_year(self.line), second_of_year(other.line)
         not_before = mine if mine is not None else self.near(-1)
         not_after = theirs if theirs is not None else other.near(1)

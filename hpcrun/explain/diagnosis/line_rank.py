@@ -122,13 +122,6 @@ def _inferred_of_exception(log: Log, raised: Traceback) -> int | None:
     return _of_process(log, warned) if warned is not None else None
 
 
-def spawned_process(log: Log) -> int | None:
-    """Return the process of mp.spawn that raised the exception of a log; None if the program itself raised it."""
-    raised = log.traceback
-    lines = log.scan.tail[raised.begins : raised.ends] if raised is not None else ()
-    return next((int(match["rank"]) for line in reversed(lines) if (match := _SPAWNED.match(line))), None)
-
-
 def missing_rank(logs: Iterable[Log]) -> int | None:
     """Return the one rank that did not come where all others waited and timed out; None if it is unknown.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.explain.test_corpus import explained
-from tests.unit.explain.written import AGENT, CASES, OOM, PEER_CLOSED, TRACE, Written, raised, write_run
+from tests.unit.explain.written import AGENT, CASES, OOM, PEER_CLOSED, Written, raised, write_run
 
 ATTEMPT = "elements/0/attempts/0"
 
@@ -237,16 +237,3 @@ def test_what_hpcrun_says_of_a_rank_that_it_could_not_start_is_the_answer(tmp_pa
     what, _, fix = said.partition("; ")
     assert found.summary == f"rank 5 on node02 failed first: {what}"
     assert fix in found.fix
-
-
-def test_of_a_program_that_spawns_its_ranks_the_process_is_named(tmp_path: Path) -> None:
-    spawned = (
-        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 3 terminated with the following error:\n"
-    )
-    folder = tmp_path / "run"
-    write_run(Written(None, f"{TRACE}{spawned}{TRACE}IndexError: index 5\n", others=""), folder)
-    said = explained(folder).summary
-    assert said == "rank 5 on node02 failed first, in process 3 that it spawned: IndexError: index 5 at train.py:63"
-    oom = tmp_path / "oom"
-    write_run(Written(None, f"{TRACE}{spawned}{TRACE}{OOM}\n", others=""), oom)
-    assert explained(oom).summary.startswith("rank 5 on node02 failed first, in process 3 that it spawned: the GPU")
