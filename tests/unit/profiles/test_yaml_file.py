@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpcrun.errors import ProfileError
+from hpcrun.profiles.load import load_profile
 from hpcrun.profiles.yaml_file import parse_yaml
 from tests.unit.given import read_yaml, write
 
@@ -42,18 +43,10 @@ def test_a_mapping_is_read_as_plain_values(text: str, data: dict[str, object]) -
     assert parse_yaml(text, FILE).data == data
 
 
-@pytest.mark.parametrize(
-    "written", ["0042", "12.10", "1e3", "1_000", "0x1f", "0o17", "+5", "1.0", "2026-01-02", "2001-12-14t21:59:43Z"]
-)
-def test_what_looks_like_a_number_or_a_date_can_still_be_read_as_it_was_written(written: str, tmp_path: Path) -> None:
-    from hpcrun.profiles.load import load_profile
-
-    write(tmp_path / "x.yaml", f"account: {written}\nenv: {{A: {written}}}\n")
-    try:
+def test_what_looks_like_a_number_or_a_date_is_read_as_it_was_written(tmp_path: Path) -> None:
+    for written in "0042 12.10 1e3 1_000 0x1f 0o17 +5 1.0 2026-01-02 2001-12-14t21:59:43Z".split():
+        write(tmp_path / "x.yaml", f"account: {written}\nenv: {{A: {written}}}\n")
         profile = load_profile("x", [tmp_path]).profile
-    except ProfileError as error:
-        assert "quotes" in error.message + str(error.hint)
-    else:
         assert (profile.account, profile.env["A"]) == (written, written)
 
 
