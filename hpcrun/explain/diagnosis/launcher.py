@@ -123,11 +123,6 @@ class Speaker:
         return int(self.name) if self.name.isdigit() else None
 
     @property
-    def is_local(self) -> bool:
-        """Whether its number counts the processes of one node."""
-        return self.kind == "local"
-
-    @property
     def may_be_a_node(self) -> bool:
         """Whether its number is that of a launcher's task: of a rank, or of a program that starts a node's ranks."""
         return self.kind in ("task", "mpi")

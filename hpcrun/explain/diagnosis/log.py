@@ -157,7 +157,7 @@ def by_speaker(log: Log) -> list[Log]:
     if any(one.may_be_a_node for one in nodes):
         nodes += [one for one in speakers if one.may_be_a_node and one not in nodes]
     several = log.several_nodes or len(nodes) > 1
-    no_ranks = {one for one in speakers if one in nodes or one.rank is None or (several and one.is_local)}
+    no_ranks = {one for one in speakers if one in nodes or one.rank is None or (several and one.kind == "local")}
     whole = replace(log, several_nodes=several)
     return [
         _part(whole, one, None if one is None or one in no_ranks else one.rank, places[one], known)

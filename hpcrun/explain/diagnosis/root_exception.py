@@ -213,8 +213,6 @@ def _chains(lines: Sequence[str]) -> tuple[list[Traceback], list[Traceback]]:
 
 def _joined(before: Traceback, raised: Traceback, between: Sequence[str]) -> Traceback | None:
     """Return two tracebacks as one where the second belongs to the first, else None."""
-    if len(between) > 8:
-        return None
     if raised.begins <= before.last:  # its message is the traceback of another process
         return replace(raised, begins=before.begins)
     words = [line.strip() for line in between]
