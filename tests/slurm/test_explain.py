@@ -37,7 +37,7 @@ def test_the_rank_that_failed_first_and_what_slurm_did(as_researcher: Hpcrun) ->
     assert "train.py:8 in <module>: import apex_of_another_cluster" in shown
     assert "rank 0 on l40s-1 (another rank had already ended)" in shown
     assert "FAILED" in shown.splitlines()[-4]
-    assert "rank 1 on l40s-2 failed first" in as_researcher("status", "train", check=True).stdout
+    assert "(rank 1, l40s-2)" in as_researcher("status", "train", check=True).stdout
     logs = as_researcher("logs", "train", check=True)
     assert "apex_of_another_cluster" in logs.stdout
     assert "hpcrun: showing rank 1, which failed first" in logs.stderr
