@@ -84,8 +84,11 @@ class Executor(core.Executor):
         check_names(values)
         together = {**self.parameters, **values}
         _read_request(_fields(together))
-        _array_parallelism(together)
-        _stderr_to_stdout(together)
+        at_once, merged = together.get("array_parallelism"), together.get("stderr_to_stdout")
+        if at_once is not None and (type(at_once) is not int or at_once < 1):
+            raise UsageError(f"array_parallelism={at_once!r}: is not a number of elements; write 1 or more")
+        if not isinstance(merged, bool | None):
+            raise UsageError(f"stderr_to_stdout={merged!r}: write True or False")
         self.parameters.update(values)  # submitit.AutoExecutor shows this very dictionary
 
     @classmethod
@@ -114,7 +117,9 @@ class Executor(core.Executor):
             for index, delayed in enumerate(delayed_submissions):
                 archive.writestr(str(index), _pickled(delayed))
         elements = range(number) if number > 1 else ()
-        at_once = _array_parallelism(self.parameters) or (1 if plan.local_gpus else number)  # a call takes all GPUs
+        at_once = self.parameters.get("array_parallelism") or (
+            1 if plan.local_gpus else number
+        )  # a call takes all GPUs
         files = {str(WITHIN.calls): calls.getvalue()}
         result = submit(prepared, context.ports, context.surroundings, files=files, elements=elements, at_once=at_once)
         if result.remarks:
@@ -148,7 +153,7 @@ class Executor(core.Executor):
         surroundings = context.surroundings
         profile = context.profile_name(self.parameters.get("profile"))
         fields = {"name": name, **_python(context), **_fields(self.parameters), **defaults}
-        if _stderr_to_stdout(self.parameters):
+        if self.parameters.get("stderr_to_stdout"):
             fields["env"] = [*fields.get("env", ()), f"{hpcrun_function.STDERR_TO_STDOUT}=1"]
         if "workdir" in fields:
             folder = context.cwd / os.path.expanduser(fields["workdir"])
@@ -167,7 +172,7 @@ class Executor(core.Executor):
         prepared = prepare(request.model_copy(update=launch), profile, surroundings, context.machine)
         if elements == 1 or local:
             return prepared
-        at_once = _array_parallelism(self.parameters)
+        at_once = self.parameters.get("array_parallelism")
         array = f"0-{elements - 1}" + (f"%{at_once}" if at_once else "")
         return changed_job(prepared, surroundings, {"array": array})
 
@@ -236,22 +241,6 @@ def _as_typed(field: str, value: Any) -> Any:
     if field in _LISTS and isinstance(value, str):
         return [value]
     return value
-
-
-def _array_parallelism(values: Mapping[str, Any]) -> int | None:
-    """Return how many elements of an array may run at a time, None for any number."""
-    value = values.get("array_parallelism")
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    raise UsageError(f"array_parallelism={value!r}: is not a number of elements; write 1 or more")
-
-
-def _stderr_to_stdout(values: Mapping[str, Any]) -> bool:
-    """Return whether the tasks write stderr into the log of stdout."""
-    value = values.get("stderr_to_stdout")
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    raise UsageError(f"stderr_to_stdout={value!r}: write True or False")
 
 
 def _read_request(fields: Mapping[str, Any]) -> JobRequest:

@@ -36,9 +36,9 @@ with executor.batch():
     batch = [executor.submit(lambda: 5), executor.submit(pow, 2, exp=5)]
 executor.update_parameters(stderr_to_stdout=True)
 merged = executor.submit(scaled(1), 4)
-failure = jobs[1].exception()
+result, failure = jobs[0].result(), jobs[1].exception()
 logs = [Path("logs", jobs[0].job_id, f"{jobs[0].job_id}_0_log.{end}").read_text() for end in ("out", "err")]
-show(result=jobs[0].result(), failure=[type(failure).__name__, str(failure)], batch=[job.result() for job in batch],
+show(result=result, failure=[type(failure).__name__, str(failure)], batch=[job.result() for job in batch],
      ids=[job.job_id for job in jobs], again=pickle.loads(pickle.dumps(jobs[0])).result(), logs=logs,
      own=[jobs[0].stdout(), jobs[0].stderr()], merged=[merged.result()[0], merged.stdout(), merged.stderr()],
      script=Path("logs", jobs[0].job_id, jobs[0].job_id[:-2] + "_submission.sh").read_text()[:11])
