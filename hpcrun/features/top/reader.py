@@ -189,14 +189,14 @@ class Reader:
         """Ask the scheduler about the runs that have not ended, and read the folders of new ones."""
         store, now_s = self.ports.store, self.ports.now_s()
 
-        def asked(name: str) -> Scheduler:
+        def scheduler_of(name: str) -> Scheduler:
             self._waits_for = ("Slurm" if name == "slurm" else "this machine", time.monotonic())
             return ports.schedulers(name)
 
         with self._waiting(str(store.root)):
             ids = store.run_ids()
             wanted = [run_id for run_id in ids if run_id not in self._over]
-            result = get_status(wanted, replace(ports, schedulers=asked))
+            result = get_status(wanted, replace(ports, schedulers=scheduler_of))
         with self._waiting(str(store.root)):
             result = with_first_lines(with_silence(result, now_s), store, self.rules)
             reading = self._with(ids, wanted, result)
