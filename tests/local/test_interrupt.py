@@ -33,13 +33,9 @@ STARTED = 150
 """SIGINT is sent at imports up to this one; `hpcrun status` makes about 200."""
 
 
-def interrupted(hpcrun: Hpcrun, number: int) -> subprocess.CompletedProcess[str]:
-    return hpcrun.run("python", "-c", AT_IMPORT, str(number), "status", check=False)
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, *range(5, STARTED, 29)])
 def test_ctrl_c_during_any_import_is_one_line(hpcrun: Hpcrun, number: int) -> None:
-    done = interrupted(hpcrun, number)
+    done = hpcrun.run("python", "-c", AT_IMPORT, str(number), "status", check=False)
     assert (done.returncode, done.stderr.strip(), done.stdout) == (130, "hpcrun: interrupted", "")
 
 

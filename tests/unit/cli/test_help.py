@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from hpcrun.cli.commands import COMMANDS as TABLE
-from hpcrun.cli.commands import EXAMPLES, epilog, first_words
+from hpcrun.cli.commands import EXAMPLES, GROUPS, epilog, first_words
 from hpcrun.cli.main import build_app, list_app
 
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
@@ -18,15 +18,8 @@ OWN_PANELS = {"scale run": {"Study"}, "scale plan": {"Measurement", "Forecast", 
 _APP: Any = get_command(build_app(TABLE))
 
 
-def _commands() -> dict[str, Any]:
-    found = {}
-    for name, command in _APP.commands.items():
-        found[name] = command
-        found |= {f"{name} {inner}": item for inner, item in getattr(command, "commands", {}).items()}
-    return found
-
-
-COMMANDS = _commands()
+_IN_GROUPS = {f"{group} {name}": command for group in GROUPS for name, command in _APP.commands[group].commands.items()}
+COMMANDS: dict[str, Any] = {**_APP.commands, **_IN_GROUPS}
 
 
 def test_the_list_of_commands_is_what_the_commands_say_of_themselves() -> None:
