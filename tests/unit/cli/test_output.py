@@ -12,6 +12,7 @@ import typer
 
 from hpcrun.cli import output
 from hpcrun.cli.interrupt import interrupted_as
+from hpcrun.cli.main import CliCommand
 from hpcrun.cli.output import (
     Outcome,
     Outcomes,
@@ -26,7 +27,6 @@ from hpcrun.cli.output import (
     verbatim,
     want_json,
 )
-from hpcrun.cli.typer_command import CliCommand
 from hpcrun.errors import InterruptedByUser, JobFailedError
 
 FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
