@@ -76,7 +76,7 @@ def test_an_unknown_field_is_no_damage_and_a_newer_schema_is_said(hpcrun: Hpcrun
     shown = hpcrun("status", check=True)
     assert "kept" in shown.stdout
     assert "needs a newer hpcrun" in shown.stderr
-    assert "job L1, profile local, last known COMPLETED" in shown.stderr
+    assert "run newer, job L1, last known COMPLETED" in shown.stderr
     failed = hpcrun("explain", "newer")
     assert failed.returncode == 6
     assert "hint: pip install --upgrade hpcrun-slurm" in failed.stderr
