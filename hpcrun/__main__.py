@@ -4,6 +4,8 @@
 import os
 import sys
 
+ELSEWHERE = "hpcrun.features.remote.front"
+"""The feature that may run a command on another machine; empty without it."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -29,6 +31,24 @@ def _current_folder() -> "str | None":
         return None
 
 
+def _run_elsewhere() -> None:
+    """Let a feature run the command on another machine, before the libraries of this one's commands are imported."""
+    if not ELSEWHERE:
+        return
+    from importlib import import_module
+
+    from hpcrun.errors import HpcrunError
+
+    try:
+        status = import_module(ELSEWHERE).run_elsewhere(sys.argv[1:])
+    except HpcrunError as error:
+        from hpcrun.cli.main import fail
+
+        fail(error)
+    if status is not None:
+        sys.exit(status)
+
+
 def main() -> "NoReturn":
     """Run hpcrun; Ctrl-C while it is still being imported is no traceback either."""
     try:
@@ -38,6 +58,7 @@ def main() -> "NoReturn":
         from hpcrun.cli.interrupt import exit_at_interrupt
 
         exit_at_interrupt()
+        _run_elsewhere()
         from hpcrun.cli.main import main as run
 
         try:

@@ -17,6 +17,7 @@ from dev.pictures.past_runs import write_past_runs
 from dev.pictures.terminal import COLUMNS, Terminal
 from tests.harness import REPO
 from tests.local.wandb_server import KEY, wandb_server
+from tests.remote import login_node
 
 AT_END = ExitStack()
 Step = Callable[[Terminal], None]
@@ -104,6 +105,22 @@ def bring_history(desk: Desk) -> None:
     share = desk.project.parent / ".local"
     write_past_runs(share / "share/hpcrun/runs")
     desk.give(share)
+
+
+def bring_login_node(desk: Desk) -> None:
+    """Let the person reach the cluster by ssh, from a laptop."""
+    home = desk.project.parent
+    node = AT_END.enter_context(login_node(home / ".sshd", desk.environ))
+    (home / ".profile").write_text(f"PATH={home}/venv/bin:$PATH\n")
+    ssh = home / "venv/bin/ssh"  # ssh itself takes the home of /etc/passwd
+    ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {home}/.sshd/config "$@"\n')
+    ssh.chmod(0o755)
+    (home / ".sshd/config").write_text(
+        f"Host cluster\n HostName 127.0.0.1\n Port {node.port}\n IdentityFile {home}/.sshd/user\n"
+        " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n"
+    )
+    for place in (home / ".sshd", home / ".profile"):
+        desk.give(place)
 
 
 def track(desk: Desk) -> None:
@@ -235,6 +252,8 @@ def end_digits(desk: Desk) -> None:
 
 
 SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
+    bring_login_node,
+    picture("login", "hpcrun login cluster", "hpcrun --on cluster status", host="laptop"),
     bring_history,
     picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),
     track,

@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "scale plan": Command("hpcrun.features.scaling.command", "Scale", "forecast"),
     "scale run": Command("hpcrun.features.scaling.command", "Scale", "scale", settings=_SCRIPT_LAST),
     "scale report": Command("hpcrun.features.scaling.command", "Scale"),
+    "login": Command("hpcrun.features.remote.command", "Cluster"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
     "nodes": Command("hpcrun.features.preflight.command", "Cluster"),
@@ -128,6 +129,8 @@ hpcrun resubmit 4711 --failed  # Only the failed elements of a sweep
 hpcrun init  # Answer questions
 hpcrun init --yes --account lab --gpu-type a100  # Without a terminal
 hpcrun init --dry-run  # See what it would write
+hpcrun login cluster  # Connect; then: hpcrun --on cluster submit --gpus 4 --follow train.py
+hpcrun login cluster --install  # And install this version of hpcrun there
 hpcrun doctor  # Check the default profile
 hpcrun doctor --profile a100  # Check another profile
 hpcrun preflight --nodes 4 --gpus-per-node 8 --profile a100  # Check 4 nodes

@@ -219,18 +219,18 @@ def main() -> NoReturn:
         want_json("--json" in sys.argv[: sys.argv.index("--") if "--" in sys.argv else None])  # not read that far
         from hpcrun.cli.command_line import usage_error
 
-        _fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
+        fail(usage_error(error, sys.argv[1:], tuple(COMMANDS)))
     except HpcrunError as error:
         if isinstance(error, NotFoundError) and error.job_id:
             from hpcrun.explain.any_job_or_log import is_own_live_job
 
             error.hint = error.if_listed if is_own_live_job(error.job_id, os.environ) else error.hint
-        _fail(error)
+        fail(error)
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_PRINT:
             _fail_for_a_bug(error)
         give_up_stdout()
-        _fail(PlanError(f"cannot print the result: {error.strerror}", hint="`hpcrun status` shows what was submitted"))
+        fail(PlanError(f"cannot print the result: {error.strerror}", hint="`hpcrun status` shows what was submitted"))
     except Exception as error:  # any other error: the user gets one message, and with HPCRUN_DEBUG the traceback
         _fail_for_a_bug(error)
 
@@ -239,10 +239,11 @@ def _fail_for_a_bug(error: Exception) -> NoReturn:
     if "HPCRUN_DEBUG" in os.environ:
         raise error
     words = f"this is a bug in hpcrun: {type(error).__name__}: {error}"
-    _fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
+    fail(HpcrunError(words, hint="run it again with HPCRUN_DEBUG=1, and report the traceback"))
 
 
-def _fail(error: HpcrunError) -> NoReturn:
+def fail(error: HpcrunError) -> NoReturn:
+    """Print the message of an error and exit with its status."""
     status = show(Outcome(failure=error))
     finish(status)
     sys.exit(status)

@@ -48,6 +48,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "notify_on": _events,
     "notify_waiting": lambda value: parse_slurm_time(_text(value)),
     "wandb_sync": _switch,
+    "on": _text,
 }
 KEYS = tuple(_READERS)
 _SEVERAL: dict[str, tuple[type, str]] = {
@@ -72,6 +73,7 @@ class Config:
     notify_waiting_s: int | None = None  # how long a job is pending before a message says so; overrides the profile's
     # upload the offline wandb runs of a run in the background when a command learns that it has ended
     wandb_sync: bool = False
+    on: str | None = None  # the host on which commands run: ``hpcrun --on``
 
 
 def load_config(folders: Sequence[Source]) -> Config:

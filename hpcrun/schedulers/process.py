@@ -105,7 +105,12 @@ class Completed:
 
 
 def run_command(
-    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
 ) -> Completed:
     """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises."""
     command = command_text(argv)
@@ -113,7 +118,7 @@ def run_command(
         try:
             done = subprocess.run(
                 argv,
-                stdin=subprocess.DEVNULL,
+                **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
                 capture_output=True,
                 timeout=timeout_s,
                 env=None if env is None else dict(env),
@@ -145,14 +150,33 @@ def _argument_text(argument: str) -> str:
     return f"{option}=..." if is_option and option.startswith("--") and len(option) < _LONGEST_WORD else "..."
 
 
-def run_on_terminal(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program that uses the terminal, such as an editor; return its exit status, or raise OSError without it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the program only, as in git
+SSH_FAILED = 255
+"""The exit status of ssh itself, also if a signal ends it."""
+
+
+def run_on_terminal(argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None) -> int:
+    """Run a program that uses the terminal, such as an editor; return its exit status, or raise OSError without it.
+
+    With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    interrupts: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # for the program alone, as in git
+    source, sink = os.pipe() if read else (-1, -1)
+    stdout = [(os.POSIX_SPAWN_DUP2, sink, 1)] if read else []
     try:
-        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT])
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: os.kill(pid, number))
+        if read:
+            os.close(sink)
+            read(source)
+            os.close(source)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return -signal.SIGINT if interrupts and status == SSH_FAILED else status
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def open_in_browser(url: str) -> bool:

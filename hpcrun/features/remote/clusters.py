@@ -1,0 +1,139 @@
+"""Several clusters at once: ``status`` of all in one table, ``submit`` on the one where the job would start first."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
+from hpcrun.errors import HpcrunError, PlanError, UsageError
+from hpcrun.features.remote.connection import shell_setup
+from hpcrun.features.remote.remote_command import opened, run_on_one
+from hpcrun.schedulers.process import Completed
+from hpcrun.views.text import clock_text, count, start_text, text_table
+
+_ANSWER_S = 30.0
+_NOT_MERGED = ("--watch", "--csv", "--columns", "-v", "--verbose", "--gpus")
+_HEADINGS = ("CLUSTER", "NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "NODES (REASON)")
+
+
+def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
+    """Run ``status`` or ``submit`` on several hosts; return the exit status."""
+    verb = words[0] if words else ""
+    if verb == "status":
+        want_json("--json" in words)
+        status = render(_merged_status(hosts, words[1:]))
+        finish(status)
+        return status
+    if verb == "submit":
+        return run_on_one(_first_to_start(hosts, words[1:]), list(words))
+    raise UsageError(f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit")
+
+
+def _documents(hosts: Sequence[str], words: Sequence[str]) -> dict[str, dict[str, Any] | HpcrunError]:
+    """Return the JSON document that a command prints on each host, or why there is none."""
+
+    def ask(host: str) -> dict[str, Any] | HpcrunError:
+        try:
+            connection, remote = opened(host)
+            line = shlex.join([remote.hpcrun, *words, "--json"])
+            return _document(host, connection.run(f"{shell_setup(remote)}\ncd\n{line}", timeout_s=_ANSWER_S))
+        except HpcrunError as error:
+            return error
+
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        return dict(zip(hosts, pool.map(ask, hosts), strict=True))
+
+
+def _document(host: str, done: Completed) -> dict[str, Any] | HpcrunError:
+    text = done.stdout[done.stdout.find("{") :]  # behind what start-up files print
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return HpcrunError(f"{host}: hpcrun printed no JSON document: {(done.stderr or done.stdout).strip()[-200:]}")
+    if error := document.get("error"):
+        return HpcrunError(f"{host}: {error.get('message')}", hint=error.get("hint"))
+    return dict(document)
+
+
+def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
+    if wrong := [option for option in words if option in _NOT_MERGED]:
+        raise UsageError(f"status {wrong[0]} takes one --on HOST")
+    documents = _documents(hosts, [argument for argument in ("status", *words) if argument != "--json"])
+    failures = {host: document for host, document in documents.items() if isinstance(document, HpcrunError)}
+    runs = [
+        {**run, "on": host}
+        for host, document in documents.items()
+        if not isinstance(document, HpcrunError)
+        for run in document.get("runs", [])
+    ]
+    runs.sort(key=lambda run: run.get("created_s") or 0)
+    lines = [
+        f"hpcrun: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "") for error in failures.values()
+    ]
+    rows = [_row(run) for run in runs]
+    return Outcome(
+        lambda: [*([table(text_table(_HEADINGS, rows, whole=_HEADINGS[:-1]))] if rows else ()), stderr(lines)],
+        lambda: {"kind": "status", "runs": runs, "failed": {host: error.message for host, error in failures.items()}},
+        status=max((error.exit_code for error in failures.values()), default=0),
+    )
+
+
+def _row(run: Mapping[str, Any]) -> list[str]:
+    why = run.get("cause") or run.get("reason") or ""
+    return [
+        str(run["on"]), str(run.get("name")), str(run.get("job_id") or "-"), str(run.get("profile")),
+        str(run.get("state")), _size(run.get("nodes") or 0, run.get("gpus_per_node") or 0),
+        clock_text(run.get("elapsed_s")), " ".join(filter(None, (run.get("hosts"), f"({why})" if why else ""))),
+    ]  # fmt: skip
+
+
+def _size(nodes: int, gpus: int) -> str:
+    return f"{nodes}×{gpus}" if gpus else count(nodes, "node")
+
+
+def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
+    """Return the host on which a job would start first, by the ``where`` of each; say so."""
+    answers = _documents(hosts, ["where", *_job_words(words)])
+    starts: dict[str, float] = {}
+    for host, answer in answers.items():
+        if isinstance(answer, HpcrunError):
+            tell([f"hpcrun: {answer.message}"])
+        elif offers := answer.get("offers"):
+            starts[host] = min(offer["start_s"] for offer in offers)
+        else:
+            tell([f"hpcrun: the job fits no profile of {host}"])
+    if not starts:
+        raise PlanError("no cluster of these can start the job", hint="hpcrun --on HOST where, with the same options")
+    now_s = time.time()
+    first = min(starts, key=lambda host: starts[host])
+    others = "; ".join(f"{host}: {start_text(starts[host], now_s)}" for host in starts if host != first)
+    tell([f"cluster    {first}: {start_text(starts[first], now_s)}" + (f" ({others})" if others else "")])
+    return first
+
+
+def _job_words(words: Sequence[str]) -> list[str]:
+    """Return those options of a ``submit`` line that decide when and where its job starts."""
+    of_submit, of_where = _options("submit"), _options("where")
+    queue, taken = list(words), list[str]()
+    while queue and queue[0].startswith("-"):
+        option = queue.pop(0)
+        name, equals, _ = option.partition("=")
+        value = [queue.pop(0)] if of_submit.get(name) and not equals and queue else []
+        taken += [option, *value] if name in of_where and name != "--json" else []
+    return taken
+
+
+def _options(verb: str) -> dict[str, bool]:
+    """Return the options of a command, each with whether a value follows."""
+    from typer.main import get_command
+
+    from hpcrun.cli.main import build_app
+
+    group: Any = get_command(build_app([verb]))
+    params = group.commands[verb].params
+    return {name: not getattr(param, "is_flag", False) for param in params for name in param.opts if name[0] == "-"}

@@ -1,0 +1,104 @@
+"""The code of a project on its way to a cluster: each submission has a copy of its own, made by rsync.
+
+Files that the last copy has too become hard links to it, so only changes travel. A copy gets its name when it is
+complete: neither a cut connection nor a second submission can leave a job a mixture. The job itself runs a snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import time
+from pathlib import Path
+
+from hpcrun.actions.jobs.snapshot import LIMIT_MB, find_tree, list_code
+from hpcrun.cli.output import tell
+from hpcrun.errors import PlanError, SchedulerError, UsageError
+from hpcrun.features.remote.connection import Connection
+from hpcrun.features.remote.rsh import rsh_option
+from hpcrun.job.secrets import MOST_NAMED
+from hpcrun.job.units import listed
+from hpcrun.runs.job_code import check_count, measure_code
+from hpcrun.schedulers.process import run_command
+
+_FOLDER = "hpcrun-code"
+_KEPT, _KEPT_MIN = 3, 60
+"""Copies that stay: so many, and all that are younger than so many minutes."""
+_SEND_S = 600.0
+
+
+def send_code(connection: Connection, folder: Path) -> str:
+    """Copy the project around a folder to the host; return the same folder there, an absolute path.
+
+    Raises:
+        UsageError: the folder is no project.
+        PlanError: the code is too large, or rsync is missing here.
+        SchedulerError: rsync failed; the host has no incomplete copy under the name of a complete one.
+    """
+    tree = find_tree(folder, os.environ)
+    if tree.root in (Path.home().resolve(), Path("/")):
+        raise UsageError(
+            f"{tree.root} is no project to copy", hint="cd to the project's folder; or make it one: git init"
+        )
+    listing = list_code(tree, (), None)
+    left_out = frozenset(listing.left_out)
+    paths = [path for path in listing.paths if path not in left_out]
+    check_count(paths, tree.root)
+    files = measure_code(tree.root, paths, LIMIT_MB)
+    if left_out:
+        tell([f"hpcrun: not copied, since they look like secrets: {listed(sorted(left_out), MOST_NAMED)}"])
+    project = _project_name(tree.root)
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    home = _begin(connection, project, name)
+    argv = [
+        "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0", "--files-from=-",
+        "--delete-missing-args", "--link-dest=../latest/", rsh_option(connection), "--timeout=60", "--",
+        f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
+    ]  # fmt: skip
+    done = run_command(argv, timeout_s=_SEND_S, stdin="\0".join(file.path for file in files))
+    if done.status is None and "No such file" in done.stderr:
+        raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
+    if not done.ok:
+        if not connection.is_alive():
+            raise connection.lost()
+        raise SchedulerError(f"the code cannot be copied to {connection.host}: {_last_line(done.stderr)}",
+                             hint=f"look at the free space there: ssh {connection.host} df -h {home}")  # fmt: skip
+    _end(connection, f"{home}/{project}", name, tree.folder)
+    return os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
+
+
+def _project_name(root: Path) -> str:
+    digest = hashlib.sha256(os.fsencode(f"{os.uname().nodename}:{root}")).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', root.name).lstrip('.')[:40] or 'project'}-{digest}"
+
+
+def _begin(connection: Connection, project: str, name: str) -> str:
+    """Make the folder of a copy; return the folder of all code, an absolute path."""
+    done = connection.run(
+        f"cd && umask 077 && mkdir -p {_FOLDER}/{project}/{name}.part && cd -P {_FOLDER} && printf '\\n//%s' \"$PWD\""
+    )
+    _, mark, home = done.stdout.rpartition("\n//")
+    if not done.ok or not mark or not home.startswith("/") or not home.isprintable():
+        raise SchedulerError(f"no folder for the code on {connection.host}: {_last_line(done.stderr or done.stdout)}")
+    return home
+
+
+def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
+    """Give a complete copy its name, and remove old copies and the rest of incomplete ones."""
+    done = connection.run(
+        f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv {name}.part {name} && "
+        f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest || exit 1\n"
+        f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
+        f"find . -maxdepth 1 -name '2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
+        '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then rm -rf "$old"; fi\n'
+        "done; exit 0"
+    )
+    if not done.ok:
+        raise SchedulerError(f"the copy of the code on {connection.host} has no name: {_last_line(done.stderr)}")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"

@@ -1,0 +1,163 @@
+"""One OpenSSH connection to a host: ``hpcrun login`` opens it, everything else only uses it.
+
+Sites block accounts that log in often, so nothing but ``hpcrun login`` may log in. If the connection is gone, or takes
+no further session, ssh itself would log in again without a message: ``ProxyCommand=false`` makes it fail instead
+(ssh_config(5)).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+from base64 import b64encode
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
+from hpcrun.schedulers.process import SSH_FAILED, Completed, run_command
+
+KEEPS_S = 8 * 3600
+"""How long an unused connection stays open."""
+_CHECK_S = 3.0  # a socket whose process hangs answers nothing, and ConnectTimeout does not end the wait
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,49}", re.ASCII)  # no option of ssh, and a part of a socket's path
+_LONGEST_SOCKET = 90  # unix(7): 107 bytes, of which ssh needs 17 while it makes the socket
+_LONGEST_COMMAND = 96 * 1024  # of Linux's 128 KiB for one argument (execve(2))
+_QUIET = ("-o", "LogLevel=QUIET")
+_REUSE = (
+    "-o", "ControlMaster=no", "-o", "ProxyCommand=false", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes",
+    "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
+)  # fmt: skip
+
+
+class NotConnectedError(SchedulerError):
+    """There is no connection to a host, or it takes no further session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What a laptop knows of hpcrun on a host, since ``hpcrun login``."""
+
+    hpcrun: str  # path of the program there
+    version: str
+    path: str  # PATH of a login shell there, which has Slurm's commands
+    slurm_conf: str = ""  # SLURM_CONF of a login shell there; empty if it is not set
+    control: str = ""  # the path of a connection that the user's own ssh configuration shares; empty for hpcrun's own
+
+
+def check_host(host: str) -> str:
+    """Return a name of a host as ssh takes it, or raise UsageError: it is none, or an option."""
+    if not _HOST.fullmatch(host):
+        raise UsageError(f"{host!r} is not the name of a host", hint="a Host of ~/.ssh/config, or USER@HOST")
+    return host
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The connection to one host."""
+
+    host: str
+    control: str  # the path of its socket
+
+    def argv(self, *options: str) -> list[str]:
+        """Return ssh over this connection, which never logs in, without the remote command."""
+        return ["ssh", *_QUIET, *_REUSE, "-o", f"ControlPath={self.control}", *options, "--", self.host]
+
+    def is_alive(self) -> bool:
+        """Whether the connection responds."""
+        return self._control("check") == 0
+
+    def close(self) -> bool:
+        """Close the connection; return whether there was one."""
+        return self._control("exit") == 0
+
+    def _control(self, request: str) -> int | None:
+        return run_command([*self.argv("-O", request)], timeout_s=_CHECK_S).status
+
+    def run(self, script: str, *, stdin: str | None = None, timeout_s: float = 60) -> Completed:
+        """Run a script of sh there to its end, without a terminal; NotConnectedError if the connection breaks."""
+        done = run_command([*self.argv(), remote_command(script)], timeout_s=timeout_s, stdin=stdin)
+        if done.status is None:
+            raise self.lost(f"{self.host} has not responded for {timeout_s:g} s")
+        if done.status == SSH_FAILED:
+            raise self.lost()
+        return done
+
+    def lost(self, what: str = "") -> NotConnectedError:
+        """Return the error of a session that could not be opened, or that broke."""
+        if self.is_alive():
+            text = what or f"{self.host} takes no further session over this connection (sshd's MaxSessions)"
+            return NotConnectedError(text, hint="end a command that follows a run there: `logs -f`, `--follow`, `top`")
+        text = what or f"there is no connection to {self.host}"
+        return NotConnectedError(text, hint=f"hpcrun login {shlex.quote(self.host)}")
+
+
+def remote_command(script: str) -> str:
+    """Return a script of sh as one command that every login shell reads alike: bash, zsh, tcsh, fish."""
+    encoded = b64encode(script.encode("utf-8", "surrogateescape")).decode()
+    if len(encoded) > _LONGEST_COMMAND:
+        raise UsageError(f"the command line is too long for ssh: {len(script)} bytes", hint="put it into a script")
+    return f"exec /bin/sh -c 'eval \"$(echo {encoded} | base64 -d)\"'"
+
+
+def connection_to(host: str) -> Connection:
+    """Return the connection to a host, open or not."""
+    remote = known(host)
+    return Connection(check_host(host), remote.control if remote and remote.control else own_control(host))
+
+
+def own_control(host: str) -> str:
+    """Return the path of hpcrun's own socket for a host, in a folder that only this user can enter."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folders = [*([f"{runtime}/hpcrun"] if runtime else []), f"{Path.home()}/.ssh/hpcrun", f"/tmp/hpcrun-{os.getuid()}"]
+    folder = next(folder for folder in folders if len(os.fsencode(f"{folder}/{host}")) <= _LONGEST_SOCKET)
+    return f"{_private_folder(Path(folder))}/{check_host(host)}"
+
+
+def _private_folder(folder: Path) -> Path:
+    try:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise PlanError(f"{folder} cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PlanError(f"{folder} must be a folder that only you can enter", hint=f"rm -r {folder}")
+    return folder
+
+
+def _record(host: str) -> Path:
+    import platformdirs
+
+    return platformdirs.user_state_path("hpcrun") / "hosts" / f"{check_host(host)}.json"
+
+
+def known(host: str) -> Remote | None:
+    """Return what is known of hpcrun on a host; None before the first ``hpcrun login``."""
+    try:
+        fields = json.loads(_record(host).read_text("utf-8"))
+        return Remote(**fields) if all(isinstance(value, str) for value in fields.values()) else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def remember(host: str, remote: Remote) -> None:
+    """Save what is known of hpcrun on a host."""
+    from hpcrun.writing import replace_file
+
+    path = _record(host)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(asdict(remote)).encode())
+    except OSError as error:
+        raise HpcrunError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def shell_setup(remote: Remote) -> str:
+    """Return the lines of sh that give a command the environment of a login shell, as far as hpcrun needs it."""
+    lines = [f"PATH={shlex.quote(remote.path)}", "export PATH"]
+    if remote.slurm_conf:
+        lines += [f"SLURM_CONF={shlex.quote(remote.slurm_conf)}", "export SLURM_CONF"]
+    return "\n".join(lines)

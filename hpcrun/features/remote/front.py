@@ -1,0 +1,118 @@
+"""``hpcrun --on HOST VERB ...``: the command runs on the host, and this process only passes it on.
+
+Its words, stdin, output, exit status, terminal and Ctrl-C go through ssh; the environment of this machine does not.
+``submit`` and other commands that read a script take a copy of the code along (``code.py``). hpcrun imports this module
+before all others, so it imports little itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+OPTION, LOCAL = "--on", "local"
+ATTACHED = "HPCRUN_ATTACHED"
+"""Set for a command that another host has started over ssh (``remote_command.py``)."""
+_HERE = frozenset({"login"})
+"""Commands that never run elsewhere."""
+_ONE_FLAG = ("-v", "--verbose")
+_ON_LINE = re.compile(r"^on:", re.MULTILINE)
+_CHUNK = 64 * 1024
+
+
+def run_elsewhere(words: Sequence[str]) -> int | None:
+    """Run a command line on the hosts that it or the configuration names; None if it is for this machine.
+
+    Raises:
+        HpcrunError: there is no connection, or the line is wrong.
+    """
+    if ATTACHED in os.environ:
+        _end_with_connection()
+        return None
+    hosts, rest = split_hosts(words)
+    verb = next((text for text in rest if not text.startswith("-")), "")
+    if not hosts and verb and verb not in _HERE and _is_configured():
+        hosts = _configured_host()
+    if hosts in ([], [LOCAL]):
+        if hosts:
+            sys.argv[1:] = rest
+        return None
+    if len(dict.fromkeys(hosts)) > 1:
+        from hpcrun.features.remote.clusters import run_on_several
+
+        return run_on_several(list(dict.fromkeys(hosts)), rest)
+    from hpcrun.features.remote.remote_command import run_on_one
+
+    return run_on_one(hosts[0], rest)
+
+
+def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line without them."""
+    hosts, rest, verbs = [], [], 0
+    queue = list(words)
+    while queue:
+        name, has_value, value = queue[0].partition("=")
+        if name == OPTION and (has_value or len(queue) > 1):
+            hosts.append(value if has_value else queue[1])
+            del queue[: 1 if has_value else 2]
+        elif name in _ONE_FLAG or (not verbs and not name.startswith("-")):
+            verbs += name not in _ONE_FLAG
+            rest.append(queue.pop(0))
+        else:
+            break
+    return hosts, [*rest, *queue]
+
+
+def _configured_files() -> Iterable[str]:
+    """Yield the possible ``config.yaml`` of this person and of the projects around the current folder."""
+    home = os.path.expanduser("~")
+    yield os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "hpcrun", "config.yaml")
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return
+    while True:
+        yield os.path.join(folder, ".hpcrun", "config.yaml")
+        if folder == os.path.dirname(folder):
+            return
+        folder = os.path.dirname(folder)
+
+
+def _is_configured() -> bool:
+    """Whether a configuration may name a host. Reading YAML takes longer than most commands: so look for the word."""
+    for path in _configured_files():
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                if _ON_LINE.search(file.read(_CHUNK)):
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _configured_host() -> list[str]:
+    from hpcrun.cli.context import make_context
+
+    host = make_context().config.on
+    return [host] if host else []
+
+
+def _end_with_connection() -> None:
+    """Interrupt this command when nobody reads its output any more: without a terminal, ssh sends it no signal."""
+    if os.isatty(1):
+        return
+    import select
+    import signal
+    import threading
+
+    poll = select.poll()
+    poll.register(1, 0)  # POLLHUP and POLLERR are always reported: poll(2)
+
+    def watch() -> None:
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if not os.path.samestat(os.fstat(1), os.stat(os.devnull)):
+        threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,121 @@
+"""Opening the connection to a host, and finding or installing hpcrun there."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+from base64 import b64decode
+from pathlib import Path
+
+from hpcrun.errors import SchedulerError
+from hpcrun.features.remote.connection import (
+    KEEPS_S,
+    Connection,
+    Remote,
+    check_host,
+    connection_to,
+    own_control,
+    remember,
+    remote_command,
+)
+from hpcrun.features.remote.install import INSTALLED
+from hpcrun.schedulers.process import run_command, run_on_terminal
+from hpcrun.version import __version__
+
+_ANSWER_S = 120.0
+_NAMES = ("hpcrun", "version", "path", "slurm_conf")
+_VERSION = re.compile(r"hpcrun (\d[\w.+-]{0,40})", re.ASCII)
+_PROBE = """
+say() {{ printf '%s %s\\n' "$1" "$(printf '%s' "$2" | base64 | tr -d '\\n')"; }}
+program=$HOME/{installed}/{version}/bin/hpcrun
+test -x "$program" || program=$(command -v hpcrun) || program=
+echo; echo {mark}
+say path "$PATH"; say slurm_conf "$SLURM_CONF"; say hpcrun "$program"
+test -z "$program" || say version "$("$program" --version </dev/null 2>/dev/null)"
+echo {mark}
+"""
+
+
+def connect(host: str) -> Connection:
+    """Open the connection to a host, if it is not open; ssh asks on the terminal for what it needs.
+
+    Raises:
+        SchedulerError: ssh could not log in; it has said why.
+    """
+    connection = connection_to(host)
+    if connection.is_alive():
+        return connection
+    shared = _shared_by_user(host)
+    if shared and shared.is_alive():
+        return shared
+    connection = Connection(host, own_control(host))
+    Path(connection.control).unlink(missing_ok=True)  # of a process that was killed
+    argv = [
+        "ssh", "-f", "-N", "-M", "-o", f"ControlPath={connection.control}", "-o", f"ControlPersist={KEEPS_S}",
+        "-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6", "-o", "ClearAllForwardings=yes",
+        "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no",
+        "--", host,
+    ]  # fmt: skip
+    status = run_on_terminal(argv, os.environ)
+    if status != 0 or not connection.is_alive():
+        raise SchedulerError(f"ssh could not log in to {host}", hint=f"try it alone: ssh {shlex.quote(host)}")
+    return connection
+
+
+def _shared_by_user(host: str) -> Connection | None:
+    """Return the connection that the user's own ssh configuration shares, open or not; None without such a setting."""
+    answer = run_command(["ssh", "-G", "--", check_host(host)], timeout_s=5)
+    settings = dict(line.split(" ", 1) for line in answer.stdout.splitlines() if " " in line)
+    path = settings.get("controlpath", "none")
+    return None if path == "none" or not path.startswith("/") else Connection(host, path)
+
+
+def find_hpcrun(connection: Connection) -> tuple[Remote, str | None]:
+    """Ask a login shell of the host for hpcrun and its environment, and remember the answer; with a warning.
+
+    Raises:
+        SchedulerError: the host answered something else.
+    """
+    mark = f"hpcrun-{secrets.token_hex(8)}"
+    probe = _PROBE.format(installed=INSTALLED, version=__version__, mark=mark)
+    # the shell of the account as a login shell: it sets PATH as for a person who logs in
+    done = connection.run(
+        f"printf '%s\\n' {shlex.quote(remote_command(probe))} | exec \"$SHELL\" -l", timeout_s=_ANSWER_S
+    )
+    parts = done.stdout.split(mark)
+    fields = _fields_of(parts[1]) if len(parts) == 3 else {}
+    if not fields.get("path"):
+        raise SchedulerError(f"the login shell of {connection.host} did not answer as expected",
+                             hint=f"see what it prints: ssh {shlex.quote(connection.host)} true")  # fmt: skip
+    version = _VERSION.fullmatch(fields.get("version", "").strip())
+    program = fields.get("hpcrun", "")
+    has_program = program.startswith("/") and version is not None
+    shared = connection.control if connection.control != own_control(connection.host) else ""
+    remote = Remote(
+        hpcrun=program if has_program else "",
+        version=version[1] if has_program and version else "",
+        path=fields["path"],
+        slurm_conf=fields.get("slurm_conf", ""),
+        control=shared,
+    )
+    remember(connection.host, remote)
+    if has_program and remote.version != __version__:
+        other = f"hpcrun {remote.version} is installed there, and {__version__} here"
+        return remote, f"{other}; the same on both: hpcrun login {shlex.quote(connection.host)} --install"
+    return remote, None
+
+
+def _fields_of(text: str) -> dict[str, str]:
+    """Return the printable fields of a host's answer."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, encoded = line.partition(" ")
+        try:
+            value = b64decode(encoded, validate=True).decode()
+        except ValueError:
+            continue
+        if name in _NAMES and value.isprintable() and len(value) < 20_000:
+            fields[name] = value
+    return fields

@@ -1,0 +1,118 @@
+"""A laptop and the login node of a cluster: a real sshd on this machine, and hpcrun with nothing but ssh."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness import REPO, RESEARCHER, SYSTEM_PATH, Hpcrun, wait_for
+
+SSHD = "/usr/sbin/sshd"
+
+
+@dataclass(frozen=True)
+class LoginNode:
+    """An sshd for the cluster's ordinary user."""
+
+    folder: Path  # of its files, which this user can read
+    port: int
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "sshd.log").read_text()
+
+    @property
+    def logins(self) -> int:
+        """How often anybody has logged in."""
+        return self.log.count("Accepted ")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_key(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+
+
+@contextmanager
+def login_node(folder: Path, environ: Mapping[str, str], *lines: str, code: str = "") -> Iterator[LoginNode]:
+    """Run an sshd.
+
+    Args:
+        environ: of its sessions; HOME is not that of /etc/passwd.
+        lines: further lines of its configuration, which come first.
+        code: what the server asks for after the key, by PAM.
+    """
+    Path("/run/sshd").mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    node = LoginNode(folder, free_port())
+    if not (folder / "host").exists():
+        make_key(folder / "host")
+        make_key(folder / "user")
+    variables = " ".join(f'"{name}={value}"' for name, value in environ.items())
+    (folder / "sshd_config").write_text(
+        "\n".join([
+            *lines,
+            f"Port {node.port}", "ListenAddress 127.0.0.1", f"HostKey {folder}/host", "PidFile none", "StrictModes no",
+            f"AuthorizedKeysFile {folder}/user.pub", "PasswordAuthentication no", "UsePAM yes",
+            f"SetEnv {variables}", "",
+        ])
+    )  # fmt: skip
+    command = [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
+    if code:
+        check, pam = folder / "check", folder / "pam"
+        check.write_text(f'#!/bin/sh\ntest "$(tr -d "\\0")" = {code}\n')
+        check.chmod(0o755)
+        pam.write_text(f"auth required pam_exec.so quiet expose_authtok {check}\nauth required pam_permit.so\n"
+                       "account required pam_permit.so\nsession required pam_permit.so\n")  # fmt: skip
+        bind = f'mount --bind {pam} /etc/pam.d/sshd && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", bind, "sh", *command]
+    server = subprocess.Popen(command)
+    try:
+        wait_for(lambda: (folder / "sshd.log").exists() and "listening" in node.log, 10, "sshd")
+        yield node
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@contextmanager
+def laptop(folder: Path, **hosts: LoginNode) -> Iterator[Hpcrun]:
+    """A person of another machine: hpcrun, and an ssh configuration that names hosts."""
+    folder.mkdir()
+    with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:  # a socket's path is short
+        path = f"{folder}/bin:{Path(sys.prefix)}/bin:{SYSTEM_PATH}"
+        there = Hpcrun(folder, REPO, Path(sys.prefix), extra={"PATH": path, "XDG_RUNTIME_DIR": runtime})
+        config = there.write(
+            "home/.ssh/config",
+            "\n".join(
+                f"Host {name}\n HostName 127.0.0.1\n Port {node.port}\n User {RESEARCHER}\n"
+                f" IdentityFile {node.folder}/user\n UserKnownHostsFile {folder}/known_hosts\n"
+                " StrictHostKeyChecking accept-new"
+                for name, node in hosts.items()
+            ),
+        )
+        there.program("bin/ssh", f'exec /usr/bin/ssh -F {config} "$@"')  # ssh itself takes the home of /etc/passwd
+        yield there
+        for connection in Path(runtime).glob("hpcrun/*"):
+            subprocess.run(["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True)
+
+
+def kill_connection(person: Hpcrun, host: str) -> None:
+    """SIGKILL to the process that holds a connection."""
+    done = subprocess.run(
+        ["pgrep", "-f", f"ssh .*{person.extra['XDG_RUNTIME_DIR']}/hpcrun/{host} "], capture_output=True, text=True
+    )
+    for pid in done.stdout.split():
+        with suppress(ProcessLookupError):  # a session of it, which ends with it
+            os.kill(int(pid), 9)

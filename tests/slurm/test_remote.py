@@ -1,0 +1,196 @@
+"""hpcrun on a laptop: login, and commands on the cluster over one connection, with a real sshd."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.harness import Hpcrun, processes_with, wait_for
+from tests.remote import LoginNode, kill_connection, laptop, login_node, make_key
+
+pytestmark = [pytest.mark.slurm, pytest.mark.needs("sshd", "rsync")]
+JOB = ("-P", "a100", "--gpus", "0", "--cpus", "1", "--mem", "1G")
+
+
+def environ_of(person: Hpcrun) -> dict[str, str]:
+    """Return the environment of a session: the home is that of a person of the tests."""
+    return {"HOME": str(person.home), **person.extra}
+
+
+@pytest.fixture
+def node(as_researcher: Hpcrun) -> Iterator[LoginNode]:
+    as_researcher.write("home/.bashrc", "echo welcome to the cluster\n")
+    wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
+    lines = [f"export {name}='{value}'" for name, value in as_researcher.environ.items() if name in wanted]
+    as_researcher.write("home/.profile", "\n".join([*lines, ""]))
+    folder = as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
+    with login_node(folder, environ_of(as_researcher), "MaxSessions 3") as far:
+        yield far
+
+
+@pytest.fixture
+def here(node: LoginNode, tmp_path: Path) -> Iterator[Hpcrun]:
+    with laptop(tmp_path / "laptop", far=node) as person:
+        person.write("project/train.py", "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
+        person.write("project/.env", "API_KEY=1\n")
+        yield person
+
+
+def on(person: Hpcrun, *words: str, check: bool = True) -> str:
+    done = person.run(*person.argv("--on", "far", *words), cwd=person.folder / "project", check=check)
+    return done.stdout
+
+
+def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: LoginNode, as_researcher: Hpcrun) -> None:
+    here.run(*here.argv("login", "far"))
+    said = here.run(*here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q"),
+                    cwd=here.folder / "project")  # fmt: skip
+    assert "trains ['0', 'a b', '$x', \"q'q\"]" in said.stdout
+    assert "not copied, since they look like secrets: .env" in said.stderr
+    assert "welcome" not in said.stdout
+    failed = here.run(*here.argv("--on", "far", "submit", *JOB, "--wait", "train.py", "3"),
+                      cwd=here.folder / "project", check=False)  # fmt: skip
+    assert failed.returncode == 7
+    assert on(here, "status", "--json") == as_researcher("status", "--json", env={"HPCRUN_RUNS": None}).stdout
+    (code,) = (as_researcher.home / "hpcrun-code").iterdir()
+    assert not list(code.rglob(".env"))
+    copies = sorted(path for path in code.iterdir() if path.name.startswith("2"))
+    first, second = (path / "train.py" for path in copies)
+    assert first.samefile(second)  # it did not travel again
+    assert node.logins == 1
+
+
+def test_nothing_but_login_logs_in(here: Hpcrun, node: LoginNode) -> None:
+    refused = here.run(*here.argv("--on", "far", "status"), check=False)
+    assert refused.returncode == 5
+    assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
+    assert node.logins == 0
+    here.run(*here.argv("login", "far"))
+    kill_connection(here, "far")
+    refused = here.run(*here.argv("--on", "far", "submit", *JOB, "train.py", "0"), check=False)
+    assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
+    here.run(*here.argv("login", "far"))
+    assert node.logins == 2
+
+
+def test_a_connection_without_room_says_so(here: Hpcrun, node: LoginNode) -> None:
+    here.run(*here.argv("login", "far"))
+    watching = [here.terminal("--on", "far", "status", "--watch") for _ in range(3)]
+    for terminal in watching:
+        terminal.expect("no runs")
+    refused = here.run(*here.argv("--on", "far", "status"), check=False)
+    assert "takes no further session over this connection" in refused.stderr
+    for terminal in watching:
+        terminal.sendintr()
+        terminal.expect("stopped watching")
+        terminal.close()
+    assert on(here, "--version").startswith("hpcrun ")
+    assert node.logins == 1
+
+
+def test_ctrl_c_without_a_terminal_ends_the_command_there(here: Hpcrun, node: LoginNode) -> None:
+    here.write("project/long.py", "import time\ntime.sleep(600)\n")
+    here.run(*here.argv("login", "far"))
+    terminal = here.terminal("--on", "far", "submit", *JOB, "--wait", "long.py", cwd=str(here.folder / "project"))
+    terminal.expect("submitted")
+    terminal.close()  # SIGHUP, as a closed window sends it
+    wait_for(lambda: not processes_with("long.py --wait") and not _waits(), 20, "the command there to end")
+    on(here, "cancel", "last")
+    # and through a pipe, where there is no terminal to send it
+    line = " ".join([*here.argv("--on", "far", "submit"), *JOB, "--wait", "long.py"])
+    command = f"cd {here.folder}/project && exec {line} >>out 2>err"
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", command], here.environ, setpgroup=0)
+    out = here.write("project/out", "")
+    wait_for(lambda: "submitted" in out.read_text(), 60, "the job")
+    os.killpg(pid, signal.SIGINT)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    wait_for(lambda: not _waits(), 20, "the command there to end")
+    on(here, "cancel", "last")
+
+
+def _waits() -> bool:
+    return any("submit" in line and "ssh" not in line for line in processes_with("long.py").values())
+
+
+def test_two_clusters_are_one_table(here: Hpcrun, node: LoginNode) -> None:
+    here.run(*here.argv("login", "far"))
+    on(here, "submit", *JOB, "--wait", "train.py", "0")
+    table = here.run(*here.argv("status", "--on", "far", "--on", "near"), check=False)
+    assert table.returncode == 5
+    assert "CLUSTER" in table.stdout
+    assert "COMPLETED" in table.stdout
+    assert "there is no connection to near" in table.stderr
+    document = json.loads(here.run(*here.argv("status", "--on", "far", "--on", "near", "--json"), check=False).stdout)
+    assert [run["on"] for run in document["runs"]] == ["far"]
+    first = here.run(
+        *here.argv("submit", "--on", "far", "--on", "near", *JOB, "train.py", "0"), cwd=here.folder / "project"
+    )
+    assert "cluster    far: " in first.stderr
+
+
+def test_login_asks_for_a_second_factor_once_and_nothing_else_asks(as_researcher: Hpcrun, tmp_path: Path) -> None:
+    folder = as_researcher.write("sshd/readme", "").parent
+    ways = ("AuthenticationMethods publickey,keyboard-interactive", "KbdInteractiveAuthentication yes")
+    environ = environ_of(as_researcher)
+    with login_node(folder, environ, *ways, code="123456") as node, laptop(tmp_path / "laptop", far=node) as here:
+        terminal = here.terminal("login", "far")
+        terminal.expect("Password: ")
+        terminal.sendline("123456")
+        terminal.expect("connected  far")
+        terminal.expect(pexpect.EOF)
+        assert "far has no hpcrun" in here.run(*here.argv("--on", "far", "status"), check=False).stderr
+        kill_connection(here, "far")
+        refused = here.run(*here.argv("--on", "far", "status"), check=False)
+        assert refused.stderr == "hpcrun: there is no connection to far\nhint: hpcrun login far\n"
+        assert node.logins == 1
+
+
+def test_a_changed_host_key_is_refused(here: Hpcrun, node: LoginNode) -> None:
+    make_key(node.folder / "other")
+    (here.folder / "known_hosts").write_text(f"[127.0.0.1]:{node.port} {(node.folder / 'other.pub').read_text()}")
+    refused = here.run(*here.argv("login", "far"), check=False)
+    assert refused.returncode == 5
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in refused.stderr
+    assert "hpcrun: ssh could not log in to far" in refused.stderr
+    assert node.logins == 0
+
+
+def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(here: Hpcrun, as_researcher: Hpcrun) -> None:
+    """The copy of 100 MB is cut while it travels; the next submission is whole."""
+    here.run(*here.argv("login", "far"))
+    (here.folder / "project/large.bin").write_bytes(os.urandom(1 << 20) * 100)
+    terminal = here.terminal("--on", "far", "submit", *JOB, "train.py", "0", cwd=str(here.folder / "project"))
+    code = as_researcher.home / "hpcrun-code"
+    wait_for(lambda: list(code.rglob(".large.bin.*")), 30, "the copy to begin")
+    kill_connection(here, "far")
+    terminal.expect("there is no connection to far")
+    terminal.expect(pexpect.EOF)
+    (project,) = code.iterdir()
+    assert {path.suffix for path in project.iterdir()} == {".part"}
+    assert as_researcher.document("status", env={"HPCRUN_RUNS": None})["runs"] == []
+    here.run(*here.argv("login", "far"))
+    on(here, "submit", *JOB, "--wait", "train.py", "0")
+    (whole,) = (path for path in project.glob("2*") if not path.suffix)
+    assert (whole / "large.bin").stat().st_size == 100 << 20
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""])
+def test_a_host_that_is_no_host_is_refused(here: Hpcrun, host: str) -> None:
+    refused = here.run(*here.argv(f"--on={host}", "status"), check=False)
+    assert (refused.returncode, "is not the name of a host" in refused.stderr) == (2, True)
+    assert not list(here.folder.rglob("hacked"))
+
+
+def test_a_configured_host_counts_once_its_project_is_trusted(here: Hpcrun) -> None:
+    here.write("project/.hpcrun/config.yaml", "on: far\n")
+    local = here.run(*here.argv("status"), cwd=here.folder / "project")
+    assert "no runs" in local.stderr
+    here.write("home/.config/hpcrun/config.yaml", "on: far\n")
+    assert "no connection to far" in here.run(*here.argv("status"), check=False).stderr
+    assert "no runs" in here.run(*here.argv("--on", "local", "status")).stderr
