@@ -26,7 +26,7 @@ from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submit import changed_job, submit
 from hpcrun.api.job import FunctionJob
 from hpcrun.cli.context import Context, make_context
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.layout import WITHIN
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import job_name_from
@@ -215,11 +215,8 @@ def check_names(values: Mapping[str, Any]) -> None:
     names = _names()
     for name in values:
         if name not in names:
-            close = nearest(name, names)
-            raise UsageError(
-                f"Executor has no parameter {name!r}",
-                hint=f"did you mean {close!r}?" if close else f"there are: {', '.join(names)}",
-            )
+            hint = did_you_mean(name, names, f"there are: {', '.join(names)}")
+            raise UsageError(f"Executor has no parameter {name!r}", hint=hint)
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:

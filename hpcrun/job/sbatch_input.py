@@ -16,6 +16,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import (
     EXCLUSIVE,
     FLAGS,
+    NAMES,
     OPTIONS,
     OWNED,
     PYXIS,
@@ -49,14 +50,8 @@ MOST_TASK_IDS = 100_000
 """The most task ids that --array may name; Slurm's own limit, MaxArraySize, is 1001 unless a site changes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptOption:
-    """One option of sbatch, as a script gives it."""
-
-    line: int
-    name: str  # its long name; the word as written if sbatch has no such option
-    value: str | None  # None for a flag
-    is_known: bool = True
+Option = tuple[int, str, str | None]
+"""One option in a script: its line; its long name, or the word if sbatch has none such; its value, None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +74,11 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
     set_by_hpcrun: dict[str, str] = {}
     remarks = [f"line {number}: sbatch does not read #SBATCH behind the first command" for number in late]
     problems: list[str] = []
-    for option in options:
-        name, value = option.name, option.value
-        if reason := _why_not(option):
-            problems.append(f"line {option.line}: --{name.lstrip('-')}: {reason}")
+    for line, name, value in options:
+        if reason := _why_not(name, value):
+            problems.append(f"line {line}: --{name.lstrip('-')}: {reason}")
         elif name in _LEFT_OUT:
-            remarks.append(f"line {option.line}: --{name} is left out: {_LEFT_OUT[name]}")
+            remarks.append(f"line {line}: --{name} is left out: {_LEFT_OUT[name]}")
         elif name in ("job-name", "chdir", "array", "export"):
             set_by_hpcrun[name] = value or ""
         elif name == "mail-type" and name in kept:  # sbatch adds them up
@@ -103,12 +97,11 @@ def read_batch_options(lines: list[str]) -> BatchOptions:
                         tuple(dict.fromkeys(remarks)), tuple(problems))  # fmt: skip
 
 
-def _why_not(option: ScriptOption) -> str | None:
+def _why_not(name: str, value: str | None) -> str | None:
     """Return why hpcrun cannot give an option to sbatch, None if it can."""
-    name, value = option.name, option.value
     if name in _REFUSED:
         return _REFUSED[name]
-    if not option.is_known and value is None:
+    if name not in NAMES and value is None:
         return "hpcrun does not know this option of sbatch"
     if not value and (name not in FLAGS or value is not None):
         return "it has no value"
@@ -128,9 +121,9 @@ def _why_not(option: ScriptOption) -> str | None:
     return None
 
 
-def _read_lines(lines: list[str]) -> tuple[list[ScriptOption], list[int]]:
+def _read_lines(lines: list[str]) -> tuple[list[Option], list[int]]:
     """Return the options of the #SBATCH lines above the first command, and the numbers of those below it."""
-    options: list[ScriptOption] = []
+    options: list[Option] = []
     late: list[int] = []
     begun = False
     for number, line in enumerate(lines, start=1):
@@ -154,7 +147,7 @@ def _split(text: str) -> list[str]:
     return words
 
 
-def _options(line: int, words: list[str]) -> Iterator[ScriptOption]:
+def _options(line: int, words: list[str]) -> Iterator[Option]:
     rest = list(words)
     while rest:
         option = rest.pop(0)
@@ -163,12 +156,12 @@ def _options(line: int, words: list[str]) -> Iterator[ScriptOption]:
         known = takes_value("sbatch", key)
         if known is None:
             name = normalise_key(key) if is_long else option
-            yield ScriptOption(line, name, text if is_long and equals else None, is_known=False)
+            yield line, name, text if is_long and equals else None
             continue
         value = text if equals else None
         if known[1] and value is None and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        yield ScriptOption(line, known[0], value)
+        yield line, known[0], value
 
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from math import inf
 
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.units import table_rows
 
 _TERMINAL = frozenset(
@@ -97,8 +97,7 @@ def parse_states(given: list[str]) -> set[str]:
     """Return the states that were asked for; raise UsageError for an unknown one."""
     wanted = {state.strip().upper() for item in given for state in item.split(",") if state.strip()}
     for state in sorted(wanted - STATES):
-        close = nearest(state, sorted(STATES))
-        hint = f"did you mean {close}?" if close else ", ".join(sorted(STATES))
+        hint = did_you_mean(state, sorted(STATES), ", ".join(sorted(STATES)))
         raise UsageError(f"--state {state}: no such state", hint=hint)
     return wanted
 

@@ -45,7 +45,7 @@ from .decide import (
     why_it_ended,
 )
 from .idle_watch import IdleWatch
-from .messages import messages
+from .messages import Messages
 from .step import new_step
 
 HEARTBEAT_S = 30.0
@@ -109,7 +109,7 @@ class Job:
         # six samples are written at a time: a short limit needs them sooner
         self._sample_s = min(options.sample, options.cancel_idle / 10 or options.sample)
         self._idle = IdleWatch(0, self._sample_s, [])
-        self._messages = messages()
+        self._messages = Messages()
 
     # --- before the ranks start -----------------------------------------------------------------------------------
 

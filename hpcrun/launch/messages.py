@@ -32,28 +32,16 @@ _PROGRAM = (
 )
 
 
-def messages() -> Messages:
-    """Return the messages of this run; a run without them has no sender, and no event of which there is one."""
-    folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], FOLDER)
-    sender = records.read(SENDER, folder) or {}
-    python, package, elements = sender.get("python", ""), sender.get("package", ""), sender.get("elements", 0)
-    return Messages(folder, python, package, elements, frozenset(sender.get("events", ())))
-
-
 class Messages:
-    """The messages of one job of a run.
+    """The messages of one job of a run; a run without them has no sender, and no event of which there is one."""
 
-    Args:
-        folder: the record of each message that was sent.
-        python: hpcrun's own Python.
-        package: the folder in which that Python finds hpcrun.
-        elements: the elements of a sweep, 0 for another run. A sweep has one message for all of them.
-        events: the events of which there are messages.
-    """
-
-    def __init__(self, folder: str, python: str, package: str, elements: int, events: frozenset[str]) -> None:
-        self._folder, self._python, self._package = folder, python, package
-        self._elements, self._events = elements, events
+    def __init__(self) -> None:
+        self._folder = os.path.join(os.environ["HPCRUN_RUN_DIR"], FOLDER)
+        sender = records.read(SENDER, self._folder) or {}
+        # hpcrun's own Python, and the folder in which it finds hpcrun
+        self._python, self._package = sender.get("python", ""), sender.get("package", "")
+        self._elements = sender.get("elements", 0)  # of a sweep, which has one message for all of them
+        self._events = frozenset(sender.get("events", ()))
         self._children: dict[int, float] = {}  # process id → when it is killed
         self._look_at = 0.0
         self._output_at: float | None = None

@@ -75,13 +75,10 @@ def find_profile(name: str, folders: Sequence[Source]) -> Path:
         if not os.path.isfile(path):
             raise ProfileError(f"profile {name}: no such file", hint="hpcrun profile list shows the profiles by name")
         return path
-    for folder in folders_of(folders):  # another profile of this name, in a lower layer, is not the requested one
-        if folder.holds(f"{name}{SUFFIX}"):
-            if folder.withheld:
-                several = sum(other.holds(f"{name}{SUFFIX}") for other in folders_of(folders)) > 1
-                raise ProfileError(f"profile {name!r} is {folder.path / name}{SUFFIX}, and {folder.withheld}",
-                                   hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * several)  # fmt: skip
-            break
+    holding = [folder for folder in folders_of(folders) if folder.holds(f"{name}{SUFFIX}")]
+    if holding and holding[0].withheld:  # another profile of this name, in a lower layer, is not the requested one
+        raise ProfileError(f"profile {name!r} is {holding[0].path / name}{SUFFIX}, and {holding[0].withheld}",
+                           hint=WAYS_ROUND + f"; to use the other: {TRUST} --never" * (len(holding) > 1))  # fmt: skip
     names = profile_names(folders)
     if name not in names:
         for folder in folders_of(folders):

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 # The paths below a run's folder, as in job/layout.py.
@@ -154,11 +153,7 @@ def _take_orphans_and_term() -> list[str]:
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ended_by: list[str] = []
-
-    def on_term(_number: int, _frame: FrameType | None) -> None:
-        ended_by.append("CANCELLED")
-
-    signal.signal(signal.SIGTERM, on_term)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: ended_by.append("CANCELLED"))
     return ended_by
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.status.resolve import BEFORE_START
 from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, StatusResult, element_row
-from hpcrun.errors import UsageError, nearest
+from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
@@ -65,9 +65,7 @@ def check_columns(given: Sequence[str]) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(column.strip() for item in given for column in item.split(",") if column.strip()))
     for column in wanted:
         if column not in known:
-            close = nearest(column, list(known))
-            hint = f"did you mean {close}?" if close else ", ".join(known)
-            raise UsageError(f"--columns {column}: no such column", hint=hint)
+            raise UsageError(f"--columns {column}: no such column", hint=did_you_mean(column, known, ", ".join(known)))
     return wanted
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hpcrun.errors import HpcrunError, NotFoundError, UsageError, nearest
+from hpcrun.errors import HpcrunError, NotFoundError, UsageError, did_you_mean
 from hpcrun.job.layout import JOB_ID, RUN_ID, run_name
 from hpcrun.job.parameters import index_ranges
 from hpcrun.runs.elements import Elements, elements_of
@@ -144,8 +144,8 @@ def choose_id(label: str, ids: Sequence[str], nouns: tuple[str, str], listing: s
     if begun:
         listed = "\n".join(f"  {item}" for item in begun[-10:])
         raise UsageError(f"{label!r} matches {len(begun)} {plural}:\n{listed}", hint=f"write more of the {noun}'s id")
-    close = nearest(label, sorted({run_name(item) for item in ids}))
-    raise NotFoundError(f"there is no {noun} {label!r}", hint=f"did you mean {close!r}?" if close else listing)
+    hint = did_you_mean(label, sorted({run_name(item) for item in ids}), listing)
+    raise NotFoundError(f"there is no {noun} {label!r}", hint=hint)
 
 
 def _by_job_id(job_id: str, ids: Sequence[str], store: RunStore) -> FoundRun | None:

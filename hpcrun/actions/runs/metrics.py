@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpcrun.errors import HpcrunError, NotFoundError, nearest
+from hpcrun.errors import HpcrunError, NotFoundError, did_you_mean
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folders import Source
 from hpcrun.runs.attempt import attempts, ranks
@@ -114,9 +114,8 @@ def choose_metrics(metrics: Metrics, names: Sequence[str]) -> Metrics:
         return metrics
     for name in names:
         if name not in metrics.names:
-            close = nearest(name, list(metrics.names))
-            listed = f"there are: {', '.join(metrics.names)}"
-            raise NotFoundError(f"there is no metric {name!r}", hint=f"did you mean {close!r}?" if close else listed)
+            hint = did_you_mean(name, metrics.names, f"there are: {', '.join(metrics.names)}")
+            raise NotFoundError(f"there is no metric {name!r}", hint=hint)
     kept = (
         replace(row, values={name: row.values[name] for name in names if name in row.values}) for row in metrics.rows
     )

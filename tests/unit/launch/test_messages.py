@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -41,7 +42,10 @@ class Job:
         monkeypatch.setattr(module, "LOOK_S", 0.0)
 
     def messages(self, *events: str, elements: int = 0) -> module.Messages:
-        return module.Messages(str(self.folder), str(self.sender), str(self.folder), elements, frozenset(events))
+        record = {"python": str(self.sender), "package": str(self.folder), "elements": elements, "events": events}
+        (self.folder / module.FOLDER).mkdir(exist_ok=True)
+        (self.folder / module.FOLDER / module.SENDER).write_text(json.dumps(record), encoding="utf-8")
+        return module.Messages()
 
     def end(self, element: int, *events: str, failed: bool, elements: int) -> list[str]:
         """The events that were sent by the end of an element of a sweep."""
@@ -92,16 +96,13 @@ def test_one_sender_runs_at_a_time_in_the_order_of_the_events(job: Job) -> None:
 
 
 def test_the_job_ends_also_if_its_sender_does_not_respond_to_sigkill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, senders: list[int]
+    job: Job, monkeypatch: pytest.MonkeyPatch, senders: list[int]
 ) -> None:
     """As in a system call of a dead file system."""
-    hangs = tmp_path / "python"
-    hangs.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    hangs.chmod(0o700)
-    monkeypatch.setenv("HPCRUN_RUN_DIR", str(tmp_path))
+    job.sender.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     monkeypatch.setattr(module, "send", lambda pid, number, group: senders.append(pid))
     monkeypatch.setattr(module, "KILL_S", 0.2)
-    messages = module.Messages(str(tmp_path), str(hangs), str(tmp_path), 0, frozenset({module.FINISHED}))
+    messages = job.messages(module.FINISHED)
 
     began = time.monotonic()
     messages.tell_end(failed=False, wait_s=0.1)
