@@ -74,6 +74,9 @@ def status(
     wanted, shown_columns = parse_states(states or []), check_columns(columns or [])
     check_one_of(watch=watch, csv=as_csv, json=as_json)
     check_one_of(columns=columns, json=as_json)
+    not_of_gpus = {"csv": as_csv, "columns": columns, "state": states, "all": everything, "verbose": verbose}
+    for name, value in not_of_gpus.items():
+        check_one_of(**{"gpus": gpus, name: value})
     check_least("--interval", interval, MIN_INTERVAL_S)
     request = _Request(make_context(), runs or [], wanted, everything, shown_columns, as_csv, as_json, verbose, watch)
     show = _gpus if gpus else _show
@@ -193,11 +196,14 @@ def _shown(
     context, now_s = request.context, request.context.now_s()
     is_for_person = not (request.json or request.csv)
     result, lost = only_elements(result, named), 0
+    listed = with_element_rows(result) if named else result
     if request.wanted:
-        result = replace(result, runs=tuple(item for item in result.runs if is_in(item, request.wanted)))
+        listed = replace(listed, runs=tuple(item for item in listed.runs if is_in(item, request.wanted)))
+        shown_ids = {item.run.run_id for item in listed.runs}
+        result = replace(result, runs=tuple(item for item in result.runs if item.run.run_id in shown_ids))
     elif is_for_person and not (request.everything or named):
         result, lost = without_lost(result)
-    listed = with_element_rows(result) if named else result
+        listed = result
     details: list[str] = []
     more = None
     if request.verbose and not request.csv:

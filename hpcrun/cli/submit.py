@@ -59,10 +59,11 @@ def resubmit(
     from hpcrun.actions.runs.find import find_run
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    if args and "--" not in sys.argv:
+    has_args = sys.argv[-1 - len(args or [])] == "--"  # not a -- before RUN
+    if args and not has_args:
         raise UsageError(f"resubmit takes one run; unexpected: {args[0]!r}",
                          hint="write the script's arguments after --")  # fmt: skip
-    if "--" in sys.argv:
+    if has_args:
         options["args"] = args or []
     start = read_start(options)
     context = make_context()

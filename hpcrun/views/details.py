@@ -11,7 +11,7 @@ from typing import Any
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, last_line, last_metrics, time_advice
-from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import explain_reason
@@ -133,7 +133,9 @@ def verbose_lines(item: RunStatus, insight: Insight, width: int, now_s: float) -
 
 
 def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
-    """Return the same as JSON."""
+    """Return the same as JSON; of a sweep's only named element those of the element."""
+    if len(item.elements) == 1:
+        item = element_row(item, item.elements[0])
     job_id = item.run.job_id or ""
     waiting, usage = insight.waiting.get(job_id), insight.usage.get((item.run.run_id, job_id))
     running = not item.status.final and item.status.state != state.PENDING

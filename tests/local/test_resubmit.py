@@ -38,6 +38,7 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert hpcrun.status()["resubmitted_from"] == first["run_id"]
     # of the newest, which has its checkpoints from the first
     assert again(hpcrun, "train", "--env", "MODE=b", "--", "--lr", "2") == f"... {tmp_path} b --lr 2"
+    assert "--lr 2" in hpcrun("resubmit", "--dry-run", "--", "last", check=True).stderr  # a -- before the run
     assert again(hpcrun, "last", "--") == f".... {tmp_path} b"
     assert again(hpcrun, first["run_id"], "--fresh") == f". {tmp_path} a --lr 1"
     verbose = hpcrun("status", "-v", "last", check=True).stdout

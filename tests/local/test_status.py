@@ -49,6 +49,8 @@ def test_what_cannot_be_shown(two_runs: Hpcrun) -> None:
         (("--json", "--csv"), "cannot be combined"),
         (("--json", "--columns", "name"), "cannot be combined"),
         (("--watch", "--csv"), "cannot be combined"),
+        (("--gpus", "--csv"), "cannot be combined"),
+        (("--gpus", "--state", "failed"), "--gpus and --state cannot be combined"),
     ):
         wrong = two_runs("status", *options)
         assert (wrong.returncode, message in wrong.stdout + wrong.stderr) == (2, True), options

@@ -180,7 +180,7 @@ def with_container(request: JobRequest, profile: Profile, surroundings: Surround
 
 def find_batch_script(request: JobRequest, surroundings: Surroundings) -> BatchScript | None:
     """Return the program of a request, if it is a batch script with #SBATCH lines; None of other programs."""
-    path = surroundings.cwd / request.script
+    path = Path(request.workdir or surroundings.cwd, request.script)
     if request.module or request.preflight == "only" or request.script.endswith(".py") or not os.path.isfile(path):
         return None
     return read_script(path, request.args) if _DIRECTIVE.search(file_text(path)) else None

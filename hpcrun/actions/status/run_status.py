@@ -46,9 +46,11 @@ class RunStatus:
     @property
     def never_starts(self) -> state.Reason | None:
         """Why the pending job never starts as it is, None if it may."""
-        reason = self.status.reason if self.status.state == state.PENDING else None
-        known = state.explain_reason(reason) if reason else None
-        return known if known and known.is_final else None
+        statuses = [element.status for element in self.elements] or [self.status]
+        going = [status for status in statuses if not status.final]
+        reasons = [state.explain_reason(status.reason or "") for status in going if status.state == state.PENDING]
+        final = [reason for reason in reasons if reason and reason.is_final]
+        return final[0] if final and len(final) == len(going) else None
 
 
 @dataclass(frozen=True, slots=True)

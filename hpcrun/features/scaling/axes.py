@@ -213,7 +213,9 @@ def whiskers(axes: Axes, at: Sequence[float], values: Sequence[Spread], colour: 
     """Draw the range of the repeats where there are several."""
     ranged = [(x, value) for x, value in zip(at, values, strict=True) if value.n > 1]
     if ranged:
-        ends = [[value.mean - value.low for _, value in ranged], [value.high - value.mean for _, value in ranged]]
+        # the mean of equal numbers may differ from them by its rounding
+        ends = [[max(0.0, value.mean - value.low) for _, value in ranged],
+                [max(0.0, value.high - value.mean) for _, value in ranged]]  # fmt: skip
         axes.errorbar([x for x, _ in ranged], [value.mean for _, value in ranged], ends, fmt="none", ecolor=colour,
                       elinewidth=0.8, zorder=3)  # fmt: skip
 

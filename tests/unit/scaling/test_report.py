@@ -19,8 +19,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from hpcrun.features.scaling.axes import whiskers
 from hpcrun.features.scaling.figures import draw_figures, settled_figures
-from hpcrun.features.scaling.points import Epoch, Point
+from hpcrun.features.scaling.points import Epoch, Point, spread
 from hpcrun.features.scaling.report_files import (
     report_html,
     report_json,
@@ -31,7 +32,7 @@ from hpcrun.features.scaling.report_files import (
     tex_text,
 )
 from hpcrun.features.scaling.study_report import Report, ReportOptions, make_report, read_tables
-from hpcrun.views.figure import paper_style
+from hpcrun.views.figure import new_figure, paper_style
 
 SEEDS = Path(__file__).parents[2] / "data" / "seeds"
 HOSTILE = "<script>alert(1)</script> \x1b[31m$x_1$ \\input{/etc/passwd} | `id` 100% 数 &\n**x**"
@@ -183,6 +184,17 @@ def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
         assert ("measured" in words) == (name != "cost")
         assert any(line.get_markerfacecolor() == "white" for line in axes.lines), name
         assert len(axes.collections) == 1, name  # the whiskers
+
+
+def test_equal_repeats_have_whiskers_without_length() -> None:
+    with paper_style():
+        figure = new_figure(3.5, 2)
+        axes = figure.add_subplot()
+        same = spread([60.3, 60.3, 60.3])
+        assert same is not None
+        assert same.mean < same.low
+        whiskers(axes, [1], [same])
+        assert len(axes.collections) == 1
 
 
 def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:

@@ -112,6 +112,11 @@ def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
     for status in (LastStatus("PENDING", 1000.0, reason="Resources"), LastStatus("PENDING", 1000.0),
                    LastStatus("CANCELLED", 1000.0, final=True, reason="PartitionNodeLimit")):  # fmt: skip
         assert never_starts_lines(replace(item, status=status)) == []
+    sweep = replace(item, status=LastStatus("PENDING", 1000.0, reason="2 elements: 2 pending"))
+    stuck, free = (ElementStatus(index, f"4711_{index}", (), LastStatus("PENDING", 1000.0, reason=reason), live=True)
+                   for index, reason in enumerate(("PartitionNodeLimit", "Resources")))  # fmt: skip
+    assert replace(sweep, elements=(stuck, stuck)).never_starts
+    assert not replace(sweep, elements=(stuck, free)).never_starts
 
 
 def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None:

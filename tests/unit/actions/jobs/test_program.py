@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.program import check_program, find_python, missing_torch_note
+from hpcrun.actions.jobs.program import check_program, find_batch_script, find_python, missing_torch_note
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write
@@ -128,6 +128,13 @@ def test_a_script_that_an_interpreter_runs_is_looked_for_too(line: str, missing:
 def test_a_script_that_only_speaks_of_sbatch_is_taken(text: str, tmp_path: Path) -> None:
     program(tmp_path / "run.sh", text)
     assert check(tmp_path, "run.sh") == "./run.sh"
+
+
+def test_a_batch_script_is_the_one_in_the_folder_of_the_job(tmp_path: Path) -> None:
+    program(tmp_path / "there/run.sh", "#!/bin/sh\n#SBATCH --nodes=2\ntrue\n")
+    asked = request("run.sh", workdir=str(tmp_path / "there"))
+    assert find_batch_script(asked, surroundings(tmp_path)) is not None
+    assert find_batch_script(request("run.sh"), surroundings(tmp_path)) is None
 
 
 def environment(folder: Path, name: str) -> str:

@@ -14,6 +14,7 @@ from hpcrun.actions.status.details import Insight
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.errors import PlanError
 from hpcrun.explain.ended import explain
+from hpcrun.job.layout import RunFolder
 from hpcrun.launch.sampler import line
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.use import UseSummary
@@ -114,6 +115,17 @@ def test_status_verbose_shows_the_use_and_the_advice(tmp_path: Path) -> None:
     assert dict(rows[:1])["GPUs"] == "4 GPUs, 40% busy, idle 50% of the time, memory 50% full at most, 200 W"
     assert insight_json(item, Insight())["use"]["gpu_idle"] == 0.5
     assert insight_rows(replace(item, folder=tmp_path / "none"), Insight(), 3000.0) == []
+
+
+def test_the_details_of_a_named_element_are_its_own(tmp_path: Path) -> None:
+    item = replace(ended(tmp_path), status=LastStatus("RUNNING", 3000.0))
+    for index in (0, 2):
+        attempt = RunFolder(tmp_path).element(index).attempt(0)
+        attempt.path.mkdir(parents=True, exist_ok=True)
+        attempt.rank_log(0, "out").write_text(f"element {index}\n")
+        attempt.start.write_text('{"job_id": "4711", "host": "a", "started": 1000}')
+    element = ElementStatus(2, "4711_2", (), LastStatus("RUNNING", 3000.0))
+    assert insight_json(replace(item, elements=(element,)), Insight())["last_line"] == "element 2"
 
 
 def test_status_verbose_shows_the_warning_of_idle_gpus(tmp_path: Path) -> None:
