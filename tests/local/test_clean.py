@@ -139,7 +139,7 @@ def test_a_person_is_asked_and_nothing_typed_is_no(hpcrun: Hpcrun) -> None:
     [
         (["--older-than", "30"], "--older-than: '30' has no unit; write 30m for minutes, or 30s, 30h or 30d"),
         (["--keep", "-1"], "0 or more"),
-        (["--state", "faild"], "did you mean FAILED?"),
+        (["--state", "faild"], "did you mean 'FAILED'?"),
         (["nosuch"], "there is no run 'nosuch'"),
     ],
 )
@@ -252,4 +252,4 @@ def test_cancel_wants_to_know_which(hpcrun: Hpcrun) -> None:
     done = hpcrun("cancel")
     assert done.returncode == 2
     assert "--state pending" in done.stderr
-    assert "did you mean PENDING?" in hpcrun("cancel", "--state", "pendign").stderr
+    assert "did you mean 'PENDING'?" in hpcrun("cancel", "--state", "pendign").stderr

@@ -45,7 +45,7 @@ def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
 def test_what_cannot_be_shown(two_runs: Hpcrun) -> None:
     for options, message in (
         (("--columns", "nmae"), "did you mean 'name'?"),
-        (("--state", "complete"), "did you mean COMPLETED?"),
+        (("--state", "complete"), "did you mean 'COMPLETED'?"),
         (("--json", "--csv"), "cannot be combined"),
         (("--json", "--columns", "name"), "cannot be combined"),
         (("--watch", "--csv"), "cannot be combined"),
