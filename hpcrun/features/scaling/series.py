@@ -153,10 +153,11 @@ def _with_baseline(points: list[Point]) -> list[Point]:
 def _groups(points: Iterable[Point]) -> dict[str, list[Point]]:
     """Return runs by the name of their series: runs of one size with different batch sizes are not repeats."""
     datasets: dict[str, list[Point]] = defaultdict(list)
-    batches: dict[tuple[str, int, int], set[int | None]] = defaultdict(set)
+    batches: dict[tuple[str, int, int], set[int]] = defaultdict(set)
     for point in points:
         datasets[point.dataset].append(point)
-        batches[point.dataset, point.gpus, point.nodes].add(point.batch_size)
+        if point.batch_size and not _problem(point):  # a run that failed early did not record its batch
+            batches[point.dataset, point.gpus, point.nodes].add(point.batch_size)
     mixed = {dataset for (dataset, _, _), sizes in batches.items() if len(sizes) > 1}
     groups: dict[str, list[Point]] = {}
     for dataset, group in datasets.items():

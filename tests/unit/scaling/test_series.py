@@ -58,6 +58,13 @@ def test_other_batches_at_one_size_are_no_repeats() -> None:
     assert len(build_series([run(1, 9, batch_size=8), run(2, 5, batch_size=16)])) == 1
 
 
+@pytest.mark.parametrize("state", ["FAILED", "PENDING", "COMPLETED"])
+def test_a_run_without_metrics_does_not_split_a_study_by_batch(state: str) -> None:
+    sizes = [run(gpus, 10, batch_size=1024 * gpus) for gpus in (1, 2, 4)]
+    series = one(*sizes, Point(2, state=state), weak=True)
+    assert ([row.gpus for row in series.rows], len(series.left_out)) == ([1, 2, 4], 1)
+
+
 def test_failed_runs_are_left_out_with_their_problem() -> None:
     series = one(run(1, 10), run(2, 5, state="FAILED", problem="rank 1 ran out of memory"), run(4, 3, state="TIMEOUT"))
     assert [row.gpus for row in series.rows] == [1]
