@@ -269,20 +269,22 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a report.
+    """Write the files of a report in place of those of a report before it.
 
-    Each file is replaced, what a report before it wrote besides is removed, and what others wrote stays; on a full disk
-    the folder stays as it was.
+    What others wrote stays, and a report with a file of its name is refused; on a full disk the folder stays as it was.
     """
     folder = folder.resolve()
-    marked = {**files, MARK: "".join(f"{name}\n" for name in sorted(files)).encode()}
+    marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
             for name, content in marked.items():
                 replace_file(Path(fresh, name), content, durable=False, mode=0o644)  # only its owner may write to it
             folder.mkdir(mode=0o755, exist_ok=True)
-            for name in {entry.name for entry in folder.iterdir()} - {*_others(folder), *marked}:
+            others = _others(folder)
+            if kept := ", ".join(name for name in others if name in marked):
+                raise PlanError(f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR")
+            for name in {entry.name for entry in folder.iterdir()} - {*others, *marked}:
                 (folder / name).unlink()
             for name in marked:
                 os.replace(Path(fresh, name), folder / name)

@@ -48,6 +48,13 @@ def test_what_others_wrote_is_refused_or_stays(tmp_path: Path) -> None:
         check_folder(tmp_path, force=False)
 
 
+def test_a_file_of_another_with_the_name_of_a_report_s_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "cost.png").write_text("mine")
+    with pytest.raises(PlanError, match=r"no report wrote cost\.png"):
+        save_report(tmp_path, FILES)
+    assert content(tmp_path) == {"cost.png": b"mine"}
+
+
 def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
     save_report(tmp_path, FILES)
     (tmp_path / "data").mkdir()
