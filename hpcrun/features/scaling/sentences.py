@@ -13,7 +13,7 @@ from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, verdict
+from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, reaches, verdict
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -103,7 +103,7 @@ def _recommended(advice: Advice) -> str:
     if other.speedup.mean < _NO_FASTER * row.speedup.mean:
         slower = other.speedup.mean < row.speedup.mean / _NO_FASTER
         would = f"{'slower' if slower else 'no faster'}, {times_text(other.speedup.mean)}"
-    elif other.efficiency < advice.min_efficiency:
+    elif not reaches(other.efficiency, advice.min_efficiency):
         would = f"{whole_percent(other.efficiency)}" if advice.step else _full(other)
     else:
         added = units_text(other.gpus - row.gpus, row.unit)

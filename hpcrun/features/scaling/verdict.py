@@ -54,6 +54,11 @@ class Step:
     taken: bool  # whether it reaches the target
 
 
+def reaches(efficiency: float, target: float) -> bool:
+    """Return whether an efficiency reaches the target, in whole per cent as the answer shows it."""
+    return round(efficiency, 2) >= target
+
+
 def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> tuple[Step, ...]:
     """Return a step for each size but the smallest. ``speedups``: GPUs and speed-up over the smallest, ascending."""
     walk: list[Step] = []
@@ -62,7 +67,7 @@ def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY)
         last = base
         for gpus, value in speedups[1:]:
             added = (value - speedup) * base / (gpus - last)
-            walk.append(Step(last, gpus, added, round(added, 2) >= target))
+            walk.append(Step(last, gpus, added, reaches(added, target)))
             if walk[-1].taken:
                 last, speedup = gpus, value
     return tuple(walk)
@@ -102,7 +107,7 @@ def verdict(row: Row, series: Series, advice: Advice | None) -> Verdict:
         return "no verdict"
     if round(row.speedup.mean, 2) < 1:
         return "negative scaling"
-    if row.efficiency < advice.min_efficiency:
+    if not reaches(row.efficiency, advice.min_efficiency):
         return "poor"
     return "good" if row.gpus <= advice.value.gpus else "diminishing returns"
 

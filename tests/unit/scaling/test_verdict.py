@@ -22,7 +22,7 @@ def advice(series: Series, least: float = 0.7) -> Advice:
 
 @pytest.mark.parametrize(
     ("speedup", "word"),
-    [(3.4, "good"), (3.1, "good"), (3.08, "diminishing returns"), (2.8, "diminishing returns"), (2.79, "poor"),
+    [(3.4, "good"), (3.1, "good"), (3.08, "diminishing returns"), (2.79, "diminishing returns"), (2.77, "poor"),
      (1, "poor"), (0.999, "poor"), (0.99, "negative scaling")],
 )  # fmt: skip
 def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: float, word: str) -> None:
@@ -37,6 +37,13 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: f
 def test_another_target_changes_advice_and_verdicts_alike(target: float, word: str) -> None:
     series = study((1, 1), (4, 2.6))
     assert verdict(series.rows[1], series, advice(series, target)) == word
+
+
+@pytest.mark.parametrize("speedup", [57.4, 63.9])
+def test_a_size_to_request_is_never_poor(speedup: float) -> None:
+    series = study((1, 1), (64, speedup))
+    found = advice(series, 0.9)
+    assert (found.value.gpus, verdict(series.rows[1], series, found)) == (64, "good")
 
 
 def test_doubtful_sizes_carry_no_advice() -> None:
