@@ -104,12 +104,8 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
         yield note([f"{name} is a sweep; showing element {index}, which has been silent for the longest time"])
     if stacks:
         check_running(item, "hpcrun explain --stacks")
-    if (
-        item.status.state == RUNNING
-        and not item.elements
-        and (explanation := _running(item, context, stacks=stacks)) is not None
-    ):
-        yield _shown(explanation)
+    if item.status.state == RUNNING and not item.elements and (now := _running(item, context, stacks=stacks)):
+        yield _shown(now)
         return
     explanation = explain_run(item, rules)
     requested, answered = named.element, explanation.item.element

@@ -76,7 +76,7 @@ class Messages:
         events = {FAILED, FINISHED} if over else {FAILED}  # the end of a sweep may be good or bad: others decide
         if not self._events & (events if failed or self._elements else {FINISHED}):
             return
-        if self._elements and not self._is_end_due(failed=failed, over=over):
+        if self._elements and not (over and self._is_end_due(failed=failed)):
             return
         self._start(nice=False)
         # a sender in a system call of a dead file system does not even respond to SIGKILL: it is left to Slurm
@@ -86,10 +86,8 @@ class Messages:
                 self._reap(float("inf") if kill else time.monotonic())
                 time.sleep(0.05)
 
-    def _is_end_due(self, *, failed: bool, over: bool) -> bool:
+    def _is_end_due(self, *, failed: bool) -> bool:
         """Whether this element is the first that failed, or the last one to end."""
-        if not over:
-            return False
         try:
             with open(os.path.join(self._folder, f"ended-{os.environ['HPCRUN_ELEMENT']}"), "w", encoding="utf-8"):
                 pass

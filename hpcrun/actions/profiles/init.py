@@ -19,6 +19,7 @@ from hpcrun.errors import ProfileError, UsageError, nearest
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
+from hpcrun.job.units import count
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.yaml_edit import set_value, unset_value
@@ -252,11 +253,8 @@ class TrialJob:
     @property
     def words(self) -> str:
         """Return the size as text."""
-        gpus = (
-            " ".join(filter(None, (str(self.gpus_per_node), self.gpu_type, "GPU"))) if self.gpus_per_node else "no GPU"
-        )
-        plural = "s" if self.gpus_per_node > 1 else ""
-        return f"{self.nodes} node{'s' if self.nodes > 1 else ''} × {gpus}{plural}"
+        noun = f"{self.gpu_type} GPU" if self.gpu_type else "GPU"
+        return f"{count(self.nodes, 'node')} × {count(self.gpus_per_node, noun) if self.gpus_per_node else 'no GPU'}"
 
 
 def trial_size(detected: Detected | None, gpu_type: str | None) -> TrialJob:

@@ -11,7 +11,7 @@ from pathlib import Path
 from hpcrun.actions.runs.allocation import allocation_of, check_running, nodes_of
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import PlanError, SchedulerError
-from hpcrun.job.units import format_rate, format_size
+from hpcrun.job.units import count, format_rate, format_size
 from hpcrun.runs.attempt import attempts, last_attempt, node_ranks
 from hpcrun.runs.use import NodeUse, UseSummary, only_gpu, read_use, summarise
 from hpcrun.schedulers.job_steps import (
@@ -128,8 +128,7 @@ def use_rows(use: UseSummary) -> list[tuple[str, str]]:
         full = f", memory {use.gpu_memory:.0%} full at most" if use.gpu_memory is not None else ""
         watts = f", {use.watts:.0f} W" if use.watts is not None else ""
         idle = f", idle {use.gpu_idle:.0%} of the time" if use.gpu_idle else ""
-        gpus = "1 GPU" if use.gpus == 1 else f"{use.gpus} GPUs"
-        rows.append(("GPUs", f"{gpus}, {use.gpu_busy:.0%} busy{idle}{full}{watts}"))
+        rows.append(("GPUs", f"{count(use.gpus, 'GPU')}, {use.gpu_busy:.0%} busy{idle}{full}{watts}"))
     requested = f" of {use.cpus_asked}" if use.cpus_asked else ""
     rows.append(("CPUs", f"{use.cpus:.1f}{requested} busy{nodes}, {use.cpus_peak:.1f} at most"))
     part = f" of {format_size(use.memory_asked)} ({use.memory_peak / use.memory_asked:.0%})" if use.memory_asked else ""
