@@ -6,7 +6,7 @@ import os
 import os.path
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
-from hpcrun.cli.output import hold, tell, wants_json
+from hpcrun.cli.output import Outcome, for_person, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import RUNNING
@@ -26,6 +26,7 @@ from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:  # each is imported by the command that needs it
     from hpcrun.actions.profiles.detected import DetectedProfile
+    from hpcrun.actions.runs.find import FoundRun
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.actions.status.wait import Waiter
     from hpcrun.explain.diagnosis.rules import Rule
@@ -218,6 +219,16 @@ class Context:
         from hpcrun.actions.status.wait import waiter_for
 
         return replace(waiter_for(run_id, self.ports), tell=_tell_why_it_waits())
+
+    def named(self, words: Sequence[str], *, newest: bool = False) -> Generator[Outcome, None, list[FoundRun]]:
+        """Find runs and elements, and print the notes on their names; with ``newest`` also which run ``last`` is."""
+        from hpcrun.actions.runs.find import LAST, find_element, newest_line
+
+        runs = [find_element(name, self.store) for name in words]
+        yield note(item.note for item in runs)
+        if newest and LAST in words:
+            yield Outcome(notes=[for_person(newest_line(runs[words.index(LAST)].run))])
+        return runs
 
     def rules(self) -> tuple[Rule, ...]:
         """Return explain's rules: the shipped ones and those of the layers."""

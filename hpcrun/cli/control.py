@@ -14,7 +14,6 @@ from hpcrun.actions.runs.cancel import (
     left_waiting,
     named_statuses,
 )
-from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.status.status import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import can_ask, confirm
@@ -41,8 +40,7 @@ def cancel(
     if not runs and not wanted:
         raise UsageError("no run is given", hint="hpcrun cancel RUN..., or hpcrun cancel --state pending")
     context = make_context()
-    named = [find_element(name, context.store) for name in runs or []]
-    yield note(item.note for item in named)
+    named = yield from context.named(runs or [])
     pairs = [item.named for item in named] or [(run_id, None) for run_id in active_ids(context.store)]
     items = named_statuses(pairs, context.ports)
     if wanted:
@@ -90,8 +88,7 @@ def release(runs: list[str] = argument("RUN", _RUNS_HELP, default=..., complete=
 
 def _hold(words: list[str], *, release: bool) -> Outcomes:
     context = make_context()
-    named = [find_element(name, context.store) for name in words]
-    yield note(item.note for item in named)
+    named = yield from context.named(words)
     changed, others = hold_runs([item.named for item in named], context.ports, release=release)
     verb = "released" if release else "held"
     not_pending = (f"hpcrun: job {item.run.job_id or '-'} is {item.status.state}, not pending" for item in others)
@@ -108,8 +105,7 @@ def shell(run: str = RUN, node: str | None = option("--node NAME", "Node of the 
     Without a terminal it reads commands from stdin.
     """
     context = make_context()
-    named = find_element(run, context.store)
-    yield note([named.note])
+    [named] = yield from context.named([run])
     item, remark = one_element(one_status(named.run.run_id, context.ports).runs[0], named.element)
     yield note([remark])
     is_terminal = sys.stdin.isatty()

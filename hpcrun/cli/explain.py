@@ -7,13 +7,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.runs.allocation import check_running
-from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.actions.status.run_status import RunStatus, element_of
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, table, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, table, width
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.state import RUNNING
@@ -87,10 +86,7 @@ def _run(name: str, context: Context, rules: tuple[Rule, ...], *, stacks: bool) 
     from hpcrun.explain.ended import explain as explain_run
     from hpcrun.explain.running import most_silent
 
-    named = find_element(name, context.store)
-    yield note([named.note])
-    if name == LAST:
-        yield Outcome(notes=[for_person(newest_line(named.run))])
+    [named] = yield from context.named([name], newest=True)
     result = get_status([named.run.run_id], context.ports)
     if not result.runs:
         raise NotFoundError(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
 from hpcrun.actions.status.run_status import element_of, interesting_element
 from hpcrun.actions.status.status import last_known
@@ -16,7 +15,7 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.log_output import Lines, print_finished, print_followed
 from hpcrun.cli.options import check_least, check_one_of, flag, option, read_duration
-from hpcrun.cli.output import Outcome, Outcomes, for_person, note
+from hpcrun.cli.output import Outcome, Outcomes, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
 from hpcrun.job.layout import WITHIN
@@ -105,16 +104,13 @@ def logs(
 
 def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
     try:
-        named = find_element(name, context.store)
+        [named] = yield from context.named([name], newest=True)
     except DamagedRunError as error:
         if error.run_id is None:
             raise
         yield note([f"hpcrun: {error.message}", "its logs are readable:"])
         return _LogSource(context.store.folder(error.run_id))
-    yield note([named.note])
     run = named.run
-    if name == LAST:
-        yield Outcome(notes=[for_person(newest_line(run))])
     waiter = context.waiter(run.run_id)
     place = _LogSource(context.store.folder(run.run_id), run.world_size, waiter)
     elements = elements_of(run)

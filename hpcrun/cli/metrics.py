@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.logs import parse_ranks
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RUN
@@ -51,10 +50,10 @@ def metrics(
     check_one_of(plot=plot, png=png, csv=as_csv, json=as_json)
     check_one_of(rank=rank, **{"all-ranks": all_ranks})
     context = make_context()
-    named = find_element(run, context.store)
+    [named] = yield from context.named([run])
     wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None
     patterns, remark = context.metric_patterns(named.run.profile)
-    yield note([named.note, remark])
+    yield note([remark])
     folder = context.store.folder(named.run.run_id)
     elements = elements_of(named.run)
     each: Mapping[Any, Metrics]

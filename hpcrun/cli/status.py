@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import one_element
-from hpcrun.actions.runs.find import find_element, named_elements
+from hpcrun.actions.runs.find import named_elements
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
 from hpcrun.actions.status.status import chosen_ids, first_silent, get_status, last_known, one_status, with_silence
 from hpcrun.actions.status.wait import Changes, answers_of
@@ -122,8 +122,7 @@ def _gpus(request: _Request) -> Outcomes:
     first, *others = request.words or ["last"]
     if others:
         raise UsageError(f"--gpus shows one run; unexpected: {others[0]!r}")
-    named = find_element(first, request.context.store)
-    yield note([named.note])
+    [named] = yield from request.context.named([first])
     item, remark = one_element(one_status(named.run.run_id, request.ports).runs[0], named.element)
     yield note([remark])
     if item.status.final and not request.watch:
@@ -154,10 +153,8 @@ def _recorded_text(uses: Sequence[RecordedUse]) -> Iterator[TextPart]:
 
 def _show(request: _Request) -> Outcomes:
     context = request.context
-    named_runs = [find_element(name, context.store) for name in request.words]
-    yield note(item.note for item in named_runs)
+    named = named_elements((yield from context.named(request.words)))
     everything = request.everything or bool(request.wanted)
-    named = named_elements(named_runs)
     ids = [*named] or chosen_ids(context.store, everything=everything)
 
     def ask() -> StatusResult:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hpcrun.actions.runs.find import find_element
 from hpcrun.actions.runs.metrics import metric_patterns
 from hpcrun.actions.status.details import last_metrics
 from hpcrun.actions.status.resolve import ended_state, ended_text
@@ -23,7 +22,7 @@ from hpcrun.actions.status.status import get_status, last_known
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, flag
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, stdout
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.explain.first_line import explained_status
 from hpcrun.features.notify.due import due_events, notify_of, status_in_job
@@ -99,9 +98,7 @@ def notify(
         item = _in_job(of, context)
         yield _sent_outcome(_send_due(item, context, event), item, quiet=True)
         return
-    elements = [find_element(name, context.store) for name in words or ["last"]]
-    yield note(element.note for element in elements)
-    ids = [element.run.run_id for element in elements]
+    ids = [element.run.run_id for element in (yield from context.named(words or ["last"]))]
     result = last_known(ids, store=context.store, now_s=context.now_s()) if known else get_status(ids, context.ports)
     sent: list[Delivery] = []
     for item in result.runs:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcrun.actions.runs.find import LAST, find_element, newest_line
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import check_new_file, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, for_person, note, stderr, stdout, verbatim
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stderr, stdout, verbatim
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.quoting import quote_bash
 from hpcrun.job.secret_hider import HIDER
@@ -35,7 +34,7 @@ def share(
     from hpcrun.features.share.share import gather, save_page
 
     context = make_context()
-    named = find_element(run, context.store)
+    [named] = yield from context.named([run], newest=True)
     element = "" if named.element is None else f"-{named.element}"
     file = context.cwd / (out or f"{named.run.run_id}{element}.html")
     if out != "-":
@@ -47,9 +46,7 @@ def share(
             f"hpcrun share {quote_bash(run)} --force",
         )
     patterns, remark = context.metric_patterns(named.run.profile)
-    yield note([named.note, remark])
-    if run == LAST:
-        yield Outcome(notes=[for_person(newest_line(named.run))])
+    yield note([remark])
     shared = gather(
         named.run, context.ports, element=named.element, logs=not no_logs, code=not no_code,
         rules=context.rules(), patterns=patterns,

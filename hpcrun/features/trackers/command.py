@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hpcrun.actions.runs.find import FoundRun, find_element
+from hpcrun.actions.runs.find import FoundRun
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import argument, check_one_of, flag, option
@@ -73,8 +73,7 @@ def open_(
         raise UsageError(f"--logdir {missing[0]}: there is no such folder")
     context = make_context()
     typed = runs or ["last"]
-    named = [find_element(name, context.store) for name in typed]
-    yield note(each.note for each in named)
+    named = yield from context.named(typed)
     if upload:
         yield from _upload(named, context, as_json=as_json)
     elif tensorboard:
