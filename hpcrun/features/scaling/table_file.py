@@ -166,9 +166,9 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of a line and its cells, without comments and empty lines; of Markdown's tables as well."""
-    if text.lstrip().startswith("|"):
-        text = "\n".join("" if not line.strip(" |:-") else line.strip().strip("|") for line in text.splitlines())
     header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    if header.lstrip().startswith("|"):
+        text = "\n".join("" if not line.strip(" |:-") else line.strip().strip("|") for line in text.splitlines())
     delimiter = max(",;\t|", key=header.count)
     # a comment may have quotes that csv would interpret
     uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())

@@ -55,6 +55,7 @@ def test_comments_empty_lines_and_foreign_columns_are_passed_over() -> None:
         ("GPUs;efficiency\n1;100%\n2;90 %\n4;87.3%\n", [1, 1.8, 3.49]),
         ("num_gpus\tEfficiency\n1\t1.0\n2\t0.9\n4\t0.873\n", [1, 1.8, 3.49]),
         ("| GPUs | Time (min) | Efficiency |\n|---:|:--|--|\n| 1 | 90 | 100% |\n| 2 | 50 | 90% |\n", [1, 1.8]),
+        ("# Results\n\n | GPUs | Time (min) |\n |--|--|\n | 1 | 90 |\n | 2 | 50 |\n", [1, 1.8]),
         ("n GPUs,images/sec\n1,100\n8,700\n", [1, 7]),
         ("GPUs,Efficiency (%)\n1,100\n2,90\n", [1, 1.8]),
         ("GPUs,Time per epoch,Batch size\n1,10:00,64\n2,5m30s,64\n", [1, 1.82]),
