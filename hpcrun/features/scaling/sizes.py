@@ -232,9 +232,21 @@ class ScaleCommand:
         line = self.scale(sizes, **changes)
         return "" if line == self.scale(sizes) else line
 
+    def more(self, option: str, least: int) -> dict[str, str]:
+        """Return an option with twice the number that the command gives it, and at least so many."""
+        given = re.search(rf"(?<!\S){option}[= ](\d+)(?!\S)", f"{self.options} {self.script}".replace("_", "-"))
+        return {option: str(max(least, 2 * int(given[1])) if given else least)}
+
+    def more_cpus(self, least: int) -> dict[str, str]:
+        """Return the option for more CPUs; nothing where the command names no CPUs and has no GPUs."""
+        named: tuple[str, ...] = ("--cpus", "--cpus-per-task")
+        option = next((name for name in named if name in shlex.split(self.options)), "--cpus-per-gpu")
+        return {} if (option, self.sizes) == ("--cpus-per-gpu", "--ranks") else self.more(option, least)
+
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""
         spread = f"--nodes {nodes}" if nodes > 1 else ""
+        gpus = 0 if self.sizes == "--ranks" else gpus
         return " ".join(filter(None, ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread)))
 
 

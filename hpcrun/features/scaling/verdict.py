@@ -345,10 +345,10 @@ def _causes(row: Row, base: Row, command: ScaleCommand) -> tuple[tuple[Kind, flo
          command.preflight(gpus, row.nodes)),
         ("data", shares.data, "data loading (data_s of an epoch)", f"waiting for data takes {data} of an epoch",
          "use more DataLoader workers (num_workers, persistent_workers) and more CPUs",
-         command.scale(sizes, options={"--cpus-per-gpu": "8"}, args={"--num-workers": "8"})),
+         command.change(sizes, options=command.more_cpus(8), args=command.more("--num-workers", 8))),
         ("startup", shares.startup, "launch overhead (startup_s and total_s)",
          f"{startup} of the run passes before the first epoch", f"train longer in one job, or with fewer {row.unit}",
-         command.change(sizes, args={"--epochs": "20"})),
+         command.change(sizes, args=command.more("--epochs", 20))),
         ("uneven", idle, "uneven batches (rank_samples)", uneven,
          f"give all ranks the same number of samples: a global batch divisible by the {row.unit}, DistributedSampler, "
          "drop_last", command.change(sizes, batch_size=max(1, round((batch or gpus) / gpus)) * gpus)),

@@ -51,6 +51,30 @@ def test_a_change_that_the_script_does_not_know_is_no_command_and_preflight_chec
 
 
 @pytest.mark.parametrize(
+    ("command", "data", "startup"),
+    [
+        (ScaleCommand("t.py --num_workers 16 --epochs=50", options="--cpus-per-gpu 12"),
+         "--gpus 1,4 --cpus-per-gpu 24 t.py --num_workers 32 --epochs=50",
+         "--gpus 1,4 --cpus-per-gpu 12 t.py --num_workers 16 --epochs 100"),
+        (ScaleCommand("t.py --epochs 3", options="--cpus 16"), "--gpus 1,4 --cpus 32 t.py --epochs 3",
+         "--gpus 1,4 --cpus 16 t.py --epochs 20"),
+        (ScaleCommand("t.py --num-workers 1", sizes="--ranks"), "--ranks 1,4 t.py --num-workers 8", ""),
+        (ScaleCommand("t.py", sizes="--ranks"), "", ""),
+    ],
+)  # fmt: skip
+def test_a_proposed_number_is_more_than_the_study_had(command: ScaleCommand, data: str, startup: str) -> None:
+    epochs = (Epoch(1, time_s=50, data_s=20, sync_s=20),)
+    series = build_series([Point(1, epochs=(Epoch(1, time_s=100),)),
+                           Point(4, epochs=epochs, startup_s=30, total_s=100)])[0]  # fmt: skip
+    advice = advise(series, 0.7)
+    found = diagnose_series(series, advice, command) if advice else None
+    assert found
+    commands = {cause.kind: cause.command.removeprefix("hpcrun scale run ") for cause in found.causes}
+    assert (commands["data"], commands["startup"]) == (data, startup)
+    assert commands["sync"] == f"hpcrun preflight --gpus {0 if command.sizes == '--ranks' else 4}"
+
+
+@pytest.mark.parametrize(
     ("script", "expected"),
     [
         ("train.py --batch-size 32 --lr 1", "train.py --batch-size 64 --lr 1"),
