@@ -92,7 +92,7 @@ def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
         f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest || exit 1\n"
         f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
         f"find . -maxdepth 1 -name '2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
-        '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then rm -rf "$old"; fi\n'
+        '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" -delete; fi\n'
         "done; exit 0"
     )
     if not done.ok:

@@ -124,14 +124,14 @@ def _private_folder(folder: Path) -> Path:
     except OSError as error:
         raise PlanError(f"{folder} cannot be made: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PlanError(f"{folder} must be a folder that only you can enter", hint=f"rm -r {folder}")
+        raise PlanError(f"{folder} must be a folder that only you can enter", hint=f"chmod 700 {folder}")
     return folder
 
 
 def _record(host: str) -> Path:
     import platformdirs
 
-    return platformdirs.user_state_path("hpcrun") / "hosts" / f"{check_host(host)}.json"
+    return platformdirs.user_state_path("hpcrun") / "logins" / f"{check_host(host)}.json"
 
 
 def known(host: str) -> Remote | None:

@@ -37,14 +37,13 @@ done; exit 1
 # pip's own wheel is a program: the Python of a cluster may lack ensurepip
 _INSTALL = """set -e
 cd {folder}
-rm -rf {version}.part
-{python} -m venv --without-pip {version}.part
+{python} -m venv --clear --without-pip {version}.part
 {version}.part/bin/python {version}.wheels/pip-*.whl/pip install --quiet --no-index --find-links {version}.wheels \
 {version}.wheels/{wheel}
-rm -rf {version}
+test ! -e {version} || find {version} -delete
 mv {version}.part {version}
 sed -i '1s|{version}.part|{version}|' {version}/bin/hpcrun
-rm -rf {version}.wheels
+find {version}.wheels -delete
 """
 
 
