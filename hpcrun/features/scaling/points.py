@@ -12,7 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
-from hpcrun.features.scaling.studies import NOT_ENDED, Study, StudyRun, StudyStore, newest_runs, study_status
+from hpcrun.features.scaling.studies import NOT_ENDED, Study, StudyRun, StudyStore, resubmissions, study_status
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
@@ -206,11 +206,11 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
     """Return what the runs of studies measured, as last known where the scheduler does not respond, and remarks."""
     points: list[Point] = []
     remarks: list[str | None] = []
-    newest, place = newest_runs(studies, context.store) if studies else {}, StudyStore(context.store.root)
+    again, place = resubmissions(studies, context.store) if studies else {}, StudyStore(context.store.root)
     for study in studies:
         wanted, remark = context.metric_patterns(study.profile)
         known = _known(place.load_measured(study.study_id), wanted)
-        status = study_status(study, context, newest, known)
+        status = study_status(study, context, again, {run_id: point.state for run_id, point in known.items()})
         remarks += [remark, f"hpcrun: {status.away.message}" if status.away else None]
         measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
         points += [replace(point, dataset=study.dataset) for point in measured.values()]
@@ -243,7 +243,9 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     status = item.status.status
     problem = (status.cause or status.reason or status.state) if status.final else f"{NOT_ENDED}: {status.state}"
     problem = "" if status.state == state.COMPLETED else problem
-    return with_measurements(replace(point, nodes=item.status.run.nodes, problem=problem), item.status, patterns)
+    run = item.status.run
+    gpus = size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
+    return with_measurements(replace(point, gpus=gpus, nodes=run.nodes, problem=problem), item.status, patterns)
 
 
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from hpcrun import reading
@@ -194,7 +195,7 @@ class StudyRun:
     """A run of a study as it stands."""
 
     point: StudyPoint
-    run_id: str  # of the newest run that was submitted for this point: ``hpcrun resubmit`` makes another
+    run_id: str  # of the newest run of this point that did not fail, else of the newest; ``resubmit`` makes another
     status: RunStatus | None = None  # None where the scheduler was not asked, or where there is no such run
     problem: str = ""  # why there is none, in one line
 
@@ -235,48 +236,52 @@ def find_study(label: str, studies: StudyStore) -> tuple[Study, str | None]:
     return studies.load(study_id), note
 
 
-def newest_runs(studies: Iterable[Study], store: RunStore) -> dict[str, str]:
-    """Return which run stands for each run of some studies: itself, or the last that was resubmitted from it.
+def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[str]]:
+    """Return for each run of some studies itself and the runs that were resubmitted from it, the newest last.
 
     A resubmitted run keeps its name, so that few records are read whatever is in the runs folder.
     """
-    first = dict.fromkeys(point.run_id for study in studies for point in study.points)
-    names = {run_name(run_id) for run_id in first}
-    later: dict[str, str] = {}
-    for run_id in store.run_ids():
-        if run_id in first or run_name(run_id) not in names:
+    runs = {point.run_id: [point.run_id] for study in studies for point in study.points}
+    names = {run_name(run_id) for run_id in runs}
+    first = {run_id: run_id for run_id in runs}
+    for run_id in store.run_ids():  # in the order of time
+        if run_id in runs or run_name(run_id) not in names:
             continue
         try:
             before = store.load(run_id).resubmitted_from
         except HpcrunError:
             continue
-        if before and before < run_id:  # ids are in the order of time
-            later[before] = run_id
-    return {run_id: _last(run_id, later) for run_id in first}
-
-
-def _last(run_id: str, later: Mapping[str, str]) -> str:
-    while run_id in later:
-        run_id = later[run_id]
-    return run_id
+        if before in first:
+            first[run_id] = first[before]
+            runs[first[before]].append(run_id)
+    return runs
 
 
 def study_status(
-    study: Study, context: Context, newest: Mapping[str, str] | None = None, known: Collection[str] = ()
+    study: Study,
+    context: Context,
+    again: Mapping[str, list[str]] | None = None,
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> StudyStatus:
-    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` ones.
+    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` states.
 
-    ``newest``: the answer of ``newest_runs``, where it is there already.
+    ``again``: the answer of ``resubmissions``, where it is there already.
     """
-    newest = newest or newest_runs([study], context.store)
-    made = [run_id for point in study.points if (run_id := newest[point.run_id]) not in known]
+    again = again or resubmissions([study], context.store)
+    made = [run_id for point in study.points for run_id in again[point.run_id] if run_id not in known]
     result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
+    useful = {run_id for run_id, of_run in known.items() if of_run == state.COMPLETED}
+    for run_id, item in statuses.items():
+        if item.status.state == state.COMPLETED or not item.status.final:
+            useful.add(run_id)
     runs = []
     for point in study.points:
-        item = statuses.get(newest[point.run_id])
-        problem = "" if item else point.problem or (REMOVED if point.submitted else MISSING)
-        runs.append(StudyRun(point, newest[point.run_id], item, problem))
+        ids = again[point.run_id]
+        run_id = next((each for each in reversed(ids) if each in useful), ids[-1])
+        of_point = statuses.get(run_id)
+        problem = "" if of_point else point.problem or (REMOVED if point.submitted else MISSING)
+        runs.append(StudyRun(point, run_id, of_point, problem))
     return StudyStatus(study, tuple(runs), result.away)
 
 

@@ -17,7 +17,7 @@ from hpcrun.features.scaling.studies import (
     StudyStatus,
     StudyStore,
     find_study,
-    newest_runs,
+    resubmissions,
     study_status,
 )
 from hpcrun.job.layout import run_name
@@ -75,7 +75,7 @@ def show_status(study: Study, context: Context, *, check: bool) -> Outcomes:
 def wait_for_study(study: Study, context: Context) -> None:
     """Wait until every run that was submitted is over."""
     with interrupted_as(partial(interrupted, study, context)):
-        for run_id in newest_runs([study], context.store).values():
+        for *_, run_id in resubmissions([study], context.store).values():
             if context.store.folder(run_id).exists():
                 context.waiter(run_id).wait()
 

@@ -21,7 +21,7 @@ from hpcrun.features.scaling.studies import (
     StudyStatus,
     StudyStore,
     find_study,
-    newest_runs,
+    resubmissions,
     study_status,
     with_run_ids,
 )
@@ -140,7 +140,8 @@ def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
     end(store, first, resubmitted_from=TWO)
     end(store, second, resubmitted_from=first)
     end(store, "20260105-000000-train-g2-r1-dddd")  # of the same name, and another study's
-    assert newest_runs([STUDY], store) == {ONE: ONE, TWO: second, FOUR: FOUR}
+    assert resubmissions([STUDY], store) == {ONE: [ONE], TWO: [TWO, first, second], FOUR: [FOUR]}
+    assert look(store).runs[1].run_id == second
 
 
 def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: RunStore) -> None:
@@ -231,6 +232,24 @@ def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> Non
     attempt(end(store, again, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
     point = measure(store)[1]
     assert (point.state, point.run, point.epochs) == ("COMPLETED", again, (Epoch(3, 2.0),))
+
+
+def test_a_resubmission_that_failed_does_not_take_the_place_of_a_completed_run(store: RunStore) -> None:
+    completed, failed = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
+    end(store, TWO, "FAILED")
+    end(store, completed, resubmitted_from=TWO)
+    for before in (TWO, completed):
+        end(store, failed, "FAILED", resubmitted_from=before)
+        assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [completed] * 3
+        store.delete(failed)
+
+
+@pytest.mark.parametrize("shape", [{"nodes": 3, "gpus_per_node": 2}, {"gpus_per_node": 0, "world_size": 6}])
+def test_a_resubmission_of_another_size_counts_as_that_size(store: RunStore, shape: dict[str, Any]) -> None:
+    end(store, TWO, "FAILED")
+    end(store, "20260103-000000-train-g2-r1-bbbb", resubmitted_from=TWO, **shape)
+    point = measure(store)[1]
+    assert (point.gpus, point.nodes) == (6, shape.get("nodes", 1))
 
 
 @pytest.mark.parametrize(
