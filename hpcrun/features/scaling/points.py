@@ -12,7 +12,7 @@ from hpcrun.actions.runs.metrics import Metrics, read_metrics
 from hpcrun.actions.runs.use import run_use
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
-from hpcrun.features.scaling.studies import NOT_ENDED, Study, StudyRun, StudyStore, resubmissions, study_status
+from hpcrun.features.scaling.studies import Study, StudyRun, StudyStore, resubmissions, study_status
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
@@ -60,6 +60,7 @@ class Point:
     dataset: str = ""  # the name of the data set; "" if a study has only one
     repeat: int = 1  # from 1
     state: str = "COMPLETED"  # Slurm's state; a point is usable if it is COMPLETED
+    ended: bool = True  # its state will not change any more
     run: str = ""  # the run's id; "" for a row of a table
     source: Source = "metrics"
     epochs: tuple[Epoch, ...] = ()  # in their order, the warm-up's included
@@ -241,11 +242,12 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     if item.status is None:
         return point
     status = item.status.status
-    problem = (status.cause or status.reason or status.state) if status.final else f"{NOT_ENDED}: {status.state}"
+    problem = (status.cause or status.reason or status.state) if status.final else f"not ended yet: {status.state}"
     problem = "" if status.state == state.COMPLETED else problem
     run = item.status.run
     gpus = size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
-    return with_measurements(replace(point, gpus=gpus, nodes=run.nodes, problem=problem), item.status, patterns)
+    point = replace(point, gpus=gpus, nodes=run.nodes, ended=status.final or not problem, problem=problem)
+    return with_measurements(point, item.status, patterns)
 
 
 def with_measurements(point: Point, item: RunStatus, patterns: Mapping[str, str]) -> Point:

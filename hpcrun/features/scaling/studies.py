@@ -31,7 +31,6 @@ REMOVED = "run removed"
 MISSING = "not submitted yet"
 SET_BY_SIZE = ("nodes", "gpus", "gpus_per_node", "nproc_per_node")
 """Fields of a request that each size of a study has of its own."""
-NOT_ENDED = "not ended yet"
 
 
 class DamagedStudyError(HpcrunError):

@@ -13,7 +13,7 @@ from hpcrun.features.scaling.points import Point
 from hpcrun.features.scaling.series import BatchChange, Series, batch_changes, build_series
 from hpcrun.features.scaling.sizes import ScaleCommand, Size, Unit
 from hpcrun.features.scaling.step_model import Outlook, outlook
-from hpcrun.features.scaling.studies import NOT_ENDED, SET_BY_SIZE, Study
+from hpcrun.features.scaling.studies import SET_BY_SIZE, Study
 from hpcrun.features.scaling.table_file import Claim, Contradiction, Table, contradictions, load_table
 from hpcrun.features.scaling.verdict import (
     MIN_EFFICIENCY,
@@ -86,8 +86,7 @@ def make_report(
 
 def _unfinished(points: Iterable[Point]) -> str:
     """Return how many runs have not ended, by state: ``1 running, 2 pending``."""
-    states = [point.problem.removeprefix(NOT_ENDED) for point in points if point.problem.startswith(NOT_ENDED)]
-    numbers = Counter(state.removeprefix(": ").lower().replace("_", " ") for state in states)
+    numbers = Counter(point.state.lower().replace("_", " ") for point in points if not point.ended)
     return ", ".join(f"{number} {state}" for state, number in numbers.items())
 
 

@@ -138,6 +138,7 @@ def test_many_runs_know_their_mean_though_some_are_far_from_it() -> None:
 
 
 def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:
-    report = make_report([*GOOD, Point(8, state="RUNNING", problem="not ended yet: RUNNING")], ReportOptions("study"))
+    report = make_report([*GOOD, Point(8, state="RUNNING", ended=False)], ReportOptions("study"))
     assert report.unfinished == "1 running"
     assert report.parts[0].advice is None
+    assert make_report([*GOOD, Point(8, problem="not ended yet")], ReportOptions("study")).unfinished == ""

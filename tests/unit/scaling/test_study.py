@@ -215,6 +215,13 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     ]  # fmt: skip
 
 
+def test_a_run_that_has_not_ended_says_so(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ended, "poll", lambda *_: {})
+    end(store, TWO)
+    store.save_status(TWO, LastStatus("RUNNING", 2999.0))
+    assert [(point.ended, point.problem) for point in measure(store)[1:2]] == [(False, "not ended yet: RUNNING")]
+
+
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
     before = measure(store)[1]
