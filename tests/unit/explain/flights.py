@@ -153,10 +153,4 @@ def dump(
         name: {"name": name, "desc": description, "ranks": json.dumps(list(ranks))}
         for name, (description, ranks) in groups.items()
     }
-    return {
-        "version": version,
-        "pg_config": config,
-        "comm_lib_version": "2.27.7",
-        "pg_status": {},
-        "entries": entries,
-    }
+    return {"version": version, "pg_config": config, "comm_lib_version": "2.27.7", "pg_status": {}, "entries": entries}

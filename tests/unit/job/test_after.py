@@ -21,22 +21,11 @@ from hpcrun.job.after import (
 from hpcrun.job.quoting import check_job_name
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("train", After("train", "ok")),
-        ("4711:any", After("4711", "any")),
-        ("last:fail", After("last", "fail")),
-        ("a.b-2:ok", After("a.b-2", "ok")),
-    ],
-)
-def test_a_run_and_how_it_must_end(text: str, meant: After) -> None:
-    assert parse_after(text) == meant
-
-
-def test_a_chain_is_a_number_and_perhaps_a_condition() -> None:
-    assert parse_chain("4") == Chain(4, "fail")
-    assert parse_chain("2:any") == Chain(2, "any")
+def test_a_run_or_a_number_and_perhaps_a_condition() -> None:
+    assert [parse_after(text) for text in ("train", "4711:any", "a.b-2:fail")] == [
+        After("train", "ok"), After("4711", "any"), After("a.b-2", "fail")
+    ]  # fmt: skip
+    assert [parse_chain(text) for text in ("4", "2:any")] == [Chain(4, "fail"), Chain(2, "any")]
 
 
 def test_anything_else_is_refused() -> None:

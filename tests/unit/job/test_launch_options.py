@@ -50,20 +50,12 @@ def test_the_preflight_s_step_has_none_of_them() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"gpus": "4"}, ["--standalone", "--max-restarts=0"]),
         ({"gpus": "4", "torchrun": ["max-restarts=3"]}, ["--standalone", "--max-restarts=3"]),
-        (TWO_NODES, ["--rdzv-backend=static", "--max-restarts=0"]),
         ({**TWO_NODES, "torchrun": ["max-restarts=3"]}, ["--rdzv-backend=c10d", "--max-restarts=3"]),
-        ({**TWO_NODES, "torchrun": ["rdzv-conf=timeout=90"]},
-         ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-conf=timeout=90"]),
-        (
-            {"gpus": "4", "torchrun": ["rdzv_endpoint=login1:29400"]},
-            ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-endpoint=login1:29400"],
-        ),
-        (
-            {**TWO_NODES, "torchrun": ["rdzv-backend=etcd-v2", "numa-binding=node"]},
-            ["--rdzv-backend=etcd-v2", "--max-restarts=0", "--numa-binding=node"],
-        ),
+        ({"gpus": "4", "torchrun": ["rdzv_endpoint=login1:29400"]},
+         ["--rdzv-backend=c10d", "--max-restarts=0", "--rdzv-endpoint=login1:29400"]),
+        ({**TWO_NODES, "torchrun": ["rdzv-backend=etcd-v2", "numa-binding=node"]},
+         ["--rdzv-backend=etcd-v2", "--max-restarts=0", "--numa-binding=node"]),
     ],
 )  # fmt: skip
 def test_torchrun_gets_its_options_before_the_program(asked: dict[str, Any], words: list[str]) -> None:
@@ -87,12 +79,9 @@ def test_a_profile_s_torchrun_section_is_for_jobs_with_torchrun() -> None:
         ({"srun": ["mpi=list"]}, "srun would print a list and exit", "srun --mpi=list"),
         ({"srun": ["mpi=a\0b"]}, "a NUL character cannot stand in a script", None),
         ({"srun": ["gpu-bind=single:1"], "launcher": "srun"}, "only some of its GPUs", "--srun gpu-bind=none"),
-        ({"torchrun": ["nnodes=1:2"]}, "hpcrun sets torchrun's --nnodes itself", "--nodes"),
         ({"torchrun": ["nproc_per_node=2"]}, "--nproc-per-node itself", "--gpus"),
         ({"torchrun": ["nproc=2"]}, "torchrun takes --nproc for --nproc-per-node", "--gpus"),
-        ({"torchrun": ["no-python"]}, "--no-python itself", "is run as it is"),
         ({"torchrun": ["node-rank=0"]}, "--node-rank itself", "on each node"),
-        ({"torchrun": ["tee=3"]}, "--tee itself", "hpcrun logs"),
         ({"torchrun": ["rdzv-backend=static"]}, "chooses it itself", "leave it out"),
         ({"torchrun": ["shutdown-timeout=5"]}, "25 s to end", "shutdown-timeout=30"),
         ({"torchrun": ["max-restarts=1"], "launcher": "srun"}, "has no effect with --launcher srun", "torchrun"),
@@ -157,7 +146,6 @@ def test_any_value_reaches_the_program_as_it_was_typed(value: str) -> None:
         (cluster(segment=16), {"nodes": 4}, None, "segments of 16 nodes do not divide 4 nodes"),
         (cluster(segment=16), {"nodes": 4, "segment": 4}, "4", None),
         (cluster(), {"nodes": 4, "sbatch": ["segment=2"]}, "2", None),
-        (cluster(), {"nodes": 4}, None, None),
     ],
 )
 def test_segments(profile: Any, asked: dict[str, Any], directive: str | None, note: str | None) -> None:

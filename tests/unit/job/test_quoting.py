@@ -69,7 +69,6 @@ def test_a_quoted_word_is_one_line_of_printable_ascii(raw: bytes) -> None:
     ("text", "word"),
     [
         ("train.py", "train.py"),
-        ("--lr=1e-3", "--lr=1e-3"),
         ("", "''"),
         ("a b", "'a b'"),
         ("it's", "'it'\\''s'"),
@@ -104,10 +103,8 @@ def test_an_ordinary_directive_stands_as_it_is(value: str) -> None:
     ("value", "why"),
     [
         ("a\nb", "printable ASCII"),
-        ("tab\t", "printable ASCII"),
         ("café", "printable ASCII"),
         ("my hetjob", "heterogeneous"),
-        ("packjob", "heterogeneous"),
         ("x" * 5000, "longer than"),
     ],
 )
@@ -120,13 +117,9 @@ def test_a_directive_that_sbatch_cannot_read_is_refused(value: str, why: str) ->
     ("name", "proposed"),
     [
         ("my job", "my-job"),
-        ("it's", "it-s"),
         ('say "hi"', "say-hi"),
-        ("$HOME", "HOME"),
-        ("a|b", "a-b"),
         ("a\nb", "a-b"),
         ("a\n", "a"),
-        ("a/b", "a-b"),
         ("-x", "x"),
         (".hidden", "hidden"),
         ("", "job"),

@@ -51,26 +51,19 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
     ("asked", "message"),
     [
         ({"nodes": 0}, "--nodes: must be greater than or equal to 1, not 0"),
-        ({"cpus_per_task": -1}, "--cpus-per-task: must be greater than or equal to 1, not -1"),
-        ({"nproc_per_node": 0}, "--nproc-per-node: must be greater than or equal to 1, not 0"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
         ({"walltime_s": "5"}, "--time: '5' has no unit; write 5m for minutes, or 5s, 5h or 5d"),
-        ({"warn_s": "20"}, "--warn: '20' has no unit; write 20m for minutes, or 20s, 20h or 20d"),
         ({"walltime_s": "0"}, "--time: 0 means no limit in Slurm; hpcrun needs a limit"),
-        ({"walltime_s": "0:00:00"}, "--time: 0:00:00 means no limit in Slurm"),
         ({"warn_s": "0"}, "--warn: must be longer than zero"),
         ({"requeue": "two"}, "--requeue: must be a valid integer, not 'two'"),
         ({"requeue": -1}, "--requeue: must be greater than or equal to 0, not -1"),
         ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
         ({"launcher": "mpirun"}, "--launcher: must be 'torchrun', 'srun', 'python' or 'command', not 'mpirun'"),
         ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
-        ({"name": "a\nb"}, "--name: 'a\\nb' cannot be a job's name"),
         ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),
         ({"env": ["NCCL_DEBUG"]}, "--env: 'NCCL_DEBUG' has no '='; write NAME=VALUE"),
         ({"env": ["1A=b"]}, "--env: '1A' cannot be a variable's name"),
-        ({"env": ["=b"]}, "--env: '' cannot be a variable's name"),
         ({"partition": ""}, "--partition: is empty"),
-        ({"account": "  "}, "--account: is empty"),
         ({"mail_user": ""}, "--mail-user: is empty"),
         ({"gpu": "4"}, "--gpu: "),
         *(
@@ -87,18 +80,9 @@ def test_a_value_that_cannot_be_read_is_refused_by_its_option(asked: dict[str, A
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(
-    ("typed", "pair"),
-    [
-        ("A=b", ("A", "b")),
-        ("A=", ("A", "")),
-        ("A=b=c", ("A", "b=c")),
-        ("A= b\n", ("A", " b\n")),
-        ("A=\udcff", ("A", "\udcff")),
-    ],
-)
-def test_a_variable_keeps_its_value_as_it_was_typed(typed: str, pair: tuple[str, str]) -> None:
-    assert request(env=[typed]).env == (pair,)
+@pytest.mark.parametrize("value", ["b", "", "b=c", " b\n", "\udcff"])
+def test_a_variable_keeps_its_value_as_it_was_typed(value: str) -> None:
+    assert request(env=[f"A={value}"]).env == (("A", value),)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=20)))
@@ -172,10 +156,8 @@ def test_the_line_of_a_request_is_read_as_the_same_request() -> None:
 
 
 def test_only_what_was_given_is_on_the_line() -> None:
-    assert option_groups({"script": "a.py", "env": [], "requeue": 0, "module": False}, "x") == [
-        ("--profile", "x"),
-        ("--requeue", "0"),
-    ]
+    groups = option_groups({"script": "a.py", "env": [], "requeue": 0, "module": False}, "x")
+    assert groups == [("--profile", "x"), ("--requeue", "0")]
 
 
 @pytest.mark.parametrize(
@@ -202,15 +184,9 @@ def test_masked_variables_are_named_as_secrets() -> None:
 
 
 def test_one_element_is_a_plain_job() -> None:
-    request = {
-        "script": "a.py",
-        "args": ["{lr}"],
-        "sweep": [[["lr", "1"]]],
-        "elements": [0],
-        "max_parallel": 1,
-        "nodes": 2,
-    }
-    assert of_one_element(request, ("1",)) == {"script": "a.py", "args": ("1",), "nodes": 2}
+    request = {"script": "a.py", "args": ["{lr}"], "nodes": 2}
+    swept = {**request, "sweep": [[["lr", "1"]]], "elements": [0], "max_parallel": 1}
+    assert of_one_element(swept, ("1",)) == {**request, "args": ("1",)}
 
 
 def test_an_edited_line_is_read_as_it_was_written() -> None:

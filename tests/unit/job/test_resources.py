@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import option_of
-from hpcrun.job.resources import (
-    Machine,
-    Requeue,
-    check_warning,
-    decide_requeue,
-    share_gpus,
-)
+from hpcrun.job.resources import Machine, Requeue, check_warning, decide_requeue, share_gpus
 from hpcrun.job.shape import decide_shape
 from hpcrun.views.plan import plan_lines
 from tests.unit.given import cluster, cpu_cluster, laptop, plan, request, script
@@ -32,13 +26,10 @@ HOUR = 3600
         ({"gpus": "4", "cpus": 12}, 12),
         ({"gpus": "4", "cpus_per_task": 8}, 8),  # torchrun: one task per node
         ({"gpus": "4", "launcher": "srun", "cpus_per_task": 8}, 32),  # srun: one task per GPU
-        ({"gpus": "4", "nodes": 2, "launcher": "srun", "cpus_per_task": 8}, 16),
         ({"gpus": "4", "cpus_per_gpu": 6}, 24),
-        ({"gpus": "4", "nodes": 2, "cpus_per_gpu": 6}, 12),
         ({"gpus": "4", "launcher": "srun", "cpus": 16, "cpus_per_task": 4, "cpus_per_gpu": 4}, 16),
         ({"gpus": "0", "cpus": 3}, 3),
         ({"gpus": "4"}, 40),  # the profile's ten with each GPU
-        ({"gpus": "1"}, 10),
         ({"gpus": "4", "launcher": "srun"}, 40),
         ({"gpus": "0"}, 1),
         ({"gpus": "0", "launcher": "torchrun", "nproc_per_node": 6}, 6),
@@ -62,10 +53,6 @@ def test_the_profile_s_share_is_never_more_than_a_node_has_and_divides_by_the_ta
         (
             {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
             "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16",
-        ),
-        (
-            {"gpus": "4", "launcher": "srun", "cpus": 8, "cpus_per_task": 4},
-            "--cpus 8 = 8, but --cpus-per-task 4 × 4 tasks = 16",
         ),
         ({"gpus": "4", "launcher": "srun", "cpus": 10}, "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50"),
         ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs"),
@@ -107,7 +94,6 @@ def test_more_than_the_profile_has_is_refused(asked: dict[str, Any], message: st
         (8, {"gpus": "4", "nodes": 2}, 4),
         (8, {"gpus": "1"}, 8),
         (2, {"gpus": "4", "nodes": 2}, 2),  # never fewer than ranks
-        (2, {"gpus": "8"}, 8),
         (8, {"gpus": "4", "nodes": 2, "cpus": 3}, 3),
     ],
 )
@@ -119,11 +105,9 @@ def test_local_nodes_share_this_machine_s_cpus(machine_cpus: int, asked: dict[st
     ("asked", "megabytes"),
     [
         ({"gpus": "1"}, 60 * G),
-        ({"gpus": "2"}, 120 * G),
         ({"gpus": "4"}, 200 * G),  # never more than a node has
         ({"gpus": "4", "nodes": 2}, 120 * G),
         ({"gpus": "4", "memory_mb": "8G"}, 8 * G),
-        ({"gpus": "4", "memory_mb": "200G"}, 200 * G),
         ({"gpus": "4", "memory_mb": "0"}, 0),
         ({"gpus": "0"}, None),
     ],
@@ -166,17 +150,11 @@ def test_local_nodes_never_share_a_gpu(nodes: int, each: int, here: int) -> None
     assert set(handed_out) <= set(ids)
 
 
-@pytest.mark.parametrize(
-    ("asked", "ids", "note"),
-    [
-        ({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks: the ranks run on CPUs"),
-        ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks: the ranks run on CPUs"),
-    ],
-)
-def test_too_few_gpus_here_are_said_in_the_plan(asked: dict[str, Any], ids: tuple[str, ...], note: str) -> None:
-    shape = decide_shape(request(**asked), laptop())
-    said = share_gpus(laptop(), shape, Machine(8, ids))[1]
-    assert (said or "").startswith(note)
+def test_too_few_gpus_here_are_said_in_the_plan() -> None:
+    for asked, ids, note in (({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks"),
+                             ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks")):  # fmt: skip
+        said = share_gpus(laptop(), decide_shape(request(**asked), laptop()), Machine(8, ids))[1]
+        assert (said or "").startswith(f"{note}: the ranks run on CPUs")
 
 
 def test_neither_slurm_jobs_nor_cpu_jobs_share_this_machine_s_gpus() -> None:
@@ -194,13 +172,11 @@ SIZED = cluster(
     ("asked", "cpus", "memory_mb", "walltime_s"),
     [
         ({}, 32, 200 * 1024, 3600),
-        ({"cpus": 8}, 8, 200 * 1024, 3600),
         ({"launcher": "srun"}, 32, 200 * 1024, 3600),
         ({"no_sbatch": ["cpus-per-task"]}, None, 200 * 1024, 3600),
         ({"no_sbatch": ["mem"]}, 32, None, 3600),
         ({"no_sbatch": ["time"]}, 32, 200 * 1024, None),
         ({"sbatch": ["mem=4G"]}, 32, 4096, 3600),
-        ({"sbatch": ["mem=0"]}, 32, 0, 3600),
         ({"sbatch": ["mem-per-cpu=2G"]}, 32, 64 * 1024, 3600),
         ({"sbatch": ["mem-per-cpu=2G"], "no_sbatch": ["cpus-per-task"]}, None, None, 3600),
         ({"sbatch": ["mem-per-gpu=64G"]}, 32, 128 * 1024, 3600),
@@ -237,7 +213,6 @@ def test_srun_asks_for_the_cpus_of_the_directives(preflight: str | None) -> None
     ("form", "nodes", "removed", "said"),
     [
         ("gres", 1, "gres", "no directive requests the 4 GPUs of each node: 4 ranks would start"),
-        ("gres", 2, "gres", "no directive requests the 2 GPUs"),
         ("gpus-per-node", 2, "gpus-per-node", "no directive requests"),
         ("gpus", 1, "gpus", "no directive requests"),
         ("gpus", 2, "gpus-per-node", "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes"),
@@ -268,7 +243,6 @@ def test_a_binding_that_hides_gpus_from_ranks_is_refused(key: str, value: str) -
     ("asked", "of_profile", "requeue"),
     [
         ({}, {}, None),
-        ({"requeue": 3}, {}, Requeue(3, 120)),
         ({"requeue": 3}, {"warn": "5m"}, Requeue(3, 300)),
         ({"requeue": 3, "warn_s": "90s"}, {"warn": "5m"}, Requeue(3, 90)),
         ({}, {"times": 2}, Requeue(2, 120)),
@@ -297,23 +271,18 @@ def test_of_the_warning_a_part_is_kept_for_starting_again(warn_s: int, grace_s: 
     assert Requeue(1, warn_s).grace_s == grace_s
 
 
-@pytest.mark.parametrize(
-    ("warn_s", "walltime_s", "fits"), [(60, 121, True), (60, 120, False), (300, 300, False), (10_000, None, True)]
-)
-def test_a_warning_must_not_come_before_the_ranks_listen(warn_s: int, walltime_s: int | None, fits: bool) -> None:
-    if fits:
-        check_warning(Requeue(1, warn_s), walltime_s)
-        return
-    with pytest.raises(UsageError, match=f"a signal {warn_s} s before the end"):
-        check_warning(Requeue(1, warn_s), walltime_s)
+def test_a_warning_must_not_come_before_the_ranks_listen() -> None:
+    check_warning(Requeue(1, 60), 121)
+    check_warning(Requeue(1, 10_000), None)
+    for seconds in (60, 120):
+        with pytest.raises(UsageError, match=f"a signal {seconds} s before the end"):
+            check_warning(Requeue(1, seconds), 120)
 
 
 def test_the_hint_names_a_time_that_fits() -> None:
     with pytest.raises(UsageError) as caught:
         plan(requeue="1", warn_s="5m", walltime_s="5m")
     assert "--time 00:07:00" in (caught.value.hint or "")
-    with pytest.raises(UsageError, match="'45' has no unit; write 45m for minutes, or 45s"):
-        plan(requeue="1", warn_s="45", walltime_s="2m")
     assert plan(requeue="1", warn_s="5m", walltime_s="7m").requeue == Requeue(1, 300)
 
 
@@ -343,7 +312,6 @@ def test_the_limit_is_that_of_the_option_then_that_of_the_profile(
         (cluster(sample_use=False), {"cancel_idle_s": "30m"}, "--cancel-idle needs samples of the GPUs"),
         (cluster(sample_use=False, cancel_idle="2h"), {}, "^cancel_idle needs samples of the GPUs"),
         (cluster(), {"cancel_idle_s": "30"}, "'30' has no unit; write 30m for minutes"),
-        (cluster(), {"cancel_idle_s": "soon"}, "--cancel-idle: 'soon' is not a time"),
     ],
 )
 def test_a_limit_that_cannot_be_is_refused(profile: Profile, asked: dict[str, Any], message: str) -> None:

@@ -34,12 +34,10 @@ def notes(env: dict[str, str]) -> tuple[str, ...]:
     ("env", "directive", "value"),
     [
         ({"SBATCH_PARTITION": "p"}, "partition", "p"),
-        ({"SBATCH_ACCOUNT": "a"}, "account", "a"),
         ({"SBATCH_TIMELIMIT": "30"}, "time", "00:30:00"),
         ({"SBATCH_MEM_PER_NODE": "4G"}, "mem", "4G"),
         ({"SBATCH_MEM_PER_GPU": "4G"}, "mem-per-gpu", "4G"),
         ({"SBATCH_JOB_NAME": "n"}, "job-name", "n"),
-        ({"SBATCH_WCKEY": "w"}, "wckey", "w"),
         ({"SBATCH_HINT": "nomultithread"}, "hint", "nomultithread"),
         ({"SLURM_HINT": "nomultithread"}, "hint", "nomultithread"),
         ({"SBATCH_GPU_BIND": "closest"}, "gpu-bind", "closest"),
@@ -71,7 +69,6 @@ def test_one_for_a_directive_of_the_person_s_own_becomes_that(
         ({"SLURM_CLUSTERS": "c2"}, "hpcrun submits to this cluster alone"),
         ({"SLURM_UMASK": "077"}, "SLURM_UMASK=077"),
         ({"SLURM_MPI_TYPE": "pmix"}, "--srun mpi=pmix does the same"),
-        ({"SLURM_EXPORT_ENV": "NONE"}, "--env SLURM_EXPORT_ENV=... sets it in the job"),
         ({"SRUN_CPUS_PER_TASK": "3"}, "--env SRUN_CPUS_PER_TASK=... sets it in the job"),
     ],
 )

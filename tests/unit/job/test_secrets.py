@@ -192,13 +192,11 @@ def test_a_value_of_this_form_is_none(value: str) -> None:
     ("command", "found"),
     [
         ("export WANDB_API_KEY=abc", "the value of WANDB_API_KEY"),
-        ("module load x; HF_TOKEN='a b' python get.py", "the value of HF_TOKEN"),
         ("export TOKEN='$x'", "the value of TOKEN"),
         ("setenv HF_TOKEN abc", "the value of HF_TOKEN"),
         ("pip install git+https://tok@github.com/a/b", "a URL with a token"),
         (f"wandb login {'a1' * 20}", "an API key"),
         ("huggingface-cli login --token hunter22abcd", "the value of --token"),
-        ("mytool --password hunter22abcd", "the value of --password"),
         ("mytool --password 'hunter 22abcd' \"it's", "the value of --password"),
         ("db_pass=hunter22; export db_pass", "the value of db_pass"),
         ("bash -c 'python x.py --password hunter22'", "the value of --password"),
@@ -207,7 +205,6 @@ def test_a_value_of_this_form_is_none(value: str) -> None:
         ("mytool --password `cat file`", None),
         ("mytool --password <(cat file)", None),
         ("export HF_TOKEN=$(cat ~/.hf)", None),
-        ('export DB_PASS="$(pass show db)"', None),
         ("export HF_TOKEN=$OTHER", None),
         ("pip install git+https://${GH}@github.com/a/b", None),
         ("export MAX_TOKENS=512", None),
@@ -359,13 +356,9 @@ def test_a_secret_may_be_the_value_of_secret_variables() -> None:
 
 
 def test_a_value_that_cannot_be_read_is_not_repeated_where_it_is_a_secret() -> None:
-    said: dict[str, Any] = {
-        "script": "job.py",
-        "secrets": ["MYSEC"],
-        "env": ["MYSEC=hunter22a", "OTHER_TOKEN=hunt er22b"],
-    }
+    said: dict[str, Any] = {"secrets": ["MYSEC"], "env": ["MYSEC=hunter22a", "OTHER_TOKEN=hunt er22b"]}
     with pytest.raises(UsageError) as refused:
-        read_request({**said, "walltime_s": "hunter22a", "name": "a/hunt er22b"})
+        read_request({"script": "job.py", **said, "walltime_s": "hunter22a", "name": "a/hunt er22b"})
     assert "--time" in refused.value.message
     assert "hunt" not in refused.value.message
 
@@ -518,17 +511,8 @@ def test_a_declared_value_is_hidden_as_programs_print_it(value: str, printed: st
     hider = SecretHider({"WORD": value, "OTHER": "correct"}, ["WORD"])
     assert "***" in hider.hide(printed)
     assert SecretHider({"WORD": value}).hide(printed) == printed
-    for part in (
-        "hu5h",
-        "hushHUSH",
-        "a1b2c3d4",
-        "correcthorse",
-        "q-is",
-        "b3JyZWN0aG9yc2",
-        "9ycmVjdGhvcn",
-        "29ycmVjdGhvcnNl",
-        "pass",
-    ):
+    parts = "hu5h hushHUSH a1b2c3d4 correcthorse q-is b3JyZWN0aG9yc2 9ycmVjdGhvcn 29ycmVjdGhvcnNl pass"
+    for part in parts.split():
         assert part not in hider.hide(printed)
 
 
@@ -549,9 +533,8 @@ def test_hpcrun_s_own_names_in_json_are_never_touched() -> None:
     "value", ["", " ", "      ", "\n\n\n\n\n", "\udcff" * 9, "\x00" * 9, "*" * 9, "…" * 9, "'" * 9, "│'" * 9]
 )
 def test_an_odd_value_hides_nothing_else(value: str) -> None:
-    assert (
-        SecretHider({"A_PASSWORD": value, "B": value}, ["B"]).hide("a line: 1\n  of a log") == "a line: 1\n  of a log"
-    )
+    text = "a line: 1\n  of a log"
+    assert SecretHider({"A_PASSWORD": value, "B": value}, ["B"]).hide(text) == text
 
 
 def test_names_that_are_declared_later_are_hidden_from_then_on() -> None:

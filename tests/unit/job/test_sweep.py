@@ -44,9 +44,7 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
     [
         ({"sweep": ["lr"]}, "no '='"),
         ({"sweep": ["lr=1,,2"]}, "empty value"),
-        ({"sweep": ["lr="]}, "empty value"),
         ({"sweep": ["lr=1e-3:1e-1"]}, "ranges are not supported; write every value, such as lr=1e-3,1e-1"),
-        ({"sweep": ["lr=1e-3:1e-1:10"]}, "ranges are not supported; write every value, such as lr=1e-3,1e-1"),
         ({"sweep": ["a=1", "seed=0..4"]}, "ranges are not supported; write every value, such as seed=0,4"),
         ({"sweep": ["seed=0-4"]}, "ranges are not supported; write every value, such as seed=0,4"),
         ({"sweep": ["lr=[1e-3,1e-1]"]}, "write the values without brackets: lr=1e-3,1e-1"),
@@ -55,10 +53,7 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
         ({"sweep": ["lr=1e-3,1e-3"]}, "'1e-3' twice: both elements would be the same"),
         ({"sweep": ["a b=1"]}, "cannot be a parameter's name"),
         ({"sweep": ["element=1"]}, "is reserved"),
-        (
-            {"sweep": [f"a={','.join(map(str, range(11)))}", f"b={','.join(map(str, range(1000)))}"]},
-            f"11000 elements .* {MOST}",
-        ),
+        ({"sweep": [f"{name}={','.join(map(str, range(110)))}" for name in "ab"]}, f"12100 elements .* {MOST}"),
         ({"args": ["{modle}"]}, "no such parameter"),
         ({"elements": "4"}, "no element 4"),
         ({"elements": "3-1"}, "end before its start"),
