@@ -115,36 +115,17 @@ def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path
     assert refused.value.hint == "did you mean 'a100'?"
 
 
-def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
-    base = write(tmp_path / "base.yaml", "gpu:\n  type: a100\n  per_node: 4\n")
-    mine = write(tmp_path / "mine.yaml", "extends: base\ngpu:\n  per_node: 8\n")
-    origins = load_profile("mine", [tmp_path]).origins
-    assert str(origins["gpu", "type"]) == f"{base}:2"
-    assert str(origins["gpu", "per_node"]) == f"{mine}:3"
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
         ("partition: x\npartitoin: y\n", 2, "unknown key 'partitoin'; did you mean 'partition'?"),
         ("gpu:\n  per_nod: 4\n", 2, "unknown key 'gpu.per_nod'; did you mean 'gpu.per_node'?"),
-        (
-            "gpu:\n  types:\n    h100:\n      per_nod: 4\n",
-            4,
-            "unknown key 'gpu.types.h100.per_nod'; did you mean 'gpu.types.h100.per_node'?",
-        ),
-        (
-            "gpu:\n  types:\n    h100:\n      per_node: 4\n      cpu: {pergpu: 4}\n",
-            5,
-            "unknown key 'gpu.types.h100.cpu.pergpu'; did you mean 'gpu.types.h100.cpu.per_gpu'?",
-        ),
+        ("gpu:\n  types:\n    h100:\n      per_node: 4\n      cpu: {pergpu: 4}\n", 5,
+         "unknown key 'gpu.types.h100.cpu.pergpu'; did you mean 'gpu.types.h100.cpu.per_gpu'?"),
         ("gpu:\n  types:\n    h100: {}\n", 1, "gpu: types.h100 does not say per_node"),
-        ("time:\n  default: 1h\n  maximum: 2h\n", 3, "unknown key 'time.maximum'"),
         ("extend: a100\n", 1, "unknown key 'extend'; did you mean 'extends'?"),
         ("gpu:\n  per_node: four\n", 2, "gpu.per_node: "),
-        ("gpu:\n  directive: tres\n", 2, "gpu.directive: "),
         ("partition: x\ntime:\n  max: soon\n", 3, "time.max: 'soon' is not a time"),
-        ("memory:\n\n  per_node: lots\n", 3, "memory.per_node: 'lots' is not a memory size"),
         ("env:\n  A: true\n", 2, "env.A: YAML reads this as true or false; put it in quotes"),
         ("env:\n  A: [x]\n", 2, "env.A: "),
         ("env:\n  1A: x\n", 2, "env.1A: '1A' cannot be a variable's name"),
@@ -154,12 +135,11 @@ def test_every_value_knows_the_file_it_came_from(tmp_path: Path) -> None:
         ("modules:\n  - a\n  - true\n", 3, "modules.1: "),
         ("partition: x\nname: y\n", 2, "remove the line: the file's name is the profile's name"),
         ("gpu: 4\n", 1, "gpu: "),
-        ("card:\n  memory_gb: lots\n", 2, "card.memory_gb: "),
         ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'card.tflops.bf16'?"),
         ("card:\n  bf16: 'yes'\n", 2, "card.bf16: takes true or false"),
         ("fabric:\n  interface: =ib0\n", 2, "fabric.interface: "),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_key_or_value_is_refused_at_its_file_and_line(
     text: str, line: int, message: str, tmp_path: Path
 ) -> None:
@@ -172,13 +152,14 @@ def test_a_wrong_key_or_value_is_refused_at_its_file_and_line(
     assert "pydantic" not in refused.value.message.lower()
 
 
-def test_a_list_is_extended_with_a_plus_and_each_item_knows_its_line(tmp_path: Path) -> None:
-    base = write(tmp_path / "base.yaml", "modules: [a, b]\n")
-    mine = write(tmp_path / "mine.yaml", "extends: base\nmodules+:\n  - c\n  - d\n")
+def test_a_list_is_extended_with_a_plus_and_each_item_and_value_knows_its_line(tmp_path: Path) -> None:
+    base = write(tmp_path / "base.yaml", "modules: [a, b]\ngpu:\n  type: a100\n  per_node: 4\n")
+    mine = write(tmp_path / "mine.yaml", "extends: base\nmodules+:\n  - c\n  - d\ngpu:\n  per_node: 8\n")
     loaded = load_profile("mine", [tmp_path])
     assert loaded.profile.modules == ("a", "b", "c", "d")
     where = [str(loaded.origins["modules", str(number)]) for number in range(4)]
     assert where == [f"{base}:1", f"{base}:1", f"{mine}:3", f"{mine}:4"]
+    assert [str(loaded.origins["gpu", key]) for key in ("type", "per_node")] == [f"{base}:3", f"{mine}:6"]
 
 
 @pytest.mark.parametrize(
@@ -186,14 +167,11 @@ def test_a_list_is_extended_with_a_plus_and_each_item_knows_its_line(tmp_path: P
     [
         ("modules+: a\n", 1, "modules+: must be a list of values to add to 'modules'"),
         ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' is also in this file; write one list"),
-        ("partition+: [b]\n", 1, "partition+: 'partition' is not a list"),
         ("qos: x\ngpu+: [b]\n", 2, "gpu+: 'gpu' is not a list"),
         ("modulse+: [b]\n", 1, "unknown key 'modulse'; did you mean 'modules'?"),
-        ("modules+: null\n", 1, "modules+: must be a list"),
         ("setup+: [true]\n", 1, "setup.0: "),
         ("qos: x\nextends: {a: b}\n", 2, "'extends' must be the name"),
         ("extends: [[a]]\n", 1, "'extends' must be the name"),
-        ("extends: true\n", 1, "'extends' must be the name"),
     ],
 )
 def test_a_wrong_extension_is_refused_at_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
@@ -297,9 +275,8 @@ def test_a_mutated_profile_loads_or_fails_with_file_line_and_key(mutations: list
 
 
 def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
-    write(
-        tmp_path / "mine.yaml", "gpu: {types: {h: {per_node: 8, card: gpu/h100}, a: {per_node: 4}}}\ncard: gpu/a100\n"
-    )
+    types = "{h: {per_node: 8, card: gpu/h100}, a: {per_node: 4}}"
+    write(tmp_path / "mine.yaml", f"gpu: {{types: {types}}}\ncard: gpu/a100\n")
     loaded = load_profile("mine", [tmp_path, SHIPPED])
     assert loaded.profile.card.model == "NVIDIA A100 80 GB SXM4"
     assert loaded.profile.gpu.types["h"].card.memory_gb == 80
