@@ -138,11 +138,7 @@ def test_a_rank_that_was_told_to_end_is_named_where_the_others_speak_of_it() -> 
 
 
 def test_what_ranks_did_after_the_signal_is_left_out() -> None:
-    ends = [
-        RankEnd(0, "n0", 0, 10.0),
-        RankEnd(1, "n0", 1, 99.5),
-        RankEnd(2, "n1", 143, 99.9),
-        RankEnd(3, "n1", 0, 99.1),
-    ]
+    ended = ((0, 10.0), (1, 99.5), (143, 99.9), (0, 99.1))
+    ends = [RankEnd(rank, "n0", status, when) for rank, (status, when) in enumerate(ended)]
     assert before_signal(ends, 99.0) == [ends[0], ends[2]]
     assert first_leaver(before_signal(ends, 99.0)) == ends[0]

@@ -130,9 +130,7 @@ def test_a_rank_that_raised_and_was_terminated_before_it_had_ended_is_named(tmp_
 
 def test_a_rank_that_lost_the_store_long_before_the_first_was_gone_is_a_victim(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    frame = (
-        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in barrier\n'
-    )
+    frame = '  File "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in barrier\n'
     lost = raised(f"{frame}    work.wait()\ntorch.distributed.DistNetworkError: failed to recv, got 0 bytes")
     write_run(Written(None, raised("KeyError: 'lr'"), lost), folder)
     record_end(folder, 5, 1, 1610.0)

@@ -20,7 +20,7 @@ def summary(folder: Path, err: str, status: int, others: str = NCCL_GONE) -> str
     return explained(folder).summary
 
 
-@pytest.mark.parametrize("status", [1, 2, 3, 17, 127])
+@pytest.mark.parametrize("status", [1, 2, 127])
 @pytest.mark.parametrize("after", ["", "giving up\n"])
 def test_a_printed_exception_is_named_whatever_the_program_returns(tmp_path: Path, status: int, after: str) -> None:
     said = summary(tmp_path / "run", VALUE + after, status)

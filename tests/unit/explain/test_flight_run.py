@@ -185,15 +185,9 @@ def test_json_has_where_each_group_of_ranks_stood(tmp_path: Path) -> None:
     assert said["flight"]["dumps"] == list(range(8))
     (meeting,) = said["flight"]["collectives"]
     assert (meeting["finding"], meeting["collective"], meeting["number"]) == ("missing", "all_reduce", 17)
-    assert meeting["absent"] == [
-        {
-            "ranks": [2],
-            "collective": "all_reduce",
-            "number": 16,
-            "group": "the default group",
-            "tensors": "[1024] Float",
-            "at": "/home/ann/project/train.py:81",
-        }
-    ]
+    assert meeting["absent"] == [{
+        "ranks": [2], "collective": "all_reduce", "number": 16, "group": "the default group",
+        "tensors": "[1024] Float", "at": "/home/ann/project/train.py:81",
+    }]  # fmt: skip
     write_run(CASES["watchdog"], tmp_path / "without")
     assert explanation_json(explained(tmp_path / "without"))["flight"] is None

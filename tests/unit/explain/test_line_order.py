@@ -223,13 +223,10 @@ def test_real_logs_of_three_ranks_of_which_one_made_the_others_fail(
         ("conda: command not found", "KeyError: 'lr'", None),
         ("conda: command not found", "ModuleNotFoundError: No module named 'torch'", "shell-setup"),
         ("n1: Cuda failure 'out of memory'", "ValueError: no batch", None),
-        (
-            "n1: Cuda failure 'out of memory'",
-            "RuntimeError: NCCL error in: x.cpp:1, internal error",
-            "nccl-out-of-memory",
-        ),
+        ("n1: Cuda failure 'out of memory'", "RuntimeError: NCCL error in: x.cpp:1, internal error",
+         "nccl-out-of-memory"),
     ],
-)
+)  # fmt: skip
 def test_what_was_complained_of_before_an_exception_of_the_program_is_not_its_cause(
     tmp_path: Path, line: str, raised: str, rule: str | None
 ) -> None:

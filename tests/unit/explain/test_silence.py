@@ -29,17 +29,13 @@ def stopped(folder: Path, state: str, wrote: dict[int, float], batch: str = "") 
 LIMIT = "slurmstepd: error: *** JOB 4711 ON node01 CANCELLED AT 2026-11-22T10:00:00 DUE TO TIME LIMIT ***\n"
 
 
-@pytest.mark.parametrize("batch", ["", LIMIT])
-def test_a_job_that_was_silent_before_its_time_limit_may_have_hung(tmp_path: Path, batch: str) -> None:
-    said = explained(stopped(tmp_path / "run", "TIMEOUT", {3: 1512.0}, batch))
-    assert said.summary == "the job reached its time limit; no rank had written for 108 s: it may have hung"
+@pytest.mark.parametrize(("state", "batch"), [("TIMEOUT", ""), ("TIMEOUT", LIMIT), ("CANCELLED", "")])
+def test_a_job_that_was_silent_before_its_end_may_have_hung(tmp_path: Path, state: str, batch: str) -> None:
+    said = explained(stopped(tmp_path / "run", state, {3: 1512.0}, batch))
+    how = "reached its time limit" if state == "TIMEOUT" else "was cancelled"
+    assert said.summary == f"the job {how}; no rank had written for 108 s: it may have hung"
     assert "--stacks" in said.fix
     assert not said.fix.startswith("use a longer --time")
-
-
-def test_a_job_that_was_silent_before_it_was_cancelled_may_have_hung(tmp_path: Path) -> None:
-    said = explained(stopped(tmp_path / "run", "CANCELLED", {3: 1512.0}))
-    assert said.summary == "the job was cancelled; no rank had written for 108 s: it may have hung"
 
 
 def test_a_job_that_wrote_until_it_was_stopped_did_not_hang(tmp_path: Path) -> None:

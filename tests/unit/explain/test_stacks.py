@@ -41,33 +41,18 @@ GOOD = answer(json.dumps({"rank": 1, "node": "n1", "state": "S", "pid": 5}))
 @pytest.mark.parametrize(
     "line",
     [
-        *map(
-            answer,
-            (
-                '{"rank": 1e999}',
-                '{"rank": [1]}',
-                '{"rank": null}',
-                '{"rank": -1}',
-                '{"rank": "0"}',
-                '{"rank": true}',
-                '{"ras": 5, "node": "n2"}',
-                '{"node": [1]}',
-                '{"rank": 0, "pid": [1]}',
-                '{"rank": 0, "busy": NaN}',
-                '{"rank": 0, "workers": 5}',
-                '{"rank": 0, "how": "py-spy", "stack": 7}',
-                "[" * 100_000,
-                "9" * 5000,
-                "",
-            ),
-        ),
+        *(answer(f"{{{fields}}}") for fields in (
+            '"rank": 1e999', '"rank": [1]', '"rank": null', '"rank": -1', '"rank": "0"', '"rank": true',
+            '"ras": 5, "node": "n2"', '"node": [1]', '"rank": 0, "pid": [1]', '"rank": 0, "busy": NaN',
+            '"rank": 0, "workers": 5', '"rank": 0, "how": "py-spy", "stack": 7')),
+        *map(answer, ("[" * 100_000, "9" * 5000, "")),
         *(answer("{}", place) for place in ("²/1", "0/²", "0/" + "9" * 5000, "9" * 5000 + "/1", "1/1", "0/0", "0/-1")),
         "hpcrun-stacks n2 0 0/1 !!",
         "hpcrun-stacks n2 0 0/1 é",
         "hpcrun-stacks n2 0 0/1 " + answer("{}").split()[-1][:-8],
     ],
     ids=range(25),
-)
+)  # fmt: skip
 def test_a_strange_answer_is_left_out_and_the_others_are_read(line: str) -> None:
     found = read(line, GOOD)
     assert [each.rank for each in found.ranks] == [1]
