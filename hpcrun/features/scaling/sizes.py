@@ -239,14 +239,13 @@ class ScaleCommand:
 
     def more_cpus(self, least: int) -> dict[str, str]:
         """Return the option for more CPUs; nothing where the command names no CPUs and has no GPUs."""
-        named: tuple[str, ...] = ("--cpus", "--cpus-per-task")
-        option = next((name for name in named if name in shlex.split(self.options)), "--cpus-per-gpu")
-        return {} if (option, self.sizes) == ("--cpus-per-gpu", "--ranks") else self.more(option, least)
+        given = re.search(r"(?<!\S)--cpus(-per-task)?(?!\S)", self.options)
+        return self.more(given[0] if given else "--cpus-per-gpu", least) if given or self.sizes == "--gpus" else {}
 
     def preflight(self, gpus: int, nodes: int) -> str:
         """Return the command that checks the nodes and GPUs of such a run."""
         spread = f"--nodes {nodes}" if nodes > 1 else ""
-        gpus = 0 if self.sizes == "--ranks" else gpus
+        gpus = gpus if self.sizes == "--gpus" else 0
         return " ".join(filter(None, ("hpcrun preflight", self.profile, f"--gpus {gpus}", spread)))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from hpcrun import reading
@@ -257,23 +256,18 @@ def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[s
 
 
 def study_status(
-    study: Study,
-    context: Context,
-    again: Mapping[str, list[str]] | None = None,
-    known: Mapping[str, str] = MappingProxyType({}),
+    study: Study, context: Context, again: Mapping[str, list[str]] | None = None, known: Mapping[str, str] | None = None
 ) -> StudyStatus:
     """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` states.
 
     ``again``: the answer of ``resubmissions``, where it is there already.
     """
-    again = again or resubmissions([study], context.store)
+    again, known = again or resubmissions([study], context.store), known or {}
     made = [run_id for point in study.points for run_id in again[point.run_id] if run_id not in known]
     result = with_first_lines(get_status(made, context.ports), context.store, context.rules)
     statuses = {item.run.run_id: item for item in result.runs}
-    useful = {run_id for run_id, of_run in known.items() if of_run == state.COMPLETED}
-    for run_id, item in statuses.items():
-        if item.status.state == state.COMPLETED or not item.status.final:
-            useful.add(run_id)
+    useful = {run_id for run_id, ended_as in known.items() if ended_as == state.COMPLETED}
+    useful |= {name for name, item in statuses.items() if item.status.state == state.COMPLETED or not item.status.final}
     runs = []
     for point in study.points:
         ids = again[point.run_id]
