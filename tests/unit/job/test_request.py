@@ -51,6 +51,10 @@ def test_what_is_no_number_of_gpus_is_refused(field: str, typed: str) -> None:
     ("asked", "message"),
     [
         ({"nodes": 0}, "--nodes: must be greater than or equal to 1, not 0"),
+        ({"cpus_per_task": -1}, "--cpus-per-task: must be greater than or equal to 1, not -1"),
+        ({"nproc_per_node": 0}, "--nproc-per-node: must be greater than or equal to 1, not 0"),
+        ({"account": "  "}, "--account: is empty"),
+        ({"warn_s": "20"}, "--warn: '20' has no unit; write 20m for minutes, or 20s, 20h or 20d"),
         ({"walltime_s": "soon"}, "--time: 'soon' is not a time"),
         ({"walltime_s": "5"}, "--time: '5' has no unit; write 5m for minutes, or 5s, 5h or 5d"),
         ({"walltime_s": "0"}, "--time: 0 means no limit in Slurm; hpcrun needs a limit"),

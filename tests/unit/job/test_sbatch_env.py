@@ -34,6 +34,8 @@ def notes(env: dict[str, str]) -> tuple[str, ...]:
     ("env", "directive", "value"),
     [
         ({"SBATCH_PARTITION": "p"}, "partition", "p"),
+        ({"SBATCH_ACCOUNT": "a"}, "account", "a"),
+        ({"SBATCH_WCKEY": "w"}, "wckey", "w"),
         ({"SBATCH_TIMELIMIT": "30"}, "time", "00:30:00"),
         ({"SBATCH_MEM_PER_NODE": "4G"}, "mem", "4G"),
         ({"SBATCH_MEM_PER_GPU": "4G"}, "mem-per-gpu", "4G"),
