@@ -47,7 +47,7 @@ COMMANDS: dict[str, Command] = {
     "scale plan": Command("hpcrun.features.scaling.command", "Scale", "forecast"),
     "scale run": Command("hpcrun.features.scaling.command", "Scale", "scale", settings=_SCRIPT_LAST),
     "scale report": Command("hpcrun.features.scaling.command", "Scale"),
-    "login": Command("hpcrun.features.remote.command", "Cluster"),
+    "login": Command("hpcrun.features.remote.login", "Cluster"),
     "doctor": Command("hpcrun.features.doctor.command", "Cluster"),
     "preflight": Command("hpcrun.features.preflight.command", "Cluster"),
     "nodes": Command("hpcrun.features.preflight.command", "Cluster"),

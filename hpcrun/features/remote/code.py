@@ -16,8 +16,7 @@ from pathlib import Path
 from hpcrun.actions.jobs.snapshot import LIMIT_MB, find_tree, list_code
 from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError, UsageError
-from hpcrun.features.remote.connection import Connection
-from hpcrun.features.remote.rsh import rsh_option
+from hpcrun.features.remote.connection import Connection, rsh_option
 from hpcrun.job.secrets import MOST_NAMED
 from hpcrun.job.units import listed
 from hpcrun.runs.job_code import check_count, measure_code

@@ -1,5 +1,7 @@
 """One OpenSSH connection to a host: ``hpcrun login`` opens it, everything else only uses it.
 
+As a program it is rsync's ``--rsh``.
+
 Sites block accounts that log in often, so nothing but ``hpcrun login`` may log in. If the connection is gone, or takes
 no further session, ssh itself would log in again without a message: ``ProxyCommand=false`` makes it fail instead
 (ssh_config(5)).
@@ -12,17 +14,20 @@ import os
 import re
 import shlex
 import stat
+import sys
 from base64 import b64encode
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
-from hpcrun.schedulers.process import SSH_FAILED, Completed, run_command
+from hpcrun.schedulers.process import SSH_FAILED, Completed, run_command, run_on_terminal
 
 KEEPS_S = 8 * 3600
 """How long an unused connection stays open."""
 _CHECK_S = 3.0  # a socket whose process hangs answers nothing, and ConnectTimeout does not end the wait
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,49}", re.ASCII)  # no option of ssh, and a part of a socket's path
+_CHUNK = 64 * 1024
 _LONGEST_SOCKET = 90  # unix(7): 107 bytes, of which ssh needs 17 while it makes the socket
 _LONGEST_COMMAND = 96 * 1024  # of Linux's 128 KiB for one argument (execve(2))
 _QUIET = ("-o", "LogLevel=QUIET")
@@ -161,3 +166,33 @@ def shell_setup(remote: Remote) -> str:
     if remote.slurm_conf:
         lines += [f"SLURM_CONF={shlex.quote(remote.slurm_conf)}", "export SLURM_CONF"]
     return "\n".join(lines)
+
+
+def rsh_option(connection: Connection) -> str:
+    """Return the option of rsync that runs this module: what start-up files print there is left out."""
+    return f"--rsh={sys.executable} -I -m {__name__} {connection.control}"
+
+
+def main(control: str, host: str, *words: str) -> int:
+    """Run the words, which are quoted for sh, on a host; return the exit status."""
+    mark = f"hpcrun-{os.urandom(8).hex()}"
+    command = remote_command(f"printf '%s\\n' {mark}\nexec {' '.join(words)}")
+    argv = [*Connection(host, control).argv("-T", "-o", "EscapeChar=none"), command]
+    return run_on_terminal(argv, os.environ, read=partial(copy_after, f"{mark}\n".encode()))
+
+
+def copy_after(mark: bytes, source: int) -> None:
+    """Copy a pipe to stdout from behind a mark on: what a login shell's start-up files print comes before it."""
+    before, is_past = b"", False
+    while chunk := os.read(source, _CHUNK):
+        if not is_past:
+            before += chunk
+            _, separator, chunk = before.partition(mark)
+            is_past = separator != b""
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(sys.stdout.fileno(), view) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Opening the connection to a host, and finding or installing hpcrun there."""
+"""hpcrun login: opens the connection to a host, and finds hpcrun there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import shlex
 from base64 import b64decode
 from pathlib import Path
 
+from hpcrun.cli.context import make_context
+from hpcrun.cli.options import argument, flag
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote.connection import (
     KEEPS_S,
@@ -36,6 +39,49 @@ say path "$PATH"; say slurm_conf "$SLURM_CONF"; say hpcrun "$program"
 test -z "$program" || say version "$("$program" --version </dev/null 2>/dev/null)"
 echo {mark}
 """
+
+
+def login(
+    host: str = argument("HOST", "Host of ~/.ssh/config, or USER@HOST.", default=...),
+    install: bool = flag("--install", "Install this version of hpcrun on the host."),
+    close: bool = flag("--close", "Close the connection."),
+    _json: JsonOption = False,
+) -> Outcomes:
+    """Connect to a cluster, for commands with --on HOST.
+
+    It asks for a password or a one-time code if the host wants one; no other
+    command of hpcrun does. The connection stays open for eight hours of disuse.
+    """
+    from hpcrun.features.remote.install import install_hpcrun  # it is seldom wanted
+
+    make_context()
+    connection = connection_to(host)
+    if close:
+        closed = connection.close()
+        words = f"closed the connection to {host}" if closed else f"there was no connection to {host}"
+        yield Outcome(lambda: [stdout([words])], lambda: {"kind": "login", "host": host, "connected": False})
+        return
+    connection = connect(host)
+    remote, warning = find_hpcrun(connection)
+    if install:
+        install_hpcrun(connection, remote.path)
+        remote, warning = find_hpcrun(connection)
+    where = f"hpcrun {remote.version}: {remote.hpcrun}" if remote.hpcrun else "no hpcrun there"
+    next_line = (
+        f"next       hpcrun --on {host} status" if remote.hpcrun else f"next       hpcrun login {host} --install"
+    )
+    yield note([warning])
+    yield Outcome(
+        lambda: [stdout([f"connected  {host}", f"there      {where}", next_line])],
+        lambda: {
+            "kind": "login",
+            "host": host,
+            "connected": True,
+            "hpcrun": remote.hpcrun or None,
+            "version": remote.version or None,
+            "warning": warning,
+        },
+    )
 
 
 def connect(host: str) -> Connection:

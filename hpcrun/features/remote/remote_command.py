@@ -11,8 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from hpcrun.errors import InterruptedByUser, SchedulerError
-from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, remote_command, shell_setup
-from hpcrun.features.remote.rsh import copy_after
+from hpcrun.features.remote.connection import (
+    Connection,
+    Remote,
+    connection_to,
+    copy_after,
+    known,
+    remote_command,
+    shell_setup,
+)
 from hpcrun.schedulers.process import SSH_FAILED, run_on_terminal
 
 ATTACHED = "HPCRUN_ATTACHED"
