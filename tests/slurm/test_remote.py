@@ -180,6 +180,23 @@ def test_a_cut_connection_leaves_no_incomplete_copy_under_a_name(here: Hpcrun, a
     assert (whole / "large.bin").stat().st_size == 100 << 20
 
 
+def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcrun) -> None:
+    """Its hpcrun prints what it likes: no answer is a bug here, or moves a cursor."""
+    text = 'case $1 in --version) echo hpcrun 9.9;; *) cat "$HOME/answer";; esac'
+    program, profile = as_researcher.program("evil/hpcrun", text), as_researcher.home / ".profile"
+    profile.write_text(f"{profile.read_text()}PATH={program.parent}:$PATH\n")
+    assert "hpcrun 9.9 is installed there" in here.run(*here.argv("login", "far")).stderr
+    run = {"nodes": "x", "elapsed_s": [], "created_s": "z", "hosts": 1, "name": "\x1b]0;x\x07"}
+    answers = ["", "[]", '{"error": 7}', '{"error": {"message": [1], "hint": {}}}', "{" * 9999, json.dumps({"runs": 3})]
+    for answer in (*answers, json.dumps({"runs": [3, run]}), json.dumps({"offers": [{"start_s": "soon"}, 3]})):
+        as_researcher.write("home/answer", answer)
+        words = ("submit", "--gpus", "1", "train.py") if "offers" in answer else ("status",)
+        argv = here.argv(words[0], "--on", "far", "--on", "near", *words[1:])
+        done = here.run(*argv, cwd=here.folder / "project", check=False)
+        assert "bug" not in done.stderr, answer
+        assert "\x1b" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""])
 def test_a_host_that_is_no_host_is_refused(here: Hpcrun, host: str) -> None:
     refused = here.run(*here.argv(f"--on={host}", "status"), check=False)

@@ -50,14 +50,15 @@ def _documents(hosts: Sequence[str], words: Sequence[str]) -> dict[str, dict[str
 
 
 def _document(host: str, done: Completed) -> dict[str, Any] | HpcrunError:
+    """Return the document in the output of a host, which may print anything: its fields are checked at their use."""
     text = done.stdout[done.stdout.find("{") :]  # behind what start-up files print
     try:
-        document = json.loads(text)
-    except ValueError:
+        document = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
         return HpcrunError(f"{host}: hpcrun printed no JSON document: {(done.stderr or done.stdout).strip()[-200:]}")
-    if error := document.get("error"):
-        return HpcrunError(f"{host}: {error.get('message')}", hint=error.get("hint"))
-    return dict(document)
+    if isinstance(error := document.get("error"), dict):
+        return HpcrunError(f"{host}: {error.get('message')}", hint=str(error.get("hint") or "") or None)
+    return document
 
 
 def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
@@ -69,9 +70,10 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
         {**run, "on": host}
         for host, document in documents.items()
         if not isinstance(document, HpcrunError)
-        for run in document.get("runs", [])
+        for run in _list(document.get("runs"))
+        if isinstance(run, dict)
     ]
-    runs.sort(key=lambda run: run.get("created_s") or 0)
+    runs.sort(key=lambda run: _number(run.get("created_s")))
     lines = [
         f"hpcrun: {error.message}" + (f"\nhint: {error.hint}" if error.hint else "") for error in failures.values()
     ]
@@ -85,15 +87,21 @@ def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:
 
 def _row(run: Mapping[str, Any]) -> list[str]:
     why = run.get("cause") or run.get("reason") or ""
+    nodes, gpus = int(_number(run.get("nodes"))), int(_number(run.get("gpus_per_node")))
     return [
         str(run["on"]), str(run.get("name")), str(run.get("job_id") or "-"), str(run.get("profile")),
-        str(run.get("state")), _size(run.get("nodes") or 0, run.get("gpus_per_node") or 0),
-        clock_text(run.get("elapsed_s")), " ".join(filter(None, (run.get("hosts"), f"({why})" if why else ""))),
+        str(run.get("state")), f"{nodes}×{gpus}" if gpus else count(nodes, "node"),
+        clock_text(int(_number(run.get("elapsed_s")))),
+        " ".join(filter(None, (str(run.get("hosts") or ""), f"({why})" if why else ""))),
     ]  # fmt: skip
 
 
-def _size(nodes: int, gpus: int) -> str:
-    return f"{nodes}×{gpus}" if gpus else count(nodes, "node")
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, (int, float)) and 0 <= value < 1e11 else 0
 
 
 def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
@@ -103,8 +111,8 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
     for host, answer in answers.items():
         if isinstance(answer, HpcrunError):
             tell([f"hpcrun: {answer.message}"])
-        elif offers := answer.get("offers"):
-            starts[host] = min(offer["start_s"] for offer in offers)
+        elif offers := [offer for offer in _list(answer.get("offers")) if isinstance(offer, dict)]:
+            starts[host] = min(_number(offer.get("start_s")) for offer in offers)
         else:
             tell([f"hpcrun: the job fits no profile of {host}"])
     if not starts:

@@ -12,9 +12,9 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
+from hpcrun.features.remote import ATTACHED
+
 OPTION, LOCAL = "--on", "local"
-ATTACHED = "HPCRUN_ATTACHED"
-"""Set for a command that another host has started over ssh (``remote_command.py``)."""
 _HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
 _ONE_FLAG = ("-v", "--verbose")

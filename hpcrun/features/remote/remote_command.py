@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from hpcrun.errors import InterruptedByUser, SchedulerError
+from hpcrun.features.remote import ATTACHED
 from hpcrun.features.remote.connection import (
     Connection,
     Remote,
@@ -22,8 +23,6 @@ from hpcrun.features.remote.connection import (
 )
 from hpcrun.schedulers.process import SSH_FAILED, run_on_terminal
 
-ATTACHED = "HPCRUN_ATTACHED"
-"""Set for a command that another host has started over ssh: it ends if that connection is gone."""
 _WITH_CODE = ("submit", "import", "scale run")
 """Commands that read files of the project, which travel with them."""
 _SNAPSHOT = ("submit", "scale run")
