@@ -225,11 +225,12 @@ def report(
         yield from list_studies(context)
         yield note(["hint: hpcrun scale report STUDY, or hpcrun scale report --from-csv FILE"])
         return
-    chosen = []
-    for label in dict.fromkeys(studies or []):
-        chosen.append((yield from chosen_study(label, context)))
-    named = side_by_side(chosen, tables=bool(from_csv))
-    name = report_name([study.name for study in named] or [path.stem for path in (from_csv or ())[:1]])
+    chosen = {}
+    for label in studies or []:
+        study = yield from chosen_study(label, context)
+        chosen[study.study_id] = study
+    named = side_by_side(list(chosen.values()), tables=bool(from_csv))
+    name = report_name([study.name for study in named] or [path.stem for path in from_csv or ()])
     # two studies may have the same name
     folder = out or Path(f"report-{name}-{named[0].study_id[-4:]}" if len(named) == 1 else f"report-{name}")
     check_folder(folder, force=force)

@@ -146,6 +146,7 @@ def study_options(
 ) -> ReportOptions:
     """Return how some studies, or none, are to be read: as each was submitted, unless an option says otherwise."""
     kinds = {study.scaling for study in studies}
+    commands = {command_of(study) for study in studies}  # of several, none is that of all data sets
     if weak is None and len(kinds) > 1:
         raise UsageError("strong and weak scaling studies cannot be compared", hint="report each study on its own")
     return ReportOptions(
@@ -153,7 +154,7 @@ def study_options(
         weak=kinds == {"weak"} if weak is None else weak,
         warmup=max((study.warmup for study in studies), default=1) if warmup is None else warmup,
         min_efficiency=min_efficiency / 100,
-        command=command_of(studies[0]) if studies else ScaleCommand(),
+        command=commands.pop() if len(commands) == 1 else ScaleCommand(),
         unit="ranks" if studies and all(study.unit == "ranks" for study in studies) else "GPUs",
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcrun.errors import UsageError
-from hpcrun.features.scaling.sizes import Size
+from hpcrun.features.scaling.sizes import ScaleCommand, Size
 from hpcrun.features.scaling.studies import Study
 from hpcrun.features.scaling.study_report import (
     ReportOptions,
@@ -33,6 +33,13 @@ def test_a_report_follows_the_study_unless_it_is_told_otherwise() -> None:
     assert (options(STRONG, WEAK, weak=True).warmup, chosen[0].min_efficiency) == (3, 0.5)
     with pytest.raises(UsageError, match="cannot be compared"):
         options(STRONG, WEAK)
+
+
+def test_a_report_on_different_commands_proposes_none_of_them() -> None:
+    again = replace(STRONG, study_id="20260103-000000-train-cccc")
+    other = replace(STRONG, request={"script": "other.py"})
+    assert options(STRONG, again).command == command_of(STRONG)
+    assert options(STRONG, other).command == ScaleCommand()
 
 
 def test_several_studies_have_names_for_their_data_sets() -> None:
