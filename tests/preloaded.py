@@ -73,7 +73,7 @@ SERVER = (
     inspect.getsource(compile_templates_once)
     + inspect.getsource(parse_shipped_files_once)
     + r"""
-import array, atexit, gc, json, os, selectors, socket, sys, threading
+import array, atexit, contextlib, gc, json, os, selectors, socket, sys, threading
 sys.path.pop(0)  # -c: the folder in which it was started
 parse_shipped_files_once()
 import functools, importlib, pkgutil
@@ -114,7 +114,8 @@ def serve(requests):
                 pid, answers = running.pop(key.fd)
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 selector.unregister(key.fd)
-                os.write(answers, b"%d\n" % status)
+                with contextlib.suppress(OSError):  # whoever asked waits no longer
+                    os.write(answers, b"%d\n" % status)
                 os.close(key.fd), os.close(answers)
                 continue
             text, files = receive(requests)

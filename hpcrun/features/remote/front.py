@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +19,7 @@ OPTION, LOCAL = "--on", "local"
 _HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
 _ONE_FLAG = ("-v", "--verbose")
-_ON_LINE = re.compile(r"^on:", re.MULTILINE)
+_ON_LINE = re.compile(rb"^on:", re.MULTILINE)
 _CHUNK = 64 * 1024
 
 
@@ -84,11 +85,16 @@ def _is_configured() -> bool:
     """Whether a configuration may name a host. Reading YAML takes longer than most commands: so look for the word."""
     for path in _configured_files():
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                if _ON_LINE.search(file.read(_CHUNK)):
-                    return True
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for its writer
         except OSError:
             continue
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode) and _ON_LINE.search(os.read(file, _CHUNK)):
+                return True
+        except OSError:
+            continue
+        finally:
+            os.close(file)
     return False
 
 
