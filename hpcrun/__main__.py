@@ -4,8 +4,6 @@
 import os
 import sys
 
-ELSEWHERE = "hpcrun.features.remote.front"
-"""The feature that may run a command on another machine; empty without it."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -33,14 +31,11 @@ def _current_folder() -> "str | None":
 
 def _run_elsewhere() -> None:
     """Let a feature run the command on another machine, before the libraries of this one's commands are imported."""
-    if not ELSEWHERE:
-        return
-    from importlib import import_module
-
+    from hpcrun.actions.hooks import hooks_of
     from hpcrun.errors import HpcrunError
 
     try:
-        status = import_module(ELSEWHERE).run_elsewhere(sys.argv[1:])
+        status = hooks_of("remote").run_elsewhere(sys.argv[1:])
     except HpcrunError as error:
         from hpcrun.cli.main import fail
 

@@ -29,6 +29,11 @@ class SetupChecks:
 class Hooks:
     """The hooks of a feature; one is filled by a class of the same methods in the feature's folder."""
 
+    def run_elsewhere(self, words: Sequence[str]) -> int | None:
+        """Run a command line on another machine, and return its exit status; None if it is for this one."""
+        del words
+        return None
+
     def check_destination(self, to: str, env: Mapping[str, str]) -> None:
         """Refuse a destination of messages that cannot be used.
 
@@ -60,6 +65,7 @@ class Hooks:
 
 HOOKS = {
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
+    "remote": "hpcrun.features.remote.front:RemoteHooks",
     "notify": "hpcrun.features.notify.due:NotifyHooks",
     "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }

@@ -12,7 +12,6 @@ import typer
 
 from hpcrun.cli.commands import COMMANDS
 from hpcrun.cli.main import build_app
-from hpcrun.features.remote.front import split_hosts
 from tests.docs.page import Command, File, is_shown, steps
 from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
@@ -82,7 +81,7 @@ def test_every_file_of_a_page_is_used_by_a_command(name: str) -> None:
 def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
     app = typer.main.get_command(build_app(COMMANDS))
     for typed in re.findall(r"`hpcrun ([^`]+)`", PAGES[name]):
-        (_, words), command = split_hosts(shlex.split(typed)), cast(Any, app)
+        words, command = shlex.split(re.sub(r"--on \S+ ?", "", typed)), cast(Any, app)
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Iterable, Sequence
 
+from hpcrun.actions.hooks import Hooks
 from hpcrun.features.remote import ATTACHED
 
 OPTION, LOCAL = "--on", "local"
@@ -23,30 +24,33 @@ _ON_LINE = re.compile(rb"^on:", re.MULTILINE)
 _CHUNK = 64 * 1024
 
 
-def run_elsewhere(words: Sequence[str]) -> int | None:
-    """Run a command line on the hosts that it or the configuration names; None if it is for this machine.
+class RemoteHooks(Hooks):
+    """The hook of ``--on``."""
 
-    Raises:
-        HpcrunError: there is no connection, or the line is wrong.
-    """
-    if ATTACHED in os.environ:
-        _end_with_connection()
-        return None
-    hosts, rest = split_hosts(words)
-    verb = next((text for text in rest if not text.startswith("-")), "")
-    if not hosts and verb and verb not in _HERE and _is_configured():
-        hosts = _configured_host()
-    if hosts in ([], [LOCAL]):
-        if hosts:
-            sys.argv[1:] = rest
-        return None
-    if len(dict.fromkeys(hosts)) > 1:
-        from hpcrun.features.remote.clusters import run_on_several
+    def run_elsewhere(self, words: Sequence[str]) -> int | None:
+        """Run a command line on the hosts that it or the configuration names; None if it is for this machine.
 
-        return run_on_several(list(dict.fromkeys(hosts)), rest)
-    from hpcrun.features.remote.remote_command import run_on_one
+        Raises:
+            HpcrunError: there is no connection, or the line is wrong.
+        """
+        if ATTACHED in os.environ:
+            _end_with_connection()
+            return None
+        hosts, rest = split_hosts(words)
+        verb = next((text for text in rest if not text.startswith("-")), "")
+        if not hosts and verb and verb not in _HERE and _is_configured():
+            hosts = _configured_host()
+        if hosts in ([], [LOCAL]):
+            if hosts:
+                sys.argv[1:] = rest
+            return None
+        if len(dict.fromkeys(hosts)) > 1:
+            from hpcrun.features.remote.clusters import run_on_several
 
-    return run_on_one(hosts[0], rest)
+            return run_on_several(list(dict.fromkeys(hosts)), rest)
+        from hpcrun.features.remote.remote_command import run_on_one
+
+        return run_on_one(hosts[0], rest)
 
 
 def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
