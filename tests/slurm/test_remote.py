@@ -28,6 +28,9 @@ def node(as_researcher: Hpcrun) -> Iterator[LoginNode]:
     as_researcher.write("home/.bashrc", "echo welcome to the cluster\n")
     wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
     lines = [f"export {name}='{value}'" for name, value in as_researcher.environ.items() if name in wanted]
+    # the environment's own script names a Python by a path that this user may not reach
+    program = as_researcher.program("there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"')
+    lines.append(f"PATH={program.parent}:$PATH")
     as_researcher.write("home/.profile", "\n".join([*lines, ""]))
     folder = as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
     with login_node(folder, environ_of(as_researcher), "MaxSessions 3") as far:
