@@ -129,7 +129,7 @@ hpcrun resubmit 4711 --failed  # Only the failed elements of a sweep
 hpcrun init  # Answer questions
 hpcrun init --yes --account lab --gpu-type a100  # Without a terminal
 hpcrun init --dry-run  # See what it would write
-hpcrun login cluster  # Connect; then: hpcrun --on cluster submit --gpus 4 --follow train.py
+hpcrun login cluster  # Connect once; then begin commands with --on cluster
 hpcrun login cluster --install  # And install this version of hpcrun there
 hpcrun doctor  # Check the default profile
 hpcrun doctor --profile a100  # Check another profile
