@@ -130,7 +130,7 @@ hpcrun init  # Answer questions
 hpcrun init --yes --account lab --gpu-type a100  # Without a terminal
 hpcrun init --dry-run  # See what it would write
 hpcrun login cluster  # Connect once; then begin commands with --on cluster
-hpcrun login cluster --install  # And install this version of hpcrun there
+hpcrun login cluster --install  # And install this version there
 hpcrun doctor  # Check the default profile
 hpcrun doctor --profile a100  # Check another profile
 hpcrun preflight --nodes 4 --gpus-per-node 8 --profile a100  # Check 4 nodes
