@@ -184,7 +184,7 @@ def _agreed(setup: action.Setup, *, asks: bool, agreed: bool) -> bool:
 
 def _check_and_try(setup: action.Setup, test: bool | None, *, asks: bool, as_json: bool) -> Outcomes:
     """Run doctor's checks, offer the test job, and print what to type next."""
-    context = make_context(announce=None)  # its present state
+    context = make_context(announce=None)  # with the files just written
     checks = hooks_of("doctor").check_setup(setup.name, context.surroundings, context.store.root)
     document: dict[str, Any] = {**_setup_json(setup), "written": True, "doctor": None, "test": None}
     if checks:

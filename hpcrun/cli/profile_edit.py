@@ -162,7 +162,7 @@ def own_place(context: Context) -> Place:
 
 
 def _report(result: Changed, context: Context) -> Outcomes:
-    """Say what became of a file; one of a folder that was trusted stays trusted its present state."""
+    """Report the change of a file; in a trusted folder the new file is trusted, too."""
     trust_action.keep_trust(result.path, list(context.judged_layers.values()), context.trust)
     label = "written" if result.made else "changed" if result.changed else "unchanged"
     yield printed([f"{label}  {result.path}"])

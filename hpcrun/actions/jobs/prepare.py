@@ -201,7 +201,7 @@ def _messages(
 ) -> tuple[Notify | None, dict[str, str], list[str]]:
     """Return the messages that hpcrun sends, the directives for mail from Slurm, and notes."""
     config = surroundings.config
-    # nobody waits for a check of nodes
+    # a check of nodes sends no messages: its user waits for it
     known = () if request.preflight == "only" else (*config.notify, *profile.notify)
     if not (request.notify or known):
         if request.notify_on:

@@ -254,7 +254,7 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
 def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
     path = _open_copy(name, place).path
     with locked(path, place.host):
-        copy = _open_copy(name, place)  # its present state that nobody else changes it
+        copy = _open_copy(name, place)  # read again: now nobody else can change it
         text = change(copy.after, path)
         if text == copy.before:
             return _changed(name, path, place, made=False, changed=False)

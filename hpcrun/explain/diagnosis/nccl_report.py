@@ -68,7 +68,7 @@ class RasReport:
 
 
 def parse_ras(text: str, rank_of: Mapping[int, int]) -> RasReport:
-    """Read a report; one that is cut off, or no report at all, has less or nothing in it.
+    """Read a report; of a truncated one the part that is there, of another text nothing.
 
     Args:
         rank_of: process id → rank in the job, of ids that only one rank has.

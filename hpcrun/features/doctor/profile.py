@@ -266,7 +266,7 @@ def _judge_amount(
     """Yield what is wrong where a job requests more than there is (red), or the profile allows it (yellow).
 
     Args:
-        most, have: how much there is, and where, in words; 0 where nobody knows.
+        most, have: how much there is, and where, in words; 0 if unknown.
         requested: the key that sets it, how much the largest job requests, and for what; of ``per_gpu``, for all.
         limit: the key of the profile's own limit, and that limit.
     """

@@ -157,7 +157,7 @@ def _patterns(run: Run, context: Context) -> Mapping[str, Any]:
 
 
 def _sent_outcome(results: list[Delivery], item: RunStatus, *, quiet: bool) -> Outcome:
-    """Return what became of messages; in the background only what did not arrive, for the log."""
+    """Return the results of messages; in the background only failures, for the log."""
     if quiet:
         return Outcome(lambda: [stdout(_lines(each for each in results if each.state != SENT))])
     none = "no message is due" if notify_of(item.run) else "was submitted without messages (notify:, --notify)"

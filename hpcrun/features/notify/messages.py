@@ -72,7 +72,7 @@ class MessageClaim:
             file.write(_text(to, CLAIMED, ""))
 
     def close(self, state: str, reason: str = "") -> None:
-        """Record what became of the message; one that cannot have left this host can still be claimed."""
+        """Record the result of sending; a message that cannot have left this host can be claimed again."""
         is_unsent = state in (UNREACHABLE, UNKNOWN)
         path = self._path.with_name(self._path.name + _UNSENT) if is_unsent else self._path
         with suppress(OSError):  # it stays claimed: it is not sent again
@@ -134,7 +134,7 @@ _OUTCOMES = {
 
 
 def delivery_lines(deliveries: Iterable[Delivery]) -> list[str]:
-    """Return what became of messages, those that arrived first: ``started, failed (2), finished sent to $A``."""
+    """Return the results of messages, those that arrived first: ``started, failed (2), finished sent to $A``."""
     events: dict[tuple[str, str, str], list[str]] = {}
     for each in deliveries:
         is_good = each.state in (SENT, CLAIMED)

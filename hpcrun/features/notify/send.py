@@ -65,7 +65,7 @@ def send_message(
 
 
 def _send_one(message: Message, to: str, env: Mapping[str, str], run_folder: Path, event: str) -> list[Delivery]:
-    """Return what became of a message; nothing if another process sends it, or has sent it."""
+    """Return the result of a message; empty if another process sends it, or has sent it."""
     try:
         servers, problem = servers_of(to, env), ""  # apprise is imported before anything is claimed
     except UsageError as error:

@@ -31,10 +31,12 @@ _CHUNK = 64 * 1024
 _LONGEST_SOCKET = 90  # unix(7): 107 bytes, of which ssh needs 17 while it makes the socket
 _LONGEST_COMMAND = 96 * 1024  # of Linux's 128 KiB for one argument (execve(2))
 _QUIET = ("-o", "LogLevel=QUIET")
-_REUSE = (
-    "-o", "ControlMaster=no", "-o", "ProxyCommand=false", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes",
-    "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
+PLAIN = (
+    "-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "PermitLocalCommand=no",
+    "-o", "RemoteCommand=none",
 )  # fmt: skip
+"""What a user's configuration may add to a connection, and hpcrun does not need."""
+_REUSE = ("-o", "ControlMaster=no", "-o", "ProxyCommand=false", "-o", "BatchMode=yes", *PLAIN)
 
 
 class NotConnectedError(SchedulerError):
@@ -90,6 +92,18 @@ class Connection:
             raise self.lost()
         return done
 
+    def session(self, script: str, *, on_terminal: bool = False) -> int:
+        """Run a script of sh there with the stdin and the output of this process; return the exit status of ssh.
+
+        Without a terminal, what a login shell's start-up files print to stdout is left out.
+        """
+        if on_terminal:
+            return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
+        mark = f"hpcrun-{os.urandom(8).hex()}"
+        command = remote_command(f"printf '%s\\n' {mark}\n{script}")
+        read = partial(copy_after, f"{mark}\n".encode())
+        return run_on_terminal([*self.argv("-T", "-o", "EscapeChar=none"), command], os.environ, read=read)
+
     def lost(self, what: str = "") -> NotConnectedError:
         """Return the error of a session that could not be opened, or that broke."""
         if self.is_alive():
@@ -107,9 +121,8 @@ def remote_command(script: str) -> str:
     return f"exec /bin/sh -c 'eval \"$(echo {encoded} | base64 -d)\"'"
 
 
-def connection_to(host: str) -> Connection:
-    """Return the connection to a host, open or not."""
-    remote = known(host)
+def connection_to(host: str, remote: Remote | None) -> Connection:
+    """Return the connection to a host, open or not, by what is known of it."""
     return Connection(check_host(host), remote.control if remote and remote.control else own_control(host))
 
 
@@ -169,16 +182,13 @@ def shell_setup(remote: Remote) -> str:
 
 
 def rsh_option(connection: Connection) -> str:
-    """Return the option of rsync that runs this module: what start-up files print there is left out."""
+    """Return the option of rsync that runs this module."""
     return f"--rsh={sys.executable} -I -m {__name__} {connection.control}"
 
 
 def main(control: str, host: str, *words: str) -> int:
     """Run the words, which are quoted for sh, on a host; return the exit status."""
-    mark = f"hpcrun-{os.urandom(8).hex()}"
-    command = remote_command(f"printf '%s\\n' {mark}\nexec {' '.join(words)}")
-    argv = [*Connection(host, control).argv("-T", "-o", "EscapeChar=none"), command]
-    return run_on_terminal(argv, os.environ, read=partial(copy_after, f"{mark}\n".encode()))
+    return Connection(host, control).session(f"exec {' '.join(words)}")
 
 
 def copy_after(mark: bytes, source: int) -> None:

@@ -19,7 +19,7 @@ from hpcrun.features.remote import ATTACHED
 OPTION, LOCAL = "--on", "local"
 _HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
-_ONE_FLAG = ("-v", "--verbose")
+_VERBOSE = ("-v", "--verbose")
 _ON_LINE = re.compile(rb"^on:", re.MULTILINE)
 _CHUNK = 64 * 1024
 
@@ -62,8 +62,8 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
         if name == OPTION and (has_value or len(queue) > 1):
             hosts.append(value if has_value else queue[1])
             del queue[: 1 if has_value else 2]
-        elif name in _ONE_FLAG or (not verbs and not name.startswith("-")):
-            verbs += name not in _ONE_FLAG
+        elif name in _VERBOSE or (not verbs and not name.startswith("-")):
+            verbs += name not in _VERBOSE
             rest.append(queue.pop(0))
         else:
             break
@@ -72,8 +72,9 @@ def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _configured_files() -> Iterable[str]:
     """Yield the possible ``config.yaml`` of this person and of the projects around the current folder."""
-    home = os.path.expanduser("~")
-    yield os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "hpcrun", "config.yaml")
+    import platformdirs  # a line that names its host does without
+
+    yield os.path.join(platformdirs.user_config_dir("hpcrun"), "config.yaml")
     try:
         folder = os.getcwd()
     except OSError:
@@ -110,7 +111,7 @@ def _configured_host() -> list[str]:
 
 
 def _end_with_connection() -> None:
-    """Interrupt this command when nobody reads its output any more: without a terminal, ssh sends it no signal."""
+    """Interrupt this command when its output has no reader: without a terminal, ssh sends it no signal."""
     if os.isatty(1):
         return
     import select

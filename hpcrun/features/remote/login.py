@@ -15,15 +15,17 @@ from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, stdout
 from hpcrun.errors import SchedulerError
 from hpcrun.features.remote.connection import (
     KEEPS_S,
+    PLAIN,
     Connection,
     Remote,
     check_host,
     connection_to,
+    known,
     own_control,
     remember,
     remote_command,
 )
-from hpcrun.features.remote.install import INSTALLED
+from hpcrun.features.remote.install import INSTALLED, install_hpcrun
 from hpcrun.schedulers.process import run_command, run_on_terminal
 from hpcrun.version import __version__
 
@@ -52,10 +54,8 @@ def login(
     It asks for a password or a one-time code if the host wants one; no other
     command of hpcrun does. The connection stays open for eight hours of disuse.
     """
-    from hpcrun.features.remote.install import install_hpcrun  # it is seldom wanted
-
     make_context()
-    connection = connection_to(host)
+    connection = connection_to(host, known(host))
     if close:
         closed = connection.close()
         words = f"closed the connection to {host}" if closed else f"there was no connection to {host}"
@@ -88,9 +88,9 @@ def connect(host: str) -> Connection:
     """Open the connection to a host, if it is not open; ssh asks on the terminal for what it needs.
 
     Raises:
-        SchedulerError: ssh could not log in; it has said why.
+        SchedulerError: ssh could not log in; its own message is on stderr.
     """
-    connection = connection_to(host)
+    connection = connection_to(host, known(host))
     if connection.is_alive():
         return connection
     shared = _shared_by_user(host)
@@ -100,9 +100,7 @@ def connect(host: str) -> Connection:
     Path(connection.control).unlink(missing_ok=True)  # of a process that was killed
     argv = [
         "ssh", "-f", "-N", "-M", "-o", f"ControlPath={connection.control}", "-o", f"ControlPersist={KEEPS_S}",
-        "-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6", "-o", "ClearAllForwardings=yes",
-        "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no",
-        "--", host,
+        "-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6", *PLAIN, "--", host,
     ]  # fmt: skip
     status = run_on_terminal(argv, os.environ)
     if status != 0 or not connection.is_alive():

@@ -5,23 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from hpcrun.errors import InterruptedByUser, SchedulerError
 from hpcrun.features.remote import ATTACHED
-from hpcrun.features.remote.connection import (
-    Connection,
-    Remote,
-    connection_to,
-    copy_after,
-    known,
-    remote_command,
-    shell_setup,
-)
-from hpcrun.schedulers.process import SSH_FAILED, run_on_terminal
+from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, shell_setup
+from hpcrun.schedulers.process import SSH_FAILED
 
 _WITH_CODE = ("submit", "import", "scale run")
 """Commands that read files of the project, which travel with them."""
@@ -52,7 +42,8 @@ def run_on_one(host: str, words: list[str]) -> int:
 
 def opened(host: str) -> tuple[Connection, Remote]:
     """Return the open connection to a host, and what is known of hpcrun there."""
-    connection, remote = connection_to(host), known(host)
+    remote = known(host)
+    connection = connection_to(host, remote)
     if not connection.is_alive():
         raise connection.lost()
     if remote is None or not remote.hpcrun:
@@ -64,15 +55,9 @@ def opened(host: str) -> tuple[Connection, Remote]:
 def run_words(connection: Connection, remote: Remote, words: Sequence[str], folder: str) -> int:
     """Run a command line of hpcrun in a folder there, on this terminal if there is one; return its exit status."""
     on_terminal = os.isatty(0) and os.isatty(1)
-    mark = "" if on_terminal else f"hpcrun-{os.urandom(8).hex()}\n"
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
-    show = f"printf '%s\\n' {shlex.quote(mark[:-1])}" if mark else ":"
     line = f"{ATTACHED}=1 exec {shlex.join([remote.hpcrun, *words])}"
-    command = remote_command("\n".join([shell_setup(remote), go, show, line]))
-    argv = connection.argv(*(["-t"] if on_terminal else ["-T", "-o", "EscapeChar=none"]))
-    read = partial(copy_after, mark.encode()) if mark else None
-    sys.stdout.flush()
-    status = run_on_terminal([*argv, command], os.environ, read=read)
+    status = connection.session("\n".join([shell_setup(remote), go, line]), on_terminal=on_terminal)
     if status == SSH_FAILED:
         raise connection.lost()
     if status == NO_FOLDER:

@@ -258,7 +258,7 @@ def resubmissions(studies: Iterable[Study], store: RunStore) -> dict[str, list[s
 def study_status(
     study: Study, context: Context, again: Mapping[str, list[str]] | None = None, known: Mapping[str, str] | None = None
 ) -> StudyStatus:
-    """Return what became of the runs of a study: one question to the scheduler for all but the ``known`` states.
+    """Return the states of the runs of a study: one query to the scheduler for all but the ``known`` ones.
 
     ``again``: the answer of ``resubmissions``, where it is there already.
     """
