@@ -10,10 +10,10 @@ from hpcrun.actions.runs.clean import DEFAULT_AGE_S, HAS_CHECKPOINTS, CleanChoic
 from hpcrun.actions.runs.find import find_run
 from hpcrun.actions.status.status import get_status
 from hpcrun.cli.complete import run_name
-from hpcrun.cli.confirm import can_ask, confirm
+from hpcrun.cli.confirm import confirm
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, check_least, flag, option, read_duration
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, can_ask, note, stderr, stdout, table
 from hpcrun.errors import UsageError
 from hpcrun.job.state import parse_states
 from hpcrun.job.units import format_age

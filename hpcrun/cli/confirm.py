@@ -12,18 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hpcrun.cli.interrupt import interrupted_as
-from hpcrun.cli.output import tell
+from hpcrun.cli.output import can_ask, tell
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.schedulers.process import run_on_terminal
 from hpcrun.views.text import one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.ports import Choice
-
-
-def can_ask() -> bool:
-    """Whether a user at a terminal can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str, *, default: bool = False, interrupted: str = "interrupted; nothing was done") -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.ports import Choice, Ports, Surroundings, Typed
-from hpcrun.cli.output import Outcome, for_person, hold, note, tell, wants_json
+from hpcrun.cli.output import Outcome, can_ask, for_person, hold, note, tell, wants_json
 from hpcrun.errors import HpcrunError
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import RUNNING
@@ -147,9 +147,11 @@ class Context:
 
     def _chooser(self) -> Callable[[Choice], str] | None:
         """Return the function that asks the user at the terminal; None without one, and for callers in Python."""
-        from hpcrun.cli.confirm import can_ask, choose
+        if not self.announce or not can_ask() or wants_json():
+            return None
+        from hpcrun.cli.confirm import choose
 
-        return choose if self.announce and can_ask() and not wants_json() else None
+        return choose
 
     @cached_property
     def failed_nodes(self) -> FailedNodes:

@@ -14,11 +14,11 @@ from typer.main import get_command
 
 from hpcrun.actions.jobs.new_run import request_record
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.cli.confirm import can_ask, edit_again, find_editor, run_editor
+from hpcrun.cli.confirm import edit_again, find_editor, run_editor
 from hpcrun.cli.context import Context
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.main import build_app
-from hpcrun.cli.output import tell
+from hpcrun.cli.output import can_ask, tell
 from hpcrun.cli.submit_flow import prepare_job
 from hpcrun.errors import HpcrunError, UsageError
 from hpcrun.job.request import editable_line, read_edited_line, read_request, sweep_options, with_remark

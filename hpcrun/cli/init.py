@@ -19,11 +19,11 @@ from hpcrun.actions.profiles import init as action
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
 from hpcrun.actions.profiles.edit import FileChange, plan_config
-from hpcrun.cli.confirm import ask, can_ask, choose, confirm
+from hpcrun.cli.confirm import ask, choose, confirm
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.options import flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell, width
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, can_ask, note, printed, stdout, table, tell, width
 from hpcrun.cli.profile_edit import overruled, own_place
 from hpcrun.cli.submit_end import run_end
 from hpcrun.errors import InterruptedByUser, ProfileError, UsageError

@@ -107,6 +107,11 @@ def wants_json() -> bool:
     return _Answer.json
 
 
+def can_ask() -> bool:
+    """Whether a user at a terminal can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=want_json, is_eager=True)]
 """The renderer needs no value of it. A command reads it where options exclude each other or a question is skipped."""
 

@@ -20,10 +20,10 @@ from hpcrun.actions.profiles.edit import (
     use_profile,
 )
 from hpcrun.cli import complete
-from hpcrun.cli.confirm import ask, can_ask, confirm, edit_again, find_editor, run_editor
+from hpcrun.cli.confirm import ask, confirm, edit_again, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.options import argument, check_one_of, flag, option
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, stdout, table, tell
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, can_ask, note, printed, stdout, table, tell
 from hpcrun.errors import UsageError
 from hpcrun.profiles.config import FILE_NAME
 from hpcrun.profiles.load import load_profile, profile_names

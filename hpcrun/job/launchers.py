@@ -284,7 +284,7 @@ def _find(argv: tuple[str, ...], read: ReadScript, before: tuple[str, ...], dept
             yield from _find(inner.words, read, (*before, *argv[: len(argv) - len(inner.words)]), depth)
     elif name in SHELLS or not inner:  # Python's own text is not read
         text, script = _shell_text(argv, inner, read)
-        for command in read_commands(text):
+        for command in read_commands(text) if text else ():  # it loads the grammar of bash
             place = f"{script or 'the text of -c'}, line {command.line}"
             for call in _find(command.words, read, (), depth - 1):
                 knows_nodes = call.knows_nodes or _OF_NODES.search(text) is not None

@@ -103,7 +103,7 @@ def submit(
         env=env,
         walltime_s=plan.walltime_s,
         warn_s=plan.requeue.warn_s if plan.requeue else None,
-        dependency=dependency_option(lineage.after),
+        dependency=dependency_option(lineage.after) if lineage.after else "",
         elements=elements,
         max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
     )
