@@ -104,10 +104,9 @@ class RunsScreen(TableScreen[ShownRow]):
         self._show_rows()
 
     def check(self) -> None:
-        """Show whether an answer is late; read the last lines of the runs on the screen, and why elements failed."""
+        """Show whether an answer is late; read the last lines of the runs on the screen."""
         self.query_one("#title", TextLines).update()
         now, rows = time.monotonic(), [row for row, _ in self.rows.on_screen]
-        self.learn_causes((item for row in rows if (item := row.item())), self.pager.update)
         running = {row.key: row for row in rows if row.state == state.RUNNING and not row.children}
         is_due = now - self._words_asked >= WORDS_EVERY_S or not self._words_of >= running.keys()
 
@@ -131,10 +130,9 @@ class RunsScreen(TableScreen[ShownRow]):
     def cells(self, shown: ShownRow) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         """Return the mark, the texts and the colour of a row."""
         row, depth = shown
-        item, status = row.item(), row.status
-        sign, is_open = "*" if row.key in self._marked else " ", row.key in self._opened
-        known = item and self.with_cause(item)
-        texts = cells(row, known, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
+        status, is_open = row.status, row.key in self._opened
+        sign = "*" if row.key in self._marked else " "
+        texts = cells(row, depth, self._now_s, is_open=is_open, words=self._words.get(row.key, ""))
         return sign, texts, {"state": COLOURS.get(row.state, "red" if status is None or status.final else "")}
 
     def title_line(self) -> Text:

@@ -41,17 +41,17 @@ class WindowLine:
 
 @dataclass(slots=True)
 class LogWindow:
-    """The lines of one log from byte ``begin`` to byte ``end``, and the rest of a line that is not complete yet."""
+    """The lines of one log from byte ``begin`` to byte ``end``; the last one may not be complete yet."""
 
     log: LogFile
     most: int = MOST_BYTES
     begin: int = 0
     end: int = 0
     lines: list[WindowLine] = field(default_factory=list)
-    partial: WindowLine | None = None
     changed_s: float = 0.0  # when the file was last written, by its server's clock
     error: str = ""  # why it cannot be read now
     _mark: tuple[int, int, int] | None = None  # device, inode, size at the last look
+    _is_cut: bool = False  # the last line was not complete at the last look
 
     @property
     def at_start(self) -> bool:
@@ -61,17 +61,12 @@ class LogWindow:
     @property
     def at_end(self) -> bool:
         """Whether nothing was after the window at the last look."""
-        read = self.end + (len(self.partial.raw.encode("utf-8", "surrogateescape")) if self.partial else 0)
-        return self._mark is None or read >= self._mark[2]
+        return self._mark is None or self.end >= self._mark[2]
 
     @property
     def size(self) -> int:
         """The bytes of the file at the last look."""
         return self._mark[2] if self._mark else 0
-
-    def shown(self) -> list[WindowLine]:
-        """Return the lines, and the one that is not complete."""
-        return [*self.lines, self.partial] if self.partial else self.lines
 
     def to_end(self) -> None:
         """Move to the end of the file."""
@@ -101,12 +96,11 @@ class LogWindow:
         older = self._lines(data, start, self.changed_s)
         self.lines[:0] = older
         while len(self.lines) > len(older) and self.end - self.begin > self.most:
-            self.end = self.lines.pop().at
-            self.partial = None
+            self.end, self._is_cut = self.lines.pop().at, False
         return older
 
     def newer(self) -> list[WindowLine]:
-        """Put what follows the window at its end, what is new in the file included; returns the complete lines in it.
+        """Put what follows the window at its end, what is new in the file included; returns the lines in it.
 
         Where much has come since the last look, the window moves to the end of the file.
         """
@@ -122,16 +116,17 @@ class LogWindow:
         if at_end and self.size - self.end > self.most:
             self._clear(self.size)
             self.older()
-        data = self._read(self.end, 4 * BLOCK)
-        whole = data.rfind(b"\n") + 1
-        if not whole and len(data) >= LONGEST_LINE:
-            whole = LONGEST_LINE
-        now_s = time.time() if at_end and before is not None else self.changed_s
-        newer = self._lines(data[:whole], self.end, now_s)
-        rest, self.end = data[whole:], self.end + whole
-        reaches_end = self.end + len(rest) >= self.size
-        self.partial = self._line(rest, self.end, now_s) if rest and reaches_end else None
+        start = self.lines[-1].at if self._is_cut else self.end
+        if not (data := self._read(start, 4 * BLOCK)):
+            return []
+        if self._is_cut:
+            self.lines.pop()
+        reaches_end = start + len(data) >= self.size
+        if not reaches_end:
+            data = data[: data.rfind(b"\n") + 1 or LONGEST_LINE]
+        newer = self._lines(data, start, time.time() if at_end and before is not None else self.changed_s)
         self.lines += newer
+        self.end, self._is_cut = start + len(data), reaches_end and not data.endswith(b"\n")
         dropped = 0
         while dropped < len(self.lines) - 1 and self.end - self.begin > self.most:
             dropped += 1
@@ -152,7 +147,7 @@ class LogWindow:
 
     def _clear(self, at: int) -> None:
         self.begin = self.end = at
-        self.lines, self.partial = [], None
+        self.lines, self._is_cut = [], False
 
     def _check(self) -> bool:
         """Note the file's size; returns whether it can be read."""
@@ -178,13 +173,10 @@ class LogWindow:
         lines = []
         for piece in io.BytesIO(data):  # its lines, with their ends
             for start in range(0, len(piece), LONGEST_LINE):
-                lines.append(self._line(piece[start : start + LONGEST_LINE], at + start, read_s))
+                part = piece[start : start + LONGEST_LINE].removesuffix(b"\n")
+                lines.append(WindowLine(self.log, at + start, part.decode("utf-8", "surrogateescape"), read_s))
             at += len(piece)
         return lines
-
-    def _line(self, piece: bytes, at: int, read_s: float) -> WindowLine:
-        text = piece.removesuffix(b"\n").decode("utf-8", "surrogateescape")
-        return WindowLine(self.log, at, text, read_s)
 
 
 @dataclass(slots=True)
@@ -233,9 +225,9 @@ class LogView:
 
     def newer(self) -> list[WindowLine]:
         """Read what follows, also what is new; returns the new lines in their order."""
-        before = self._state()
+        before = [window.lines[-1:] for window in self.windows]
         lines = self._newer()
-        if self._state() != before:
+        if before != [window.lines[-1:] for window in self.windows]:
             self._merge()
         return lines
 
@@ -245,9 +237,6 @@ class LogView:
 
     def _newer(self) -> list[WindowLine]:
         return merge_lines([window.newer() for window in self.windows])
-
-    def _state(self) -> list[tuple[object, ...]]:
-        return [(window.begin, window.end, window.partial and window.partial.raw) for window in self.windows]
 
     def find(
         self, pattern: Pattern, start: WindowLine | None, *, up: bool, is_stopped: Callable[[], bool]
@@ -290,7 +279,7 @@ class LogView:
         return match
 
     def _merge(self) -> None:
-        self.lines = merge_lines([window.shown() for window in self.windows])
+        self.lines = merge_lines([window.lines for window in self.windows])
 
 
 def first_match(lines: Iterable[WindowLine], pattern: Pattern) -> WindowLine | None:

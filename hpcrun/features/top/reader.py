@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hpcrun.actions.ports import Ports
-from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_of, failed_elements
 from hpcrun.actions.status.status import get_status, last_known, with_silence
 from hpcrun.actions.status.wait import Changes
 from hpcrun.errors import HpcrunError, NotFoundError
-from hpcrun.explain.first_line import Rules, lacks_line, with_first_lines
+from hpcrun.explain.first_line import Rules, has_failed, lacks_line, with_element_lines, with_first_lines
 from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.top.rows import TopRow, run_rows
 from hpcrun.job.layout import RunsFolder
@@ -66,7 +66,6 @@ class Reader:
     rules: Rules  # returns the rules of ``explain``
     metric_patterns: Callable[[str], Mapping[str, str]]
     reading: Reading = field(default_factory=Reading)  # what was learned last
-    causes: dict[object, str] = field(default_factory=dict)  # why elements failed, as far as a screen has worked it out
     done: list[Done] = field(default_factory=list)  # what a person has done to runs since the start
     _post: Post | None = None
     _publish: Callable[[], object] = lambda: None
@@ -150,7 +149,7 @@ class Reader:
     def _read_again_and_again(self) -> None:
         changes = Changes(self.ports.store, INTERVAL_S, pause=self._pause)
         # first the folders of the newest runs, then those of all: they respond sooner than Slurm
-        self._learn(self._glimpse)
+        self._learn(partial(self._last_known, _FIRST))
         self._first_shown.wait()
         self._learn(self._last_known)
         ports = self.ports.for_polling()
@@ -168,21 +167,11 @@ class Reader:
             self.reading = replace(self.reading, away=words)
         self._tell(self._publish)
 
-    def _glimpse(self) -> Reading:
-        """Return the newest runs as they were last known, sweeps without their elements."""
-        store, items = self.ports.store, []
-        with self._waiting(str(store.root)):
-            for run_id in store.run_ids()[-_FIRST:]:
-                with suppress(HpcrunError):
-                    if status := store.last_status(run_id):
-                        run = store.load(run_id)
-                        items.append(RunStatus(run, store.folder(run_id), status, stale=not status.final))
-        return Reading(tuple(items), rows=run_rows(items, {}))
-
-    def _last_known(self) -> Reading:
+    def _last_known(self, newest: int = 0) -> Reading:
+        """Return so many of the newest runs, or all, as they were last known."""
         store = self.ports.store
         with self._waiting(str(store.root)):
-            ids = store.run_ids()
+            ids = store.run_ids()[-newest:]
             return self._with(ids, ids, last_known(ids, store=store, now_s=self.ports.now_s()))
 
     def _ask(self, ports: Ports) -> Reading:
@@ -199,14 +188,19 @@ class Reader:
             result = get_status(wanted, replace(ports, schedulers=scheduler_of))
         with self._waiting(str(store.root)):
             result = with_first_lines(with_silence(result, now_s), store, self.rules)
-            reading = self._with(ids, wanted, result)
+            lacking = [item for item in result.runs if _lacks_element_lines(item)][-1:]  # one sweep at a time
+            explained = {item.run.run_id: with_element_lines(item, failed_elements(item.elements), store, self.rules)
+                         for item in lacking}  # fmt: skip
+            runs = tuple(explained.get(item.run.run_id, item) for item in result.runs)
+            reading = self._with(ids, wanted, replace(result, runs=runs))
         return reading if reading.away else replace(reading, answered_s=now_s)
 
     def _with(self, ids: Collection[str], wanted: Sequence[str], result: StatusResult) -> Reading:
         """Return what is known of all runs, of which some were read now."""
         listed = set(ids)
         self._over = {run_id: item for run_id, item in self._over.items() if run_id in listed}
-        self._over |= {item.run.run_id: item for item in result.runs if item.status.final and not lacks_line(item)}
+        over = (item for item in result.runs if item.status.final)
+        self._over |= {item.run.run_id: item for item in over if not (lacks_line(item) or _lacks_element_lines(item))}
         known = {**self._over, **{item.run.run_id: item for item in result.runs}}
         runs = tuple(sorted(known.values(), key=lambda item: item.run.created_s))
         damaged = {run_id: text for text in result.damaged for run_id in wanted if run_id in text.split()}
@@ -233,6 +227,11 @@ class Reader:
             yield
         finally:
             self._waits_for = None
+
+
+def _lacks_element_lines(item: RunStatus) -> bool:
+    """Whether an element of a sweep failed and its explanation is not worked out yet."""
+    return not item.stale and any(has_failed(each.status) and each.status.cause is None for each in item.elements)
 
 
 def _bug(error: Exception) -> HpcrunError:

@@ -24,7 +24,6 @@ _NAME_MOST, _INFO_LEAST = 28, 40
 _NAME_SHORT, _INFO_SHORT = 14, 30  # the two are shortened to these widths before the job ids are left out
 _COUNTED_FIRST = ("RUNNING", "PENDING", "FAILED")
 _COUNTED_AS = {"TIMEOUT": "timed out"}
-_INFO = "info:"
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +31,7 @@ class TopRow:
     """One row: a run, an element of a sweep, or a group of runs. A key stays the same in a later reading.
 
     Attributes:
-        text, more: what a filter searches: names, ids, state, nodes; and, for ``info:memory``, reason and cause.
+        text: what a filter searches: names, ids, state, nodes, reason and cause.
     """
 
     key: str  # run id, ``run id/3`` of an element, or the group's name behind a colon
@@ -43,7 +42,6 @@ class TopRow:
     children: Sequence[TopRow] = ()  # elements of a sweep, runs of a group
     about: str = ""  # the INFO of a row without a run
     text: str = ""
-    more: str = ""
 
     @property
     def is_group(self) -> bool:
@@ -97,37 +95,22 @@ def _run_row(item: RunStatus) -> TopRow:
     children = []
     for each in item.elements:
         name, parameters = f"{run.name}/{each.index}", parameters_text(each.parameters)
-        text, more = _searched(f"{name} {run.run_id} {each.job_id or ''} {parameters}", each.status.state, each.status)
-        row = TopRow(f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text, more=more)
+        text = _searched(f"{name} {run.run_id} {each.job_id or ''} {parameters} {each.status.state}", each.status)
+        row = TopRow(f"{run.run_id}/{each.index}", visible(name), each.status.state, item, each, text=text)
         children.append(row)
     name_of_state = state.UNKNOWN if item.lost else status.state
-    text, more = _searched(f"{run.name} {run.run_id} {run.job_id or ''} {run.profile}", name_of_state, status)
-    return TopRow(run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text, more=more)
+    text = _searched(f"{run.name} {run.run_id} {run.job_id or ''} {run.profile} {name_of_state}", status)
+    return TopRow(run.run_id, visible(run.name), name_of_state, item, children=tuple(children), text=text)
 
 
-def _searched(names: str, name_of_state: str, status: LastStatus) -> tuple[str, str]:
-    """Return the texts in which a filter is searched for: what a row is, and why."""
-    more = f"{status.reason or ''} {status.cause or ''}"
-    return f"{names} {name_of_state} {status.hosts or ''}".lower(), more.lower()
+def _searched(names: str, status: LastStatus) -> str:
+    """Return the text in which a filter is searched for: what a row is, and why."""
+    return f"{names} {status.hosts or ''} {status.reason or ''} {status.cause or ''}".lower()
 
 
 def matches(row: TopRow, words: Sequence[str]) -> bool:
     """Whether a row has all words, and none of those that begin with ``!``."""
-
-    def has(term: str) -> bool:
-        return term[len(_INFO) :] in row.more if term.startswith(_INFO) else term in row.text
-
-    return all(not has(term[1:]) if term[0] == "!" and term[1:] else has(term) for term in words)
-
-
-def _placed(words: Iterable[str], rows: Sequence[TopRow]) -> list[str]:
-    """Return the words of a filter; one that no name, id, state, parameter or node has is looked for in the causes."""
-    placed = []
-    for term in words:
-        sign, plain = ("!", term[1:]) if term[0] == "!" else ("", term)
-        is_known = any(plain in each.text for row in rows for each in (row, *row.children))
-        placed.append(term if is_known or not plain or plain.startswith(_INFO) else f"{sign}{_INFO}{plain}")
-    return placed
+    return all(term[1:] not in row.text if term[0] == "!" and term[1:] else term in row.text for term in words)
 
 
 def _state(row: TopRow) -> Any:
@@ -151,8 +134,7 @@ SORTS: Mapping[str, tuple[Callable[[TopRow], Any], str]] = {
 
 def arranged(rows: Iterable[TopRow], how: Arrangement, studies: Mapping[str, str] | None = None) -> list[ShownRow]:
     """Return the rows as they are shown; ``studies`` has the study of each run in one."""
-    rows = list(rows)
-    words = _placed(how.words.lower().split(), rows)
+    words = how.words.lower().split()
     kept: list[TopRow] = []
     matching: dict[str, list[TopRow]] = {}
     for row in rows:
@@ -270,19 +252,16 @@ def fitted(needed: Mapping[str, int], width: int, dropped: Sequence[str]) -> dic
     return {**widths, last: max(0, width - 1 - sum(wide + GAP for wide in widths.values()))}
 
 
-def cells(
-    row: TopRow, item: RunStatus | None, depth: int, now_s: float, *, is_open: bool, words: str = ""
-) -> dict[str, str]:
+def cells(row: TopRow, depth: int, now_s: float, *, is_open: bool, words: str = "") -> dict[str, str]:
     """Return the cells of a row.
 
     Args:
-        item: the run or element, if it stands for one.
         is_open: its children are shown.
         words: what the run wrote last.
     """
     sign = ("- " if is_open else "+ ") if row.children else "  "
     name = f"{'  ' * depth}{sign}{row.name}"
-    if item is None:
+    if (item := row.item()) is None:
         return {"name": name, "state": row.state, "info": row.about}
     status = item.status
     why = why_text(item, now_s)

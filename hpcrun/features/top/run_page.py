@@ -99,7 +99,7 @@ class RunPage(TextScreen):
         return "   ".join(parts)
 
     def _why(self) -> str:
-        return one_line(why_text(self.with_cause(self._item), self._now_s)) if self._item else ""
+        return one_line(why_text(self._item, self._now_s)) if self._item else ""
 
     def _titles(self) -> Text:
         titles = (f"{number} {section.title}" for number, section in enumerate(self._sections, start=1))
@@ -122,8 +122,6 @@ class RunPage(TextScreen):
             self._item, self._gone = _one(self.reader.run_status(self._run_id)), ""
         except HpcrunError as error:
             self._gone = error.message
-        if self._item:
-            self.learn_causes([self._item], self._show)
         self._read()
         self._show()
 

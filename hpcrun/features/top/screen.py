@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len, chop_cells
@@ -28,8 +28,6 @@ from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.first_line import explained_status, lacks_line
 from hpcrun.views.text import visible
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 _CONSOLE = Console(file=io.StringIO())  # renders nothing, and knows the names of colours
 _PLAIN = Style()
 _LAST_KEYS = ("q", "?")
-_CAUSES_AT_ONCE = 8  # how many elements one thread explains, for which it reads their logs
 
 
 def strip_of(line: Text | str, width: int, left: int = 0) -> Strip:
@@ -63,11 +60,6 @@ def wrapped(line: Text, width: int, indent: int = 0) -> list[Text]:
     rest = chop_cells(line.plain[len(first) :], width - indent)
     begin, *parts = line.divide([*accumulate(map(len, [first, *rest[:-1]]))] if rest else [])
     return [begin, *(Text.assemble(" " * indent, part) for part in parts)]
-
-
-def key_of(item: RunStatus) -> object:
-    """Return what the cause of a failure depends on."""
-    return item.run.run_id, item.element, item.status.state, item.status.attempt
 
 
 def error_text(error: Exception) -> str:
@@ -184,31 +176,6 @@ class TopScreen(Screen[None]):
         """Return for how long a call has not returned; 0 if none is made."""
         now = time.monotonic()
         return now - self.calls.get(name, now)
-
-    def learn_causes(self, items: Iterable[RunStatus], then: Callable[[], object]) -> None:
-        """Work out why elements failed, a few at a time, for ``with_cause``; the reader does so for whole runs."""
-        causes = self.reader.causes
-        failed = (item for item in items if item.element is not None and lacks_line(item))
-        wanted = list(islice((item for item in failed if key_of(item) not in causes), _CAUSES_AT_ONCE))
-
-        def learn() -> dict[object, str]:
-            rules = self.reader.rules()
-            return {key_of(item): explained_status(item, rules).cause or "" for item in wanted}
-
-        def done(learned: dict[object, str]) -> None:
-            causes.update(learned)
-            then()
-
-        def broken(_: object) -> None:  # rules or a file that cannot be read: the section explain says so
-            done({key_of(item): "" for item in wanted})
-
-        if wanted:
-            self.call("causes", learn, done, broken)
-
-    def with_cause(self, item: RunStatus) -> RunStatus:
-        """Return an element with the cause of its failure, if that is worked out."""
-        cause = self.reader.causes.get(key_of(item)) if lacks_line(item) else None
-        return replace(item, status=replace(item.status, cause=cause)) if cause else item
 
     def draw(self) -> None:
         """Draw the lines that have changed."""

@@ -38,7 +38,6 @@ class _Desk:
     item: RunStatus
     gone: str = ""
     asked: int = 0
-    causes: dict[object, str] = field(default_factory=dict)
     opens: threading.Event = field(default_factory=threading.Event)
     app: TopApp | None = None
     error: BaseException | None = None
@@ -245,10 +244,9 @@ def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch:
 
 def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
-    failed = replace(desk.item.status, cause=None)
-    element = ElementStatus(0, "4711_0", (("lr", "0.1"),), failed)
-    desk.item = replace(desk.item, elements=(element,), status=replace(failed, cause="whole"))
     cause = "KeyError: 'recall' (rank 2, n0)"
+    element = ElementStatus(0, "4711_0", (("lr", "0.1"),), replace(desk.item.status, cause=cause))
+    desk.item = replace(desk.item, elements=(element,), status=replace(desk.item.status, cause="whole"))
     shown, _ = _play(desk, RunPage(desk.reader, "r"), ("", "lr=0.1"), ("", cause))
     assert shown.startswith("FAILED  train/0  job 4711_0")
 

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from hpcrun.actions.status.run_status import ElementStatus, RunStatus
+from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult
 from hpcrun.errors import ProfileError, SchedulerError
 from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.first_line import MOST_AT_ONCE
 from hpcrun.features.scaling.studies import Study, StudyPoint, StudyStore
 from hpcrun.features.top import queue
-from hpcrun.features.top.app import RunsScreen, TopApp
+from hpcrun.features.top.app import TopApp
 from hpcrun.features.top.pager import TableScreen
 from hpcrun.features.top.reader import Reader
-from hpcrun.features.top.rows import run_rows, states_text
+from hpcrun.features.top.rows import states_text
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.record import LastStatus
@@ -303,32 +304,25 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
     play(store, Answers(), scene)
 
 
-def test_the_cause_of_an_element_that_failed_is_worked_out_for_the_rows_on_the_screen(
+def test_the_causes_of_elements_that_failed_are_worked_out_a_few_at_a_time(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = LastStatus("FAILED", 1.0, final=True, exit_status=1)
     known = run("20260104-030405-lr-0a1b", created_s=1003.0, job_id="80")
-    elements = tuple(ElementStatus(n, f"80_{n}", (("lr", str(n)),), failed) for n in range(20))
-    sweep = RunStatus(known, store.folder("20260101-030405-old-0a1b"), failed, elements=elements)
-    asked: list[str] = []
-
-    def explained(item: RunStatus, _: object) -> LastStatus:
-        asked.append(item.run.name)
-        return replace(item.status, cause=f"KeyError: {item.element}")
-
-    monkeypatch.setattr("hpcrun.features.top.screen.explained_status", explained)
-
-    async def scene(screen: Screen) -> None:
-        await screen.until(lambda: "2 running" in screen.text)
-        page = screen.pilot.app.screen
-        assert isinstance(page, RunsScreen)
-        rows = run_rows([sweep], {})[0].children
-        page.show_rows([(row, 1) for row in rows], [row.key for row in rows])
-        page.check()
-        await screen.until(lambda: "KeyError: 7" in screen.text)
-        assert len(asked) >= 8
-
-    play(store, Answers(), scene)
+    elements = tuple(ElementStatus(n, f"80_{n}", (("lr", str(n)),), failed) for n in range(2 * MOST_AT_ONCE))
+    whole = replace(failed, cause="20 elements failed")
+    sweep = RunStatus(known, store.folder("20260101-030405-old-0a1b"), whole, elements=elements)
+    monkeypatch.setattr("hpcrun.features.top.reader.get_status", lambda *_: StatusResult((sweep,)))
+    monkeypatch.setattr(
+        "hpcrun.explain.first_line.explained_status",
+        lambda item, _: replace(item.status, cause=f"KeyError: {item.element}"),
+    )
+    reader = Reader(ports(store, Answers(), time.time()), {}, lambda: (), lambda _: {})
+    reader.start()
+    reader.go_on()
+    wait_for(lambda: reader.reading.answered_s is not None, 10, "an answer")
+    causes = [reader.run_status(f"{known.run_id}/{n}").status.cause for n in range(2 * MOST_AT_ONCE)]
+    assert causes == [f"KeyError: {n}" if n < MOST_AT_ONCE else None for n in range(2 * MOST_AT_ONCE)]
 
 
 def test_a_failed_run_whose_cause_could_not_be_worked_out_is_asked_again(tmp_path: Path) -> None:
