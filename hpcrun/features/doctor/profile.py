@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +29,14 @@ def judge_profile(targets: Sequence[Target], facts: ClusterFacts, trials: Sequen
     checks: list[Check] = []
     for target in targets:
         here, of_partition = judge_partition(target, facts)
-        checks += [*of_partition, *judge_account(target, facts), *judge_qos(target, here, facts)]
+        checks += of_partition
         if here:
             checks += judge_nodes(target, here, facts)
     if trials and targets:
-        checks = _with_trials(checks, targets[0], trials)
-        checks.append(judge_trials(trials, targets[0], others=[check for check in checks if check.level == "red"]))
-    return list(dict.fromkeys(checks))  # several types share a partition, an account
+        checks = _with_trials(checks, trials)
+        others = [check for check in checks if check.level == "red"]
+        checks.append(judge_trials(trials, targets[0], facts.associations or (), others=others))
+    return list(dict.fromkeys(checks))  # several types share a partition
 
 
 def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition], list[Check]]:
@@ -68,62 +69,15 @@ def judge_partition(target: Target, facts: ClusterFacts) -> tuple[list[Partition
     return here, checks
 
 
-def judge_account(target: Target, facts: ClusterFacts) -> list[Check]:
-    """Judge whether the account that is charged is the person's."""
-    account, mine = target.plan.directive("account"), facts.associations
-    if mine is None:
-        return [not_checked(PROFILE, "account, qos", "sacctmgr does not respond")] if account else []
-    names = list(dict.fromkeys(association.account for association in mine))
-    enforced = _enforces(facts, "associations", "limits", "safe", "qos")
-    if account is None:
-        if names or not enforced:
-            return []
-        return [Check(PROFILE, "account", "red", "you have no account on this cluster", "ask the site for an account")]
-    fix = "SBATCH_ACCOUNT, config.yaml, or `sbatch:` in the profile, sets it"
-    if account == target.profile.account:
-        fix = f"hpcrun profile set {shlex.quote(target.named)} account={names[0]}" if names else "ask the site for it"
-    return [_judge_choice(f"account {account}", account in names, names, fix, enforced=enforced)]
+def judge_trials(
+    trials: Sequence[Trial], target: Target, mine: Sequence[Association], *, others: Sequence[Check]
+) -> Check:
+    """Judge what sbatch says of the profile's largest job on one node: it alone knows who may use which account.
 
-
-def _judge_choice(name: str, is_yours: bool, yours: Sequence[str], fix: str, *, enforced: bool) -> Check:
-    if is_yours:
-        return Check(PROFILE, name, "green", "yours")
-    seen = f"not available to you; available: {', '.join(yours) or 'none'}"
-    return Check(PROFILE, name, "red" if enforced else "yellow", seen, fix)
-
-
-def judge_qos(target: Target, partitions: Sequence[Partition], facts: ClusterFacts) -> list[Check]:
-    """Judge whether the quality of service is the person's, and one that its partitions take."""
-    qos, account = target.plan.directive("qos"), target.plan.directive("account")
-    if qos is None:
-        return []
-    name = f"qos {qos}"
-    for partition in partitions:
-        if (partition.qos and qos not in partition.qos) or qos in partition.denied_qos:
-            takes = ", ".join(partition.qos or partition.denied_qos)
-            seen = f"partition {partition.name} does not take it; {'it takes' if partition.qos else 'not'} {takes}"
-            others = [one for one in partition.qos if one in _qos_of(facts.associations or (), account)]
-            return [Check(PROFILE, name, "red", seen, target.set_("qos", others[0] if others else "null"))]
-    if facts.associations is None:
-        return []
-    mine = _qos_of(facts.associations, account)
-    fix = target.set_("qos", mine[0] if mine else "null") if qos == target.profile.qos else "SBATCH_QOS sets it"
-    return [_judge_choice(name, qos in mine, mine, fix, enforced=_enforces(facts, "qos"))]
-
-
-def _qos_of(associations: Sequence[Association], account: str | None) -> list[str]:
-    of_account = [one for one in associations if account in (None, one.account)] or associations
-    return list(dict.fromkeys(qos for one in of_account for qos in one.qos))
-
-
-def _enforces(facts: ClusterFacts, *what: str) -> bool:
-    """Return whether the cluster enforces one of these (slurm.conf(5), AccountingStorageEnforce)."""
-    enforced = facts.config.get("AccountingStorageEnforce", "").lower().split(",")
-    return "all" in enforced or not set(what).isdisjoint(enforced)
-
-
-def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Check]) -> Check:
-    """Judge what sbatch says of the profile's largest job on one node; ``others`` are red already, and may be why."""
+    Args:
+        mine: the person's accounts and qualities of service.
+        others: what is red already, and may be why it refuses the job.
+    """
     first, last = trials[0], trials[-1]
     name = "sbatch"
     if first.accepted:
@@ -137,17 +91,30 @@ def judge_trials(trials: Sequence[Trial], target: Target, *, others: Sequence[Ch
         seen += f"; it accepts {last.form}"
     form = "hpcrun profile detect tries the three forms of asking for GPUs"
     fix = refusal_hint(first.message) or (form if target.plan.shape.gpus_per_node else "`sbatch --test-only` says more")
+    invalid = re.search("Invalid (account|qos)", first.message)
+    if invalid and (names := _yours(invalid[1], target, mine)):
+        seen += f"; available to you: {', '.join(names)}"
+        if target.plan.directive(invalid[1]) == getattr(target.profile, invalid[1]):  # else the environment sets it
+            fix = target.set_(invalid[1], names[0])
     return Check(PROFILE, name, "red", seen, fix)
 
 
-def _with_trials(checks: list[Check], target: Target, trials: Sequence[Trial]) -> list[Check]:
-    """Return the checks, what only sbatch decides no longer red where it has accepted the job."""
+def _yours(key: str, target: Target, mine: Sequence[Association]) -> list[str]:
+    """Return the other accounts of a person, or the other qualities of service of the job's account."""
+    account, value = target.plan.directive("account"), target.plan.directive(key)
+    names = [one.account for one in mine]
+    if key == "qos":
+        names = [qos for one in mine if account in (None, one.account) for qos in one.qos]
+    return [name for name in dict.fromkeys(names) if name != value]
+
+
+def _with_trials(checks: list[Check], trials: Sequence[Trial]) -> list[Check]:
+    """Return the checks, a partition that seems closed no longer red where sbatch has accepted the job."""
     if not any(trial.accepted for trial in trials):
         return checks
-    judged = {f"{key} {target.plan.directive(key)}" for key in ("partition", "account", "qos")}
     return [
         replace(check, level="yellow", seen=f"{check.seen}; sbatch still accepts it")
-        if check.level == "red" and check.name in judged
+        if check.level == "red" and check.name.startswith("partition ")
         else check
         for check in checks
     ]

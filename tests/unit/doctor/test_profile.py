@@ -128,13 +128,9 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (CLUSTER, {"memory": {"per_node": "1T"}}, [("yellow", "memory", f"{SET} memory.per_node=500G")]),
         (CLUSTER, {"time": {"default": "3h"}}, [("red", "time", f"{SET} time.default=02:00:00")]),
         (CLUSTER, {"time": {"max": "3h"}}, [("yellow", "time", f"{SET} time.max=02:00:00")]),
-        (CLUSTER, {"account": "other"}, [("red", "account other", f"{SET} account=lab")]),
-        (CLUSTER, {"qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
         (OPEN_ELSEWHERE, {}, [("red", "partition gpu", f"{SET} partition=long")]),
         (facts([A100], [replace(GPU, root_only=True)], user="root"), {}, []),
         (facts([A100, H100], [GPU, LONG]), {"partition": "long,gpu"}, []),
-        (facts([A100], [GPU], associations=[], config=ENFORCED), {},
-         [("red", "account", "ask the site for an account")]),
         (UNTYPED, {}, [("red", "GPUs", f"{SET} gpu.type=null")]),
         (UNTYPED, {"gpu": {"per_node": 4}}, []),
         (CLUSTER, {"gpu": {"types": TYPES}, "cpu": {}, "memory": {}, "time": {}},
@@ -154,10 +150,6 @@ OF_TWO = facts([A100], [GPU], associations=TWO_ACCOUNTS, config=ENFORCED)
         (facts([A100], [replace(GPU, default=False)]), {"partition": None},
          [("red", "partition", f"{SET} partition=gpu")]),
         (facts([], [GPU]), {}, [("yellow", "nodes", None)]),
-        (facts([A100], [GPU], associations=None, config=ENFORCED), {"account": "lab"},
-         [("yellow", "account, qos", None)]),
-        (OF_TWO, {"account": "rich", "qos": "long"}, []),
-        (OF_TWO, {"account": "lab", "qos": "long"}, [("red", "qos long", f"{SET} qos=normal")]),
     ],
 )  # fmt: skip
 def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
@@ -172,27 +164,46 @@ def test_no_partition_means_the_default_one_and_unknown_amounts_are_named() -> N
     assert bad(judge_profile(targets(partition="gpu"), facts([THIN], [GPU]), ())) == []
 
 
-@pytest.mark.parametrize(
-    ("partition", "level"),
-    [(replace(GPU, qos=("short",)), "red"), (replace(GPU, denied_qos=("normal",)), "red"), (GPU, "green")],
-)
-def test_a_partition_s_own_qualities_of_service(partition: Partition, level: str) -> None:
-    checks = judged(facts([A100], [partition], config=ENFORCED), qos="normal")
-    assert [check.level for check in checks if check.name == "qos normal"] == [level]
-
-
-def test_what_is_not_enforced_is_yellow() -> None:
-    found = bad(judged(facts([A100], [GPU]), account="other", qos="long"))
-    assert [(level, name) for level, name, _ in found] == [("yellow", "account other"), ("yellow", "qos long")]
-
-
-def test_the_configured_account_and_the_environment_s_partition_count() -> None:
-    checks = judge_profile(targets(config=Config(account="other"), **RIGHT), CLUSTER, ())
-    assert [(check.level, check.name) for check in checks if "account" in check.name] == [("red", "account other")]
-    assert "config.yaml" in str(bad(checks))
+def test_the_environment_s_partition_counts() -> None:
     (check,) = judged(env={"SBATCH_PARTITION": "nope"})
     assert check.name == "partition nope"
     assert "SBATCH_PARTITION" in (check.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said", "refusal", "yours", "fix"),
+    [
+        (
+            CLUSTER,
+            {"account": "other"},
+            "Invalid account or account/partition combination",
+            "lab",
+            f"{SET} account=lab",
+        ),
+        (OF_TWO, {"account": "rich", "qos": "normal"}, "Invalid qos specification", "long", f"{SET} qos=long"),
+        (OF_TWO, {"account": "lab", "qos": "long"}, "Invalid qos specification", "normal", f"{SET} qos=normal"),
+        (
+            facts([A100], [GPU], associations=None),
+            {"qos": "long"},
+            "Invalid qos specification",
+            "",
+            "choose one with --qos",
+        ),
+    ],
+)
+def test_sbatch_judges_account_and_quality_of_service(
+    cluster: ClusterFacts, said: dict[str, Any], refusal: str, yours: str, fix: str
+) -> None:
+    (check,) = (check for check in judged(cluster, Trial(False, refusal, form=FORM), **said) if check.level == "red")
+    assert check.seen == f"--test-only refuses {FORM}: {refusal}" + (f"; available to you: {yours}" if yours else "")
+    assert (check.fix or "").endswith(fix)
+
+
+def test_an_account_of_the_configuration_is_not_corrected_in_the_profile() -> None:
+    trial = Trial(False, "Invalid account", form=FORM)
+    checks = judge_profile(targets(config=Config(account="other"), **RIGHT), CLUSTER, [trial])
+    assert checks[-1].seen.endswith("available to you: lab")
+    assert SET not in (checks[-1].fix or "")
 
 
 @pytest.mark.parametrize(
@@ -212,11 +223,8 @@ def test_a_refusal(said: dict[str, Any], trials: list[Trial], level: str, seen: 
 
 
 def test_sbatch_knows_better_who_may_use_what() -> None:
-    accepted = judged(CLUSTER, YES, account="other", qos="long")
-    assert [(check.level, check.name) for check in accepted if check.level != "green"] == [
-        ("yellow", "account other"), ("yellow", "qos long")
-    ]  # fmt: skip
-    assert accepted[-1].level == "green"
+    accepted = judged(facts([A100], [replace(GPU, accounts=("rich",))]), YES)
+    assert [(check.level, check.name) for check in accepted] == [("yellow", "partition gpu"), ("green", "sbatch")]
 
 
 @pytest.mark.parametrize(
