@@ -158,7 +158,7 @@ def overruled(name: str) -> Outcome:
 
 def own_place(context: Context) -> Place:
     used = tuple(folder for folder in context.profile_layers.values() if not folder.withheld)
-    return Place(context.profile_paths["user"], used, context.host)
+    return Place(context.profile_paths["user"], used)
 
 
 def _report(result: Changed, context: Context) -> Outcomes:

@@ -34,7 +34,11 @@ class Place:
 
     user: Path  # the folder of the user's profiles
     folders: Sequence[Source]  # every folder that names are looked up in, most important first
-    host: str  # this host; a lock says who holds it
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock a program holds while it changes one of the user's files."""
+        return self.user.with_name(".lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,9 @@ class FileChange:
         """Whether the file has to be written."""
         return self.before != self.after
 
-    def write(self, host: str, *, during: str = "", hint: str | None = None, kept: Path | None = None) -> None:
+    def write(self, lock: Path, *, during: str = "", hint: str | None = None, kept: Path | None = None) -> None:
         """Write the file, completely or not at all, if it has not changed since; ``kept`` gets its old text."""
-        with locked(self.path, host):
+        with locked(lock):
             if text_at(self.path) != self.before:
                 raise ProfileError(f"{self.path} was changed by another program{during}", hint=hint)
             if kept and self.before is not None:
@@ -81,7 +85,7 @@ def new_profile(name: str, base: str | None, values: Sequence[str], place: Place
     """Write a small profile that extends another, with values as ``set_values`` takes them."""
     path = place.user / f"{check_name(name)}{SUFFIX}"
     assignments = [_parse_assignment(value) for value in values]
-    with locked(path, place.host):
+    with locked(place.lock):
         if os.path.lexists(path):
             raise UsageError(f"{path} already exists", hint=f"hpcrun profile edit {name} changes it")
         if base is not None:
@@ -136,7 +140,7 @@ def use_profile(name: str, place: Place, config: Path) -> Changed:
     load_profile(name, place.folders)
     change, _ = plan_config(os.path.abspath(name) if is_path(name) else name, config)
     if change.changed:
-        change.write(place.host, hint=f"run hpcrun profile use {name} again")
+        change.write(place.lock, hint=f"run hpcrun profile use {name} again")
     return Changed(config, made=change.before is None, changed=change.changed)
 
 
@@ -172,7 +176,7 @@ def edit_profile(name: str, place: Place, run_editor: RunEditor, again: AskAgain
         changed = text != copy.after
         if changed:
             try:
-                replace(copy, after=text).write(place.host, during=" while you edited it")
+                replace(copy, after=text).write(place.lock, during=" while you edited it")
             except ProfileError as error:  # the text is valid, and the work must not be lost
                 kept = draft.rename(Path(tempfile.mkdtemp(prefix="hpcrun-edit-")) / draft.name)
                 raise ProfileError(error.message, hint=f"your text is saved in {kept}") from None
@@ -253,7 +257,7 @@ def _open_copy(name: str, place: Place, *, commented: bool = False) -> FileChang
 
 def _change(name: str, change: Callable[[str, Path], str], keys: Sequence[Key], place: Place) -> Changed:
     path = _open_copy(name, place).path
-    with locked(path, place.host):
+    with locked(place.lock):
         copy = _open_copy(name, place)  # read again: now nobody else can change it
         text = change(copy.after, path)
         if text == copy.before:

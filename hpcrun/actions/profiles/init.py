@@ -178,7 +178,7 @@ def write_setup(setup: Setup, place: Place) -> Path | None:
     kept = _free_name(profile.path) if profile and profile.changed and setup.anew and profile.before else None
     for change in filter(None, (profile, setup.config)):  # the profile first: a default profile must exist
         if change.changed:
-            change.write(place.host, hint="run hpcrun init again", kept=kept if change is profile else None)
+            change.write(place.lock, hint="run hpcrun init again", kept=kept if change is profile else None)
     return kept
 
 

@@ -102,7 +102,7 @@ def test_the_next_command_fits_the_cluster(kinds: list[NodeKind], gpu_type: str 
 def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | None:
     """Write a profile, and the configuration that makes it the default."""
     config = FileChange(folder / "config.yaml", None, "profile: dev\n")
-    return init.write_setup(Setup("dev", profile, config, anew=anew), Place(folder, (), "here"))
+    return init.write_setup(Setup("dev", profile, config, anew=anew), Place(folder, ()))
 
 
 @pytest.mark.parametrize(
