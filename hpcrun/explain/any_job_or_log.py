@@ -23,11 +23,11 @@ from hpcrun.explain.diagnosis.rules import Rule
 from hpcrun.explain.diagnosis.scan import Scanner
 from hpcrun.explain.ended import Explanation, explained, nothing_failed
 from hpcrun.job.state import FAILED, PENDING, RUNNING, TIMEOUT, base_state, is_terminal
-from hpcrun.job.units import format_span
+from hpcrun.job.units import format_span, slurm_seconds
 from hpcrun.reading import open_regular
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.process import Completed, SlurmSite
-from hpcrun.schedulers.slurm_text import known_text, parse_clock, rows_of, sacct, whole_number
+from hpcrun.schedulers.slurm_text import known_text, rows_of, sacct, whole_number
 
 ANSWER_WITHIN_S = 15.0
 _JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?", re.ASCII)
@@ -106,7 +106,7 @@ def _job(job_id: str, name: str, state: str, exit_code: str, hosts: str, nodes: 
     exit_status, _, signal = exit_code.partition(":")
     status = LastStatus(
         base_state(state), 0.0, final=is_terminal(base_state(state)), reason=known_text(reason),
-        elapsed_s=parse_clock(elapsed), hosts=known_text(hosts), exit_status=whole_number(exit_status),
+        elapsed_s=slurm_seconds(elapsed), hosts=known_text(hosts), exit_status=whole_number(exit_status),
         signal=whole_number(signal) or None,
     )  # fmt: skip
     files = (Path(file) for file in outputs if file.startswith("/") and file != "/dev/null")

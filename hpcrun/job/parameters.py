@@ -18,7 +18,8 @@ _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_
 # what Slurm and other programs take for a range: 1e-3:1e-1, 0:10:2, 0..9, 0-9
 _BOUND = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(?P<low>{_BOUND})(?::|\.\.|-)(?P<high>{_BOUND})(?::{_BOUND})?")
-_INDICES = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
+_INDICES = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,6}))?)?", re.ASCII)
+_MOST_INDICES = 100_000
 
 
 def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
@@ -95,15 +96,18 @@ def check_number(number: int) -> None:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Read ``3,7-9`` as numbers of elements, in ascending order, each once; raise ValueError for anything else."""
-    if _INDICES.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a list of element numbers; write 3,7-9")
+    """Read ``3,7-9`` or ``0-8:2`` as numbers, in ascending order, each once; raise ValueError for anything else."""
     numbers: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if int(last or first) < int(first):
+        match = _INDICES.fullmatch(part.strip())
+        if match is None or not int(match[3] or 1):
+            raise ValueError(f"{text!r} is not a list of numbers; write 3,7-9")
+        more = range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+        if not more:
             raise ValueError(f"{part!r} has its end before its start")
-        numbers.update(range(int(first), int(last or first) + 1))
+        if len(numbers) + len(more) > _MOST_INDICES:
+            raise ValueError(f"{text!r} names more than {_MOST_INDICES} numbers")
+        numbers.update(more)
     return tuple(sorted(numbers))
 
 

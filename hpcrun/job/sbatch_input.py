@@ -24,6 +24,7 @@ from hpcrun.job.launch_options import (
     normalise_key,
     takes_value,
 )
+from hpcrun.job.parameters import parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, job_name_from
 from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_slurm_time
@@ -46,8 +47,6 @@ _REFUSED = {
     "test-only": "use hpcrun submit --dry-run",
     **dict.fromkeys(PYXIS, "the script itself would run in a container, without hpcrun"),
 }
-MOST_TASK_IDS = 100_000
-"""The most task ids that --array may name; Slurm's own limit, MaxArraySize, is 1001 unless a site changes it."""
 
 
 Option = tuple[int, str, str | None]
@@ -166,19 +165,11 @@ def _options(line: int, words: list[str]) -> Iterator[Option]:
 
 def _array(text: str) -> tuple[tuple[int, ...], int | None] | None:
     """Return the task ids of ``--array``, and how many may run at once; None if it cannot be read."""
-    ids: set[int] = set()
     ranges, _, most = text.partition("%")
-    for part in ranges.split(","):
-        match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?(?::(\d{1,6}))?", part.strip())
-        if match is None or (match[3] and int(match[3]) == 0):
-            return None
-        more = range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
-        if not more or len(ids) + len(more) > MOST_TASK_IDS:
-            return None
-        ids.update(more)
-    if most and not re.fullmatch(r"\d{1,6}", most):
+    try:
+        return parse_indices(ranges), int(most) if most else None
+    except ValueError:
         return None
-    return tuple(sorted(ids)), int(most) if most else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,20 +77,13 @@ def is_live(info: JobInfo | None) -> bool:
     return info is not None and not info.archived and not is_terminal(info.state)
 
 
-_NEVER = "It will never start: "
-
-
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a job is pending."""
 
     short: str  # a few words for a table
     advice: str  # what to do, as a sentence
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the job never starts as it is."""
-        return self.advice.startswith(_NEVER)
+    is_final: bool  # the job never starts as it is
 
 
 def parse_states(given: list[str]) -> set[str]:
@@ -102,7 +95,8 @@ def parse_states(given: list[str]) -> set[str]:
     return wanted
 
 
-# The first pattern that matches the whole of Slurm's word decides. Pattern | in short | what to do
+# The first pattern that matches the whole of Slurm's word decides. Pattern | in short | never, for a job that never
+# starts as it is | what to do
 _REASONS = """
 None|Reason | not scheduled yet | Wait about a minute: Slurm has not scheduled it yet.
 Priority | other jobs have a higher priority | \
@@ -110,8 +104,8 @@ Priority | other jobs have a higher priority | \
 Resources|Nodes required for job are DOWN.* | next in the queue, waiting for free resources | \
   Wait, or ask for fewer nodes; `sinfo -R` shows drained and down nodes; `hpcrun where` compares profiles.
 Dependency | waits for another job | Wait for it; `hpcrun status --verbose` names it.
-DependencyNeverSatisfied | its dependency can never be satisfied | \
-  It will never start: cancel it, and submit it again with another --after.
+DependencyNeverSatisfied | its dependency can never be satisfied | never | \
+  cancel it, and submit it again with another --after.
 BeginTime | before its begin time | Wait: a requeued job starts after about two minutes.
 JobArrayTaskLimit | limited by --max-parallel | Wait, or raise --max-parallel.
 Licenses | all licenses are in use | Wait until licenses are free; `scontrol show lic` shows how many are left.
@@ -134,10 +128,10 @@ Reservation | its reservation has not begun | `scontrol show reservation` shows 
 ReservationDeleted|ReservationInvalid|InvalidReservation | its reservation no longer exists | \
   Submit it again without --reservation, or with another.
 
-PartitionTimeLimit | requests more time than the partition allows | \
-  It will never start: use a shorter --time, or another --partition (`sinfo -o '%P %l'`).
-PartitionNodeLimit|PartitionConfig | requests more nodes than the partition allows | \
-  It will never start: use fewer --nodes, or another --partition (`scontrol show partition`).
+PartitionTimeLimit | requests more time than the partition allows | never | \
+  use a shorter --time, or another --partition (`sinfo -o '%P %l'`).
+PartitionNodeLimit|PartitionConfig | requests more nodes than the partition allows | never | \
+  use fewer --nodes, or another --partition (`scontrol show partition`).
 PartitionDown|PartitionInactive | the partition is closed | Choose another --partition, or ask the administrators.
 AccountNotAllowed|InvalidAccount|QOSNotAllowed|InvalidQOS | its account or QOS may not run here | \
   `sacctmgr show assoc user=$USER` lists yours; submit it again with --account or --qos.
@@ -150,19 +144,19 @@ QOSMaxJobsPerUserLimit|MaxJobsPerUser|QOSMaxJobsPerUser | you have reached the Q
 QOSMaxSubmitJobPerUserLimit | you have reached the QOS limit of submitted jobs | Wait until one of them ends.
 QOSMax.*PerUser.* | your running jobs have reached the QOS limit per user | \
   Wait for them, ask for fewer GPUs, CPUs or less memory, or use another --qos.
-QOSMaxWallDurationPerJobLimit | requests more time than the QOS allows per job | \
-  It will never start: use a shorter --time, or another --qos.
-QOSMax.*Per(Job|Node).*|QOSMaxNodePerJobLimit | requests more than the QOS allows per job | \
-  It will never start: request less, or use another --qos (`sacctmgr show qos`).
+QOSMaxWallDurationPerJobLimit | requests more time than the QOS allows per job | never | \
+  use a shorter --time, or another --qos.
+QOSMax.*Per(Job|Node).*|QOSMaxNodePerJobLimit | requests more than the QOS allows per job | never | \
+  request less, or use another --qos (`sacctmgr show qos`).
 QOSMin.* | requests less than the QOS requires | Use another --qos: this one is for larger jobs.
 QOSGrp.* | all users of the QOS together have reached its limit | Wait for their jobs, or use another --qos.
 QOS.* | a limit of the QOS | `sacctmgr show qos` shows the limits; wait for your other jobs or ask for less.
 Assoc(iation)?Grp.* | the jobs of your account have reached its limit | Wait for them, or use another --account.
-AssocMaxWall.*|AssocMax.*PerJob.* | requests more than your account allows per job | It will never start: request less.
+AssocMaxWall.*|AssocMax.*PerJob.* | requests more than your account allows per job | never | request less.
 Assoc.*|Max.*PerAccount.*|AccountingPolicy|Association.* | a limit of your account | \
   `sacctmgr show assoc user=$USER` shows the limits; wait for your other jobs or ask for less.
-MaxMemPerLimit | requests more memory than is allowed | It will never start: use a smaller --mem.
-DeadLine | cannot end before its deadline | It will never start: submit it again without --deadline.
+MaxMemPerLimit | requests more memory than is allowed | never | use a smaller --mem.
+DeadLine | cannot end before its deadline | never | submit it again without --deadline.
 NvidiaImexChannels|MpiPortsBusy | ports or channels of the nodes are used up | \
   Wait; ask the administrators if it takes long.
 """
@@ -170,7 +164,7 @@ NvidiaImexChannels|MpiPortsBusy | ports or channels of the nodes are used up | \
 
 def explain_reason(reason: str) -> Reason | None:
     """Return the meaning of Slurm's reason, None for an unknown reason."""
-    for pattern, short, advice in table_rows(_REASONS):
+    for pattern, short, *never, advice in table_rows(_REASONS):
         if re.fullmatch(pattern, reason):
-            return Reason(short, advice)
+            return Reason(short, f"It will never start: {advice}" if never else advice, bool(never))
     return None

@@ -41,7 +41,7 @@ def parse_duration(text: str) -> float:
         raise ValueError("must be longer than zero")
     if re.fullmatch(_NUMBER, typed, re.ASCII):
         raise ValueError(f"{typed!r} has no unit; write {typed}m for minutes, or {typed}s, {typed}h or {typed}d")
-    if (seconds := _slurm_seconds(typed)) is not None:
+    if (seconds := slurm_seconds(typed)) is not None:
         return seconds
     parts = _DURATION.fullmatch(typed)
     if not typed or parts is None:
@@ -74,7 +74,8 @@ def parse_walltime(text: str) -> int:
     return parse_time(text)
 
 
-def _slurm_seconds(text: str) -> int | None:
+def slurm_seconds(text: str) -> int | None:
+    """Return the seconds of a time in one of Slurm's forms; None for UNLIMITED, NOT_SET and other texts."""
     match = _SLURM_TIME.fullmatch(text)
     if match is None:
         return None

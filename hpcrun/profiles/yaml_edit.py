@@ -87,8 +87,14 @@ def flow(value: Any) -> str:
 def _escaped(char: str) -> str:
     if char in '\\"\n\t':
         return {"\n": "\\n", "\t": "\\t"}.get(char, f"\\{char}")
-    code = ord(char)
-    return char if char.isprintable() else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
+    code = ord(char)  # the joiners of Persian, Hindi and emoji stay
+    return (
+        char
+        if char.isprintable() or char in "\u200c\u200d"
+        else f"\\U{code:08x}"
+        if code > 0xFFFF
+        else f"\\u{code:04x}"
+    )
 
 
 # --- positions ------------------------------------------------------------------------------------------------
@@ -250,16 +256,17 @@ def copy_text(name: str, source: Path, data: Mapping[str, Any]) -> str:
         f"# Your own {name!r}. It extends {source},",
         "# and values set here override it. To change an inherited value below, remove its '# '.",
         f"extends: {name}",
-        *(f"# {line}" for line in _shown(data)),
+        *(f"# {line}" for line in yaml_lines(data)),
     ]
     return "\n".join([*lines, ""])
 
 
-def _shown(data: Mapping[str, Any], indent: str = "") -> list[str]:
+def yaml_lines(data: Mapping[str, Any], indent: str = "") -> list[str]:
+    """Return values as YAML: a line for each; invisible characters are quoted and escaped."""
     lines = []
     for name, value in data.items():
         if isinstance(value, dict) and value:
-            lines += [f"{indent}{flow(name)}:", *_shown(value, indent + "  ")]
+            lines += [f"{indent}{flow(name)}:", *yaml_lines(value, indent + "  ")]
         else:
             lines.append(f"{indent}{flow(name)}: {flow(value)}")
     return lines

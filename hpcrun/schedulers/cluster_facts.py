@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hpcrun.errors import SchedulerError
+from hpcrun.job.units import slurm_seconds
 from hpcrun.schedulers.process import Completed, SlurmSite, user_name
 from hpcrun.schedulers.slurm import SharedCopy
-from hpcrun.schedulers.slurm_text import parse_clock, parse_config, resources, rows_of, whole_number
+from hpcrun.schedulers.slurm_text import parse_config, resources, rows_of, whole_number
 from hpcrun.version import __version__
 
 _ASSOC_FIELDS = ("account", "partition", "qos", "defaultqos")
@@ -209,7 +210,7 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 
 def _seconds(text: str) -> int | None:
     # longer than the text of any limit: Slurm cannot have written it
-    return (parse_clock(text) or None) if len(text) <= 16 else None
+    return (slurm_seconds(text) or None) if len(text) <= 16 else None
 
 
 def command_name(command: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpcrun.job.state import PENDING, base_state
+from hpcrun.job.units import slurm_seconds
 from hpcrun.schedulers.process import NO_RESPONSE, SlurmSite, user_name
 from hpcrun.schedulers.slurm_text import (
     allocated_gpus,
@@ -15,7 +16,6 @@ from hpcrun.schedulers.slurm_text import (
     element_ids,
     in_parts,
     known_text,
-    parse_clock,
     parse_time,
     resources,
     rows_of,
@@ -145,8 +145,8 @@ def _queued_job(
         name,
         user,
         base_state(state),
-        parse_clock(used),
-        parse_clock(limit),
+        slurm_seconds(used),
+        slurm_seconds(limit),
         _int(nodes),
         known_text(reason) or "",
         len(element_ids(job_id)),
@@ -193,7 +193,7 @@ def _usage(lines: Sequence[Sequence[str]], used_mb: float | None) -> Usage:
         gpus=allocated_gpus(tres),
         gpu_s=sum(_int(fields[1]) * allocated_gpus(fields[4]) for fields in lines),
         # without a measurement of memory nothing was measured (JobAcctGatherType=none)
-        cpu_s=None if used_mb is None else sum(parse_clock(fields[2].partition(".")[0]) or 0.0 for fields in lines),
+        cpu_s=None if used_mb is None else sum(slurm_seconds(fields[2].partition(".")[0]) or 0.0 for fields in lines),
         memory_mb=None if memory_mb is None else memory_mb / count,
         used_mb=used_mb,
     )

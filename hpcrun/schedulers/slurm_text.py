@@ -13,7 +13,9 @@ from datetime import datetime
 from pathlib import Path
 
 from hpcrun.job.layout import SUBMISSION_FILE, JobFolder
+from hpcrun.job.parameters import parse_indices
 from hpcrun.job.state import PENDING, JobInfo, base_state
+from hpcrun.job.units import slurm_seconds
 from hpcrun.schedulers.protocol import ArrayLimits, JobRef
 
 SEPARATOR = "\x1f"
@@ -27,7 +29,6 @@ _SACCT_FIELDS = (
 )  # fmt: skip
 _LONGEST_NUMBER = 18
 _IDS_AT_ONCE = 8_000  # of up to 15 characters
-_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _SETTING = re.compile(r"^\s*([A-Za-z]\w*(?:\[\d+\])?)\s*=[ \t]*(.*?)\s*$", re.MULTILINE | re.ASCII)
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _UNCERTAIN = re.compile(
@@ -56,7 +57,7 @@ Unable to contact slurm controller | \
   the controller does not respond, and nothing was submitted; try again when `sinfo` works
 """
 # Arrays: 7_4 is an element, 7_[5-9%2] are pending elements.
-_WAITING = re.compile(r"(\d+)_\[([\d,-]+)(?:%\d+)?\]")
+_WAITING = re.compile(r"(\d+)_\[([\d,:-]+)(?:%\d+)?\]")
 
 
 def squeue_command(uid: int) -> list[str]:
@@ -71,8 +72,8 @@ def parse_squeue(text: str) -> list[JobInfo]:
             job_id,
             base_state(state),
             reason=known_text(reason),
-            elapsed_s=parse_clock(used),
-            limit_s=parse_clock(limit),
+            elapsed_s=slurm_seconds(used),
+            limit_s=slurm_seconds(limit),
             hosts=known_text(hosts),
             script=known_text(script),
             start_s=parse_time(start) if base_state(state) == PENDING else None,
@@ -154,15 +155,6 @@ def parse_node_states(text: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def parse_clock(text: str) -> int | None:
-    """Return the seconds of ``MM:SS``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None for UNLIMITED, NOT_SET and such."""
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
 def parse_time(text: str) -> float | None:
     """Return squeue's start time in seconds since the epoch; None for N/A."""
     try:
@@ -225,13 +217,10 @@ def array_id(job_id: str) -> str:
 def element_ids(job_id: str) -> list[str]:
     """Return the ids of the elements for the id of several; any other id is returned unchanged."""
     match = _WAITING.fullmatch(job_id)
-    if match is None:
+    try:
+        return [f"{match[1]}_{index}" for index in parse_indices(match[2])] if match else [job_id]
+    except ValueError:
         return [job_id]
-    ids = []
-    for part in match[2].split(","):
-        first, _, last = part.partition("-")
-        ids += [f"{match[1]}_{index}" for index in range(int(first), int(last or first) + 1)]
-    return ids
 
 
 def allocated_gpus(tres: str) -> int:

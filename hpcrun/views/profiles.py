@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.load import LoadedProfile
 from hpcrun.profiles.variable_catalogue import KINDS, Kind, Variable
+from hpcrun.profiles.yaml_edit import yaml_lines
 from hpcrun.profiles.yaml_file import Key, Mistake, Origin, dotted, values_in
-from hpcrun.views.text import fields_of, labelled, one_line, text_table, visible
+from hpcrun.views.text import fields_of, labelled, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,22 +78,8 @@ def detected_json(detected: Detected) -> dict[str, Any]:
 
 
 def profile_yaml(values: dict[str, Any]) -> str:
-    """Return a profile's values as YAML; invisible characters are quoted and escaped."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.representer import SafeRepresenter
-
-    class Representer(SafeRepresenter):
-        def represent_str(self, data: str) -> Any:
-            style = None if visible(data) == data else '"'
-            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-    Representer.add_representer(str, Representer.represent_str)
-    yaml, text = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.Representer = Representer
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(profile_values(values), text)
-    return "\n".join(visible(line) for line in text.getvalue().rstrip().split("\n"))
+    """Return a profile's values as YAML."""
+    return "\n".join(yaml_lines(profile_values(values)))
 
 
 def profile_values(values: dict[str, Any]) -> dict[str, Any]:

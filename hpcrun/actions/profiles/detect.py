@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
 from hpcrun.profiles.save import replace_text
+from hpcrun.profiles.yaml_edit import flow
 from hpcrun.profiles.yaml_file import Key
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, ask_facts, check_answered
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:  # most submissions read the facts of an earlier command
     from hpcrun.schedulers.host import HostFacts
     from hpcrun.schedulers.process import SlurmSite
 
-_PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _COMMENT_COLUMN = 34
 _USUAL_DEFAULT_S = 3600
 """The time of a job that requests none, from the base profile."""
@@ -141,26 +139,15 @@ def _yaml_lines(rows: Iterable[_Row]) -> Iterator[str]:
         section = key[:-1]
         for depth, name in enumerate(section):
             if opened[: depth + 1] != section[: depth + 1]:
-                yield f"{'  ' * depth}{scalar(name)}:"
+                yield f"{'  ' * depth}{flow(name)}:"
         opened = section
         left = f"{'  ' * len(section)}{'# ' if value is None else ''}{key[-1]}:{f' {value}' if value else ''}"
         yield f"{left:<{_COMMENT_COLUMN}}  {comment(source)}" if source else left
 
 
-def scalar(value: str) -> str:
-    """Return a word as YAML: plain if no character has a meaning, else in double quotes."""
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return json.dumps(_printable(value), ensure_ascii=False)
-
-
 def comment(text: str) -> str:
     """Return text behind a ``#``, on one line."""
-    return f"# {_printable(text)}"
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)
+    return "# " + "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
@@ -170,12 +157,12 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     partition = only.partition if only else partition_without_gpus(facts, choices.account)
     name, version = facts.config.get("ClusterName", "unknown"), facts.config.get("SLURM_VERSION", "of unknown version")
     yield ("extends",), "base/slurm", ""  # the values for every Slurm cluster
-    yield ("description",), scalar(f"{name}, Slurm {version}"), "scontrol show config"
+    yield ("description",), flow(f"{name}, Slurm {version}"), "scontrol show config"
     yield ("scheduler",), "slurm", ""
     yield _partition_row(facts, partition)
     yield from _account_rows(facts, choices.account)
     if only:
-        type_ = scalar(only.type) if only.type else None
+        type_ = flow(only.type) if only.type else None
         yield ("gpu", "type"), type_, _NODES if type_ else f"{_NODES}: Slurm has no type for these GPUs"
         yield from _offer_rows((), only, _USUAL_DEFAULT_S)
         return
@@ -183,7 +170,7 @@ def _rows(facts: ClusterFacts, choices: Choices) -> Iterator[_Row]:
     if not offers:
         yield ("gpu",), None, f"{_NODES}: no node has a GPU that a job can request"
     elif choices.gpu_type:
-        yield ("gpu", "type"), scalar(choices.gpu_type), "your choice: the type of --gpus N"
+        yield ("gpu", "type"), flow(choices.gpu_type), "your choice: the type of --gpus N"
     else:
         yield ("gpu", "type"), None, "the type of --gpus N; without it, --gpus N is an error"
     for offer in offers:
@@ -209,7 +196,7 @@ def _partition_row(facts: ClusterFacts, chosen: Partition | None) -> _Row:
         why = "Slurm's default partition has other nodes or is not open to you"
     else:
         why = "the cluster has no default partition"
-    return ("partition",), scalar(chosen.name), f"{_PARTITIONS}: {why}"
+    return ("partition",), flow(chosen.name), f"{_PARTITIONS}: {why}"
 
 
 def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
@@ -225,7 +212,7 @@ def _account_rows(facts: ClusterFacts, chosen: str | None) -> Iterator[_Row]:
         why = f"{source}: your only one"
     else:
         why = f"{source}: {known}" + ("; Slurm takes your default one" if accounts else "")
-    yield ("account",), scalar(charged) if charged else None, why
+    yield ("account",), flow(charged) if charged else None, why
     if facts.associations:
         yield _qos_row([each for each in facts.associations if charged in (None, each.account)], source)
     else:
@@ -238,7 +225,7 @@ def _qos_row(mine: Sequence[Association], source: str) -> _Row:
     # without a default of its own an association has "normal" (slurmctld, job_mgr.c)
     defaults = {association.default_qos or "normal" for association in mine}
     if len(qos) == 1 and not defaults & set(qos):
-        return ("qos",), scalar(qos[0]), f"{source}: your only one, and not the one that Slurm would take"
+        return ("qos",), flow(qos[0]), f"{source}: your only one, and not the one that Slurm would take"
     return ("qos",), None, f"{source}: {', '.join(qos) or 'none'}; Slurm takes the default one"
 
 
@@ -253,7 +240,7 @@ def _offer_rows(prefix: Key, offer: GpuOffer, top_s: int) -> Iterator[_Row]:
         yield (*gpu, "nodes"), str(offer.nodes), f"{_NODES}: {why}"
     if prefix:
         also = f"also in partition {', '.join(offer.also_in)}" if offer.also_in else _PARTITIONS
-        yield (*prefix, "partition"), scalar(offer.partition.name), also
+        yield (*prefix, "partition"), flow(offer.partition.name), also
     yield from _share_rows((*prefix, "cpu"), offer.cpus)
     yield from _share_rows((*prefix, "memory"), offer.memory_mb)
     yield from _time_rows(prefix, offer.partition, top_s)

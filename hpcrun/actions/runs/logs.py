@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.layout import WITHIN
-from hpcrun.job.parameters import index_ranges
+from hpcrun.job.parameters import index_ranges, parse_indices
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.logs import FEW, LogFile, follow, has_text, rank_log
 
@@ -19,7 +18,6 @@ READ_EVERY_S = 0.5
 MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
 """The same of more than 16 ranks: how often some are read, all are listed, and the run's end is looked for. Each look
 is a question to the file server; ``hpcrun/runs/logs.py`` says how many files are looked at each time."""
-_RANKS = re.compile(r"\d{1,7}(-\d{1,7})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,13 @@ class LogChoice:
 
 def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
     """Return the ranks in ``0-3,7``."""
-    chosen: set[int] = set()
-    for part in text.replace(" ", "").split(","):
-        if not _RANKS.fullmatch(part):
-            raise UsageError(f"--rank {text}: not a list of ranks", hint="write it as 3, as 0-3 or as 0-3,7")
-        low, _, high = part.partition("-")
-        first, last = int(low), int(high or low)
-        if last < first:
-            raise UsageError(f"--rank {text}: {part} has its end before its start", hint=f"write it as {last}-{first}")
-        if last >= world_size:
-            raise NotFoundError(f"the job has no rank {last}", hint=f"its ranks are 0 to {world_size - 1}")
-        chosen.update(range(first, last + 1))
-    return tuple(sorted(chosen))
+    try:
+        chosen = parse_indices(text)
+    except ValueError as error:
+        raise UsageError(f"--rank: {error}") from None
+    if chosen[-1] >= world_size:
+        raise NotFoundError(f"the job has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}")
+    return chosen
 
 
 def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:

@@ -57,7 +57,7 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
         ({"args": ["{modle}"]}, "no such parameter"),
         ({"elements": "4"}, "no element 4"),
         ({"elements": "3-1"}, "end before its start"),
-        ({"elements": "x"}, "not a list of element numbers"),
+        ({"elements": "x"}, "not a list of numbers"),
         ({"sweep": [], "elements": "1"}, "without a sweep"),
         ({"sweep": [], "max_parallel": 2}, "without a sweep"),
         ({"max_parallel": 0}, "--max-parallel"),
