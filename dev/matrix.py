@@ -22,7 +22,9 @@ DEBIAN = str(REPO / "dev" / "debian.sh")
 SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md"
 HERE = "here"
 SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
-PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch".split()
+PACKAGES = """
+    slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch openssh-server rsync tcsh fish
+""".split()
 REPORT = ".matrix.xml"
 
 # Debian's torch has no libuv. USE_LIBUV=0 turns it off, but for torchrun's own store and the ranks' way to it.

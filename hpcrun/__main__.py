@@ -41,7 +41,9 @@ def _run_elsewhere() -> None:
 
         fail(error)
     if status is not None:
-        sys.exit(status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # Python's own end takes 8 ms
 
 
 def main() -> "NoReturn":

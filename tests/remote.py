@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -45,13 +46,16 @@ def make_key(path: Path) -> None:
 
 
 @contextmanager
-def login_node(folder: Path, environ: Mapping[str, str], *lines: str, code: str = "") -> Iterator[LoginNode]:
+def login_node(
+    folder: Path, environ: Mapping[str, str], *lines: str, code: str = "", shell: str = ""
+) -> Iterator[LoginNode]:
     """Run an sshd.
 
     Args:
         environ: of its sessions; HOME is not that of /etc/passwd.
         lines: further lines of its configuration, which come first.
         code: what the server asks for after the key, by PAM.
+        shell: the user's login shell there.
     """
     Path("/run/sshd").mkdir(exist_ok=True)
     folder.mkdir(exist_ok=True)
@@ -68,16 +72,24 @@ def login_node(folder: Path, environ: Mapping[str, str], *lines: str, code: str 
             f"SetEnv {variables}", "",
         ])
     )  # fmt: skip
-    command = [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
+    texts = {}
     if code:
-        check, pam = folder / "check", folder / "pam"
+        check = folder / "check"
         check.write_text(f'#!/bin/sh\ntest "$(tr -d "\\0")" = {code}\n')
         check.chmod(0o755)
-        pam.write_text(f"auth required pam_exec.so quiet expose_authtok {check}\nauth required pam_permit.so\n"
-                       "account required pam_permit.so\nsession required pam_permit.so\n")  # fmt: skip
-        bind = f'mount --bind {pam} /etc/pam.d/sshd && exec "$@"'
-        command = ["unshare", "--mount", "sh", "-c", bind, "sh", *command]
-    server = subprocess.Popen(command)
+        texts["/etc/pam.d/sshd"] = (
+            f"auth required pam_exec.so quiet expose_authtok {check}\nauth required pam_permit.so\n"
+            "account required pam_permit.so\nsession required pam_permit.so\n"
+        )
+    if shell:
+        users = Path("/etc/passwd").read_text()
+        texts["/etc/passwd"] = re.sub(rf"^({RESEARCHER}:.*:)[^:]*$", rf"\g<1>{shell}", users, flags=re.MULTILINE)
+    binds = []
+    for number, (path, text) in enumerate(texts.items()):
+        (folder / f"bound-{number}").write_text(text)
+        binds.append(f"mount --bind {folder}/bound-{number} {path}")
+    command = [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
+    server = subprocess.Popen(["unshare", "--mount", "sh", "-ec", "\n".join([*binds, 'exec "$@"']), "sh", *command])
     try:
         wait_for(lambda: (folder / "sshd.log").exists() and "listening" in node.log, 10, "sshd")
         yield node
@@ -87,15 +99,16 @@ def login_node(folder: Path, environ: Mapping[str, str], *lines: str, code: str 
 
 
 @contextmanager
-def laptop(folder: Path, **hosts: LoginNode) -> Iterator[Hpcrun]:
-    """A person of another machine: hpcrun, and an ssh configuration that names hosts."""
+def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpcrun]:
+    """A person of another machine: hpcrun, and an ssh configuration that names hosts, with these lines before it."""
     folder.mkdir()
     with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:  # a socket's path is short
         path = f"{folder}/bin:{Path(sys.prefix)}/bin:{SYSTEM_PATH}"
         there = Hpcrun(folder, REPO, Path(sys.prefix), extra={"PATH": path, "XDG_RUNTIME_DIR": runtime})
         config = there.write(
             "home/.ssh/config",
-            "\n".join(
+            f"{lines}\n"
+            + "\n".join(
                 f"Host {name}\n HostName 127.0.0.1\n Port {node.port}\n User {RESEARCHER}\n"
                 f" IdentityFile {node.folder}/user\n UserKnownHostsFile {folder}/known_hosts\n"
                 " StrictHostKeyChecking accept-new"
@@ -104,7 +117,7 @@ def laptop(folder: Path, **hosts: LoginNode) -> Iterator[Hpcrun]:
         )
         there.program("bin/ssh", f'exec /usr/bin/ssh -F {config} "$@"')  # ssh itself takes the home of /etc/passwd
         yield there
-        for connection in Path(runtime).glob("hpcrun/*"):
+        for connection in Path(runtime).glob("hpcrun/[!.]*"):
             subprocess.run(["ssh", "-O", "exit", "-o", f"ControlPath={connection}", "any"], capture_output=True)
 
 

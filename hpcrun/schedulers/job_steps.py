@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hpcrun.schedulers.process import Completed, clean_env, run_command, run_on_terminal
+from hpcrun.schedulers.on_terminal import run_on_terminal
+from hpcrun.schedulers.process import Completed, clean_env, run_command
 from hpcrun.schedulers.slurm_text import parse_config
 
 ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -148,35 +147,6 @@ def _argument_text(argument: str) -> str:
         return shlex.quote(argument)
     option, is_option, _ = argument.partition("=")
     return f"{option}=..." if is_option and option.startswith("--") and len(option) < _LONGEST_WORD else "..."
-
-
-SSH_FAILED = 255
-"""The exit status of ssh itself, also if a signal ends it."""
-
-
-def run_on_terminal(argv: Sequence[str], env: Mapping[str, str], *, read: Callable[[int], None] | None = None) -> int:
-    """Run a program that uses the terminal, such as an editor; return its exit status, or raise OSError without it.
-
-    With ``read`` its stdout is a pipe instead, whose descriptor ``read`` gets.
-    """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    interrupts: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # for the program alone, as in git
-    source, sink = os.pipe() if read else (-1, -1)
-    stdout = [(os.POSIX_SPAWN_DUP2, sink, 1)] if read else []
-    try:
-        pid = os.posix_spawnp(argv[0], list(argv), dict(env), setsigdef=[signal.SIGINT], file_actions=stdout)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, _: os.kill(pid, number))
-        if read:
-            os.close(sink)
-            read(source)
-            os.close(source)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return -signal.SIGINT if interrupts and status == SSH_FAILED else status
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def open_in_browser(url: str) -> bool:

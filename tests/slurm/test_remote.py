@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pexpect
@@ -24,25 +26,39 @@ def environ_of(person: Hpcrun) -> dict[str, str]:
 
 
 @pytest.fixture
-def node(as_researcher: Hpcrun) -> Iterator[LoginNode]:
-    as_researcher.write("home/.bashrc", "echo welcome to the cluster\n")
+def home(as_researcher: Hpcrun) -> Path:
+    """The home of the login node's user, with hpcrun on PATH; returns the folder of sshd's files."""
+    for start in (".bashrc", ".cshrc", ".config/fish/config.fish"):
+        as_researcher.write(f"home/{start}", "echo welcome to the cluster\n")
     wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
-    lines = [f"export {name}='{value}'" for name, value in as_researcher.environ.items() if name in wanted]
+    values = {name: value for name, value in as_researcher.environ.items() if name in wanted}
     # the environment's own script names a Python by a path that this user may not reach
     program = as_researcher.program("there/hpcrun", f'exec {as_researcher.venv}/bin/python -m hpcrun "$@"')
-    lines.append(f"PATH={program.parent}:$PATH")
-    as_researcher.write("home/.profile", "\n".join([*lines, ""]))
-    folder = as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
-    with login_node(folder, environ_of(as_researcher), "MaxSessions 3") as far:
+    values["PATH"] = f"{program.parent}:{values['PATH']}"
+    for start, form in ((".profile", "export {}='{}'"), (".login", "setenv {} '{}'")):
+        lines = [form.format(name, value) for name, value in values.items()]
+        as_researcher.write(f"home/{start}", "\n".join([*lines, ""]))
+    lines = [f"set -gx {name} '{value}'" for name, value in values.items()]
+    as_researcher.write("home/.config/fish/config.fish", "\n".join(["echo welcome", *lines, ""]))
+    return as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
+
+
+@pytest.fixture
+def node(home: Path, as_researcher: Hpcrun) -> Iterator[LoginNode]:
+    with login_node(home, environ_of(as_researcher), "MaxSessions 3") as far:
         yield far
 
 
 @pytest.fixture
 def here(node: LoginNode, tmp_path: Path) -> Iterator[Hpcrun]:
     with laptop(tmp_path / "laptop", far=node) as person:
-        person.write("project/train.py", "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
-        person.write("project/.env", "API_KEY=1\n")
+        with_project(person)
         yield person
+
+
+def with_project(person: Hpcrun) -> None:
+    person.write("project/train.py", "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
+    person.write("project/.env", "API_KEY=1\n")
 
 
 def on(person: Hpcrun, *words: str, check: bool = True) -> str:
@@ -67,6 +83,47 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: Log
     first, second = (path / "train.py" for path in copies)
     assert first.samefile(second)  # it did not travel again
     assert node.logins == 1
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("tcsh", marks=pytest.mark.needs("tcsh")),
+        pytest.param("fish", marks=pytest.mark.needs("fish")),
+        "MaxSessions 1",
+        "ProxyJump",
+        "shared",
+    ],
+)
+def test_a_job_is_submitted_through_what_sites_and_people_set_up(
+    how: str, home: Path, as_researcher: Hpcrun, tmp_path: Path
+) -> None:
+    """Login shells, a limit of sessions, a jump host, and a connection that the person's own configuration shares."""
+    environ, shell = environ_of(as_researcher), f"/usr/bin/{how}" if how in ("tcsh", "fish") else ""
+    options = [how] if how.startswith("Max") else []
+    lines = {
+        "ProxyJump": "Match originalhost far\n ProxyJump jump",
+        "shared": f"Host far\n ControlPath {tmp_path}/master",
+    }
+    with ExitStack() as stack:
+        far = stack.enter_context(login_node(home, environ, *options, shell=shell))
+        jump = stack.enter_context(login_node(as_researcher.write("jump/readme", "").parent, environ))
+        here = stack.enter_context(laptop(tmp_path / "laptop", lines=lines.get(how, ""), far=far, jump=jump))
+        with_project(here)
+        if how == "shared":
+            own = [here.folder / "bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
+            subprocess.run(own, env=here.environ, check=True)
+        here.run(*here.argv("login", "far"))
+        done = here.run(*here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"),
+                        cwd=here.folder / "project")  # fmt: skip
+        assert "trains ['0', 'a b', '$x', \"q'q!\"]" in done.stdout
+        assert "welcome" not in done.stdout
+        assert (far.logins, jump.logins) == (1, int(how == "ProxyJump"))
+        checks = json.loads(here.run(*here.argv("doctor", "--json"), check=False).stdout)["checks"]
+        assert [check["level"] for check in checks if check["group"] == "Other machines"] == ["green", "green"]
+        closed = here.run(*here.argv("login", "far", "--close")).stdout
+        assert ("left open" in closed) == (how == "shared")
 
 
 def test_nothing_but_login_logs_in(here: Hpcrun, node: LoginNode) -> None:

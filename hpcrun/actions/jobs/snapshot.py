@@ -188,10 +188,10 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
     paths: dict[str, str] = {}
     for entry in filter(None, answer.stdout.split("\0")):
         path = os.path.normpath(os.path.join(below, entry[2:]))
-        full = tree.root / path
-        if full.is_symlink() or not full.is_dir():
+        full = f"{tree.root}/{path}"
+        if os.path.islink(full) or not os.path.isdir(full):
             paths[path] = entry[0]
-        elif (full / ".git").exists():  # a submodule, or a repository within this one
+        elif os.path.exists(f"{full}/.git"):  # a submodule, or a repository within this one
             notes.append(f"{path} is a git repository of its own: its files are copied too")
             paths |= _git_paths(tree, notes, path)
         else:
@@ -200,8 +200,8 @@ def _git_paths(tree: Tree, notes: list[str], below: str = ".") -> dict[str, str]
 
 
 def _is_secret(root: Path, path: str) -> bool:
-    if looks_secret(path) or not may_be_key(path):
-        return looks_secret(path)
+    if (by_name := looks_secret(path)) or not may_be_key(path):
+        return by_name
     full = root / path
     try:
         if not stat.S_ISREG(full.lstat().st_mode):

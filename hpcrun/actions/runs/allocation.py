@@ -12,7 +12,7 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.quoting import quote_bash
 from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
-from hpcrun.schedulers.process import run_on_terminal
+from hpcrun.schedulers.on_terminal import run_on_terminal
 
 _WHEN = "hpcrun status shows its reason"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hpcrun.actions.hooks import HOOKS, hooks_of
 from hpcrun.actions.jobs.prepare import choose_profile
 from hpcrun.actions.jobs.program import find_python
 from hpcrun.actions.ports import Surroundings
@@ -76,6 +77,7 @@ def check_up(profile_name: str | None, surroundings: Surroundings, runs: Path) -
         (lambda: judge_container(profile, env) if profile else [], []),
         (lambda: judge_messages((*surroundings.config.notify, *(profile.notify if profile else ())), env), []),
         (lambda: _check_runs(runs, env, on_slurm=on_slurm), [no_answer]),
+        (lambda: [Check(*row) for name in HOOKS for row in hooks_of(name).doctor_checks()], []),
     ]  # fmt: skip
     until_s = time.monotonic() + _ALL_WITHIN_S
     of_python = BackgroundCall(lambda: _check_python(python, profile, env, on_slurm=on_slurm))

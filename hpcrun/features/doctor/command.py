@@ -60,7 +60,10 @@ class DoctorHooks(Hooks):
         checkup = check_up(profile, surroundings, runs)
         failed = any(check.level == "red" and check.group != "Python" for check in checkup.checks)
         return SetupChecks(
-            lambda columns: checkup_text(checkup, columns, brief=True), checkup_json(checkup), failed, checkup.has_torch
+            lambda columns: checkup_text(checkup, columns, brief=True),
+            checkup_json(checkup),
+            failed=failed,
+            has_torch=checkup.has_torch,
         )
 
 

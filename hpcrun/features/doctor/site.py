@@ -69,7 +69,7 @@ def judge_commands(missing: tuple[str, ...], version: str | None) -> Check:
     if missing:
         level: Level = "red" if _NEEDED & set(missing) else "yellow"
         some = "none of Slurm's commands is" if len(missing) == len(COMMANDS) else f"{', '.join(missing)} not"
-        fix = "log in to a machine with Slurm, or load the site's slurm module; without Slurm use --profile local"
+        fix = "on a laptop: hpcrun login HOST; or load the site's slurm module; without Slurm use --profile local"
         if level == "yellow":
             fix = "ask the administrators for all Slurm commands, or load its slurm module"
         return Check(SLURM, "commands", level, f"{some} on PATH", fix)

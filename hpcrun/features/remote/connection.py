@@ -12,16 +12,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import stat
 import sys
-from base64 import b64encode
-from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from binascii import b2a_base64
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
-from hpcrun.schedulers.process import SSH_FAILED, Completed, run_command, run_on_terminal
+from hpcrun.schedulers.on_terminal import SSH_FAILED, run_on_terminal, succeeds
+
+if TYPE_CHECKING:
+    from hpcrun.schedulers.process import Completed
 
 KEEPS_S = 8 * 3600
 """How long an unused connection stays open."""
@@ -43,8 +46,7 @@ class NotConnectedError(SchedulerError):
     """There is no connection to a host, or it takes no further session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(NamedTuple):
     """What a laptop knows of hpcrun on a host, since ``hpcrun login``."""
 
     hpcrun: str  # path of the program there
@@ -61,8 +63,7 @@ def check_host(host: str) -> str:
     return host
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(NamedTuple):
     """The connection to one host."""
 
     host: str
@@ -74,17 +75,16 @@ class Connection:
 
     def is_alive(self) -> bool:
         """Whether the connection responds."""
-        return self._control("check") == 0
+        return succeeds(self.argv("-O", "check"), within_s=_CHECK_S)
 
     def close(self) -> bool:
         """Close the connection; return whether there was one."""
-        return self._control("exit") == 0
-
-    def _control(self, request: str) -> int | None:
-        return run_command([*self.argv("-O", request)], timeout_s=_CHECK_S).status
+        return succeeds(self.argv("-O", "exit"), within_s=_CHECK_S)
 
     def run(self, script: str, *, stdin: str | None = None, timeout_s: float = 60) -> Completed:
         """Run a script of sh there to its end, without a terminal; NotConnectedError if the connection breaks."""
+        from hpcrun.schedulers.process import run_command  # a command that is only passed on does without
+
         done = run_command([*self.argv(), remote_command(script)], timeout_s=timeout_s, stdin=stdin)
         if done.status is None:
             raise self.lost(f"{self.host} has not responded for {timeout_s:g} s")
@@ -101,8 +101,8 @@ class Connection:
             return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
         mark = f"hpcrun-{os.urandom(8).hex()}"
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
-        read = partial(copy_after, f"{mark}\n".encode())
-        return run_on_terminal([*self.argv("-T", "-o", "EscapeChar=none"), command], os.environ, read=read)
+        argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
+        return run_on_terminal(argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source))
 
     def lost(self, what: str = "") -> NotConnectedError:
         """Return the error of a session that could not be opened, or that broke."""
@@ -115,7 +115,7 @@ class Connection:
 
 def remote_command(script: str) -> str:
     """Return a script of sh as one command that every login shell reads alike: bash, zsh, tcsh, fish."""
-    encoded = b64encode(script.encode("utf-8", "surrogateescape")).decode()
+    encoded = b2a_base64(script.encode("utf-8", "surrogateescape"), newline=False).decode()
     if len(encoded) > _LONGEST_COMMAND:
         raise UsageError(f"the command line is too long for ssh: {len(script)} bytes", hint="put it into a script")
     return f"exec /bin/sh -c 'eval \"$(echo {encoded} | base64 -d)\"'"
@@ -126,49 +126,64 @@ def connection_to(host: str, remote: Remote | None) -> Connection:
     return Connection(check_host(host), remote.control if remote and remote.control else own_control(host))
 
 
-def own_control(host: str) -> str:
-    """Return the path of hpcrun's own socket for a host, in a folder that only this user can enter."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folders = [*([f"{runtime}/hpcrun"] if runtime else []), f"{Path.home()}/.ssh/hpcrun", f"/tmp/hpcrun-{os.getuid()}"]
+def own_control(host: str, *, make: bool = False) -> str:
+    """Return the path of hpcrun's own socket for a host; ``make`` makes its folder, which only this user can enter.
+
+    Raises:
+        PlanError: the folder cannot be made, or other users can enter it.
+    """
+    runtime, home = os.environ.get("XDG_RUNTIME_DIR"), os.path.expanduser("~")
+    folders = [*([f"{runtime}/hpcrun"] if runtime else []), f"{home}/.ssh/hpcrun", f"/tmp/hpcrun-{os.getuid()}"]
     folder = next(folder for folder in folders if len(os.fsencode(f"{folder}/{host}")) <= _LONGEST_SOCKET)
-    return f"{_private_folder(Path(folder))}/{check_host(host)}"
-
-
-def _private_folder(folder: Path) -> Path:
+    path = f"{folder}/{check_host(host)}"
     try:
-        folder.parent.mkdir(mode=0o700, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
+        for each in (os.path.dirname(folder), folder) if make else ():
+            with suppress(FileExistsError):
+                os.mkdir(each, 0o700)
+        status = os.lstat(folder)
     except OSError as error:
+        if not make:
+            return path  # there is no connection
         raise PlanError(f"{folder} cannot be made: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PlanError(f"{folder} must be a folder that only you can enter", hint=f"chmod 700 {folder}")
-    return folder
+    return path
 
 
-def _record(host: str) -> Path:
-    import platformdirs
-
-    return platformdirs.user_state_path("hpcrun") / "logins" / f"{check_host(host)}.json"
+def _record(host: str) -> str:
+    """Return the path of what is known of a host: beside the connection, since each ``hpcrun login`` writes it."""
+    folder, name = os.path.split(own_control(host))
+    return f"{folder}/.{name}.json"
 
 
 def known(host: str) -> Remote | None:
     """Return what is known of hpcrun on a host; None before the first ``hpcrun login``."""
     try:
-        fields = json.loads(_record(host).read_text("utf-8"))
+        with open(_record(host), encoding="utf-8") as file:
+            fields = json.load(file)
         return Remote(**fields) if all(isinstance(value, str) for value in fields.values()) else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
+def known_hosts() -> list[str]:
+    """Return the hosts that ``hpcrun login`` knows."""
+    with suppress(OSError, PlanError):
+        names = os.listdir(os.path.dirname(own_control("any")))
+        return sorted(name[1:-5] for name in names if name.startswith(".") and name.endswith(".json"))
+    return []
+
+
 def remember(host: str, remote: Remote) -> None:
     """Save what is known of hpcrun on a host."""
+    from pathlib import Path
+
     from hpcrun.writing import replace_file
 
+    own_control(host, make=True)
     path = _record(host)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, json.dumps(asdict(remote)).encode())
+        replace_file(Path(path), json.dumps(remote._asdict()).encode())
     except OSError as error:
         raise HpcrunError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -199,9 +214,10 @@ def copy_after(mark: bytes, source: int) -> None:
             before += chunk
             _, separator, chunk = before.partition(mark)
             is_past = separator != b""
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(sys.stdout.fileno(), view) :]
+        while chunk:
+            select.select([], [1], [])  # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
+            with suppress(BlockingIOError):
+                chunk = chunk[os.write(1, chunk) :]
 
 
 if __name__ == "__main__":

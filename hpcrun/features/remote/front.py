@@ -8,19 +8,23 @@ before all others, so it imports little itself.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
-from collections.abc import Iterable, Sequence
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.features.remote import ATTACHED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hpcrun.actions.hooks import Level
 
 OPTION, LOCAL = "--on", "local"
 _HERE = frozenset({"login"})
 """Commands that never run elsewhere."""
 _VERBOSE = ("-v", "--verbose")
-_ON_LINE = re.compile(rb"^on:", re.MULTILINE)
+_ON_LINE = b"\non:"
 _CHUNK = 64 * 1024
 
 
@@ -51,6 +55,12 @@ class RemoteHooks(Hooks):
         from hpcrun.features.remote.remote_command import run_on_one
 
         return run_on_one(hosts[0], rest)
+
+    def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
+        """Return the checks of the hosts that ``hpcrun login`` knows."""
+        from hpcrun.features.remote.login import check_logins
+
+        return check_logins()
 
 
 def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -94,7 +104,7 @@ def _is_configured() -> bool:
         except OSError:
             continue
         try:
-            if stat.S_ISREG(os.fstat(file).st_mode) and _ON_LINE.search(os.read(file, _CHUNK)):
+            if stat.S_ISREG(os.fstat(file).st_mode) and _ON_LINE in b"\n" + os.read(file, _CHUNK):
                 return True
         except OSError:
             continue

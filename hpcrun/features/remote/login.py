@@ -8,6 +8,7 @@ import secrets
 import shlex
 from base64 import b64decode
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcrun.cli.context import make_context
 from hpcrun.cli.options import argument, flag
@@ -21,15 +22,22 @@ from hpcrun.features.remote.connection import (
     check_host,
     connection_to,
     known,
+    known_hosts,
     own_control,
     remember,
     remote_command,
 )
 from hpcrun.features.remote.install import INSTALLED, install_hpcrun
-from hpcrun.schedulers.process import run_command, run_on_terminal
+from hpcrun.schedulers.on_terminal import run_on_terminal
+from hpcrun.schedulers.process import run_command
 from hpcrun.version import __version__
 
+if TYPE_CHECKING:
+    from hpcrun.actions.hooks import Level
+
 _ANSWER_S = 120.0
+_GROUP = "Other machines"
+_RSYNC = re.compile(r"rsync +version (\d+)[\w.]*")
 _NAMES = ("hpcrun", "version", "path", "slurm_conf")
 _VERSION = re.compile(r"hpcrun (\d[\w.+-]{0,40})", re.ASCII)
 _PROBE = """
@@ -57,9 +65,12 @@ def login(
     make_context()
     connection = connection_to(host, known(host))
     if close:
-        closed = connection.close()
+        shared = connection.control != own_control(host)
+        closed = not shared and connection.close()
         words = f"closed the connection to {host}" if closed else f"there was no connection to {host}"
-        yield Outcome(lambda: [stdout([words])], lambda: {"kind": "login", "host": host, "connected": False})
+        if shared:
+            words = f"left open: your own ssh configuration shares this connection; ssh -O exit {host} closes it"
+        yield Outcome(lambda: [stdout([words])], lambda: {"kind": "login", "host": host, "connected": shared})
         return
     connection = connect(host)
     remote, warning = find_hpcrun(connection)
@@ -96,7 +107,7 @@ def connect(host: str) -> Connection:
     shared = _shared_by_user(host)
     if shared and shared.is_alive():
         return shared
-    connection = Connection(host, own_control(host))
+    connection = Connection(host, own_control(host, make=True))
     Path(connection.control).unlink(missing_ok=True)  # of a process that was killed
     argv = [
         "ssh", "-f", "-N", "-M", "-o", f"ControlPath={connection.control}", "-o", f"ControlPersist={KEEPS_S}",
@@ -163,3 +174,24 @@ def _fields_of(text: str) -> dict[str, str]:
         if name in _NAMES and value.isprintable() and len(value) < 20_000:
             fields[name] = value
     return fields
+
+
+def check_logins() -> list[tuple[str, str, Level, str, str | None]]:
+    """Return the checks for ``hpcrun doctor``: each host that ``hpcrun login`` knows, and rsync."""
+    rows: list[tuple[str, str, Level, str, str | None]] = []
+    for host in known_hosts():
+        remote, again = known(host), f"hpcrun login {shlex.quote(host)}"
+        if not connection_to(host, remote).is_alive():
+            rows.append((_GROUP, host, "yellow", "no connection", again))
+        elif remote is None or remote.version != __version__:
+            there = f"hpcrun {remote.version}" if remote and remote.hpcrun else "no hpcrun"
+            rows.append((_GROUP, host, "yellow", f"connected; {there} there, {__version__} here", f"{again} --install"))
+        else:
+            rows.append((_GROUP, host, "green", f"connected; hpcrun {remote.version} there", None))
+    if rows:
+        answer = run_command(["rsync", "--version"], timeout_s=5)
+        version = _RSYNC.match(answer.stdout)
+        fine = version is not None and int(version[1]) >= 3
+        seen = version[0] if version else "no rsync of rsync.samba.org on PATH"
+        rows.append((_GROUP, "rsync", "green" if fine else "red", seen, None if fine else "install rsync 3"))
+    return rows

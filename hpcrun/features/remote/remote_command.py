@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcrun.errors import InterruptedByUser, SchedulerError
 from hpcrun.features.remote import ATTACHED
 from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, shell_setup
-from hpcrun.schedulers.process import SSH_FAILED
+from hpcrun.schedulers.on_terminal import SSH_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _WITH_CODE = ("submit", "import", "scale run")
 """Commands that read files of the project, which travel with them."""
@@ -31,6 +33,8 @@ def run_on_one(host: str, words: list[str]) -> int:
     folder = ""
     verb = _verb_of(words)
     if verb in _WITH_CODE and not _asks_for_help(words):
+        from pathlib import Path
+
         from hpcrun.features.remote.code import send_code  # few commands take code along
 
         folder = send_code(connection, Path.cwd())

@@ -25,7 +25,7 @@ from hpcrun.runs.attempt import Attempt, attempts, hosts
 from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
-from hpcrun.schedulers.process import run_on_terminal
+from hpcrun.schedulers.on_terminal import run_on_terminal
 
 MOST_ENTRIES, LONGEST_S = 50_000, 10.0
 """Where a search ends, which goes level by level: entries of folders, seconds."""
