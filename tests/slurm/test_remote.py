@@ -112,7 +112,7 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
         here = stack.enter_context(laptop(tmp_path / "laptop", lines=lines.get(how, ""), far=far, jump=jump))
         with_project(here)
         if how == "shared":
-            own = [here.folder / "bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
+            own = [f"{here.folder}/bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
             subprocess.run(own, env=here.environ, check=True)
         here.run(*here.argv("login", "far"))
         done = here.run(*here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"),
