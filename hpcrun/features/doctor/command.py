@@ -13,7 +13,7 @@ from hpcrun.cli.context import make_context
 from hpcrun.cli.options import option
 from hpcrun.cli.output import JsonOption, Outcome, table, width
 from hpcrun.errors import PlanError
-from hpcrun.views.text import labelled, one_line
+from hpcrun.views.text import fields_of, labelled, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -95,9 +95,4 @@ def _words(text: str) -> str:
 
 def checkup_json(checkup: Checkup) -> dict[str, Any]:
     """Return the checks as a JSON document."""
-    return {
-        "kind": "doctor",
-        "profile": checkup.profile,
-        "ok": checkup.ok,
-        "checks": [asdict(check) for check in checkup.checks],
-    }
+    return {"kind": "doctor", **fields_of(checkup, "profile ok"), "checks": [asdict(each) for each in checkup.checks]}

@@ -17,7 +17,7 @@ from hpcrun.features.history.history import Budget, CauseCount, History, History
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
-from hpcrun.views.text import count, csv_text, one_line, text_table
+from hpcrun.views.text import count, csv_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,8 +140,8 @@ def _history_table(history: History) -> Table:
         **({"GPU-HOURS": lambda group: hours_text(group.gpu_hours)} if has_gpus else {}),
         **({"LOST": lambda group: hours_text(group.lost_gpu_hours)} if has_gpus else {}),
         **({"CPU-HOURS": lambda group: hours_text(group.cpu_hours)} if has_cpus else {}),
-        "WAIT": lambda group: _wait_text(group.median_wait_s),
-        "WAIT 90 %": lambda group: _wait_text(group.long_wait_s),
+        "WAIT": lambda group: _wait_text(group.wait_median_s),
+        "WAIT 90 %": lambda group: _wait_text(group.wait_90_percent_s),
     }
     cells = ([_key_text(group), *(text(group) for text in numbers.values())] for group in rows)
     return text_table((key, *numbers), cells, right=tuple(numbers), whole=tuple(numbers))
@@ -186,10 +186,9 @@ def history_csv(history: History) -> str:
 
 def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
     """Return the history as a JSON document."""
-    plain = ("by", "since_s", "until_s", "runs", "jobs", "others", "running", "unknown", "local")
     return {
         "kind": "history",
-        **{name: getattr(history, name) for name in plain},
+        **fields_of(history, "by since_s until_s runs jobs others running unknown local"),
         "rows": [row_json(group) for group in history.rows],
         "total": row_json(history.total),
         "causes": [{"cause": each.cause, "failed": each.jobs, "gpu_hours": each.gpu_hours} for each in history.causes],
@@ -204,12 +203,7 @@ def row_json(group: HistoryRow) -> dict[str, Any]:
         "week_start": group.week and group.week.isoformat(),
         "ended": group.ended,
         **{end: group.ends[end] for end in ("completed", "failed", "cancelled")},
-        "success": group.success,
-        "gpu_hours": group.gpu_hours,
-        "lost_gpu_hours": group.lost_gpu_hours,
-        "cpu_hours": group.cpu_hours,
-        "wait_median_s": group.median_wait_s,
-        "wait_90_percent_s": group.long_wait_s,
+        **fields_of(group, "success gpu_hours lost_gpu_hours cpu_hours wait_median_s wait_90_percent_s"),
     }
 
 

@@ -72,12 +72,12 @@ class HistoryRow:
         return self.ends["completed"] / counted if counted else None
 
     @property
-    def median_wait_s(self) -> float | None:
+    def wait_median_s(self) -> float | None:
         """The median of the waiting times, None if no job started."""
         return median(self.waits_s) if self.waits_s else None
 
     @property
-    def long_wait_s(self) -> float | None:
+    def wait_90_percent_s(self) -> float | None:
         """The time within which 90 % of the jobs started, None if no job started."""
         return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
 

@@ -46,11 +46,11 @@ from hpcrun.job.patterns import compile_pattern
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.units import format_span
 from hpcrun.profiles.folders import shipped
-from hpcrun.reading import read_object
 from hpcrun.runs.attempt import RESTART, Attempt, attempts
 from hpcrun.runs.logs import rank_log, tail
 from hpcrun.runs.metrics import LogMetrics
 from hpcrun.runs.record import RecordError, load_run
+from hpcrun.runs.use import idle_warning
 from hpcrun.views.text import harmless, one_line, without_colours
 
 if TYPE_CHECKING:
@@ -322,12 +322,8 @@ def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, An
 
 def _idle(attempt: Attempt | None) -> str:
     """Return since when the GPUs are idle, and when the job ends, by the record that launch/idle_watch.py wrote."""
-    record: Mapping[str, Any] = {}
-    with suppress(OSError, ValueError):
-        record = read_object(attempt.folder.idle) if attempt else {}
-    times = [record.get(name) for name in ("since", "warned", "ends")]
-    since_s, warned_s, ends_s = (float(time) if isinstance(time, int | float) else None for time in times)
-    if since_s is None or warned_s is None:
+    warning = idle_warning(attempt.folder) if attempt else None
+    if warning is None:
         return "hpcrun status --gpus shows their load"
-    end = f"; the job ends in {format_span(ends_s - warned_s)} if they stay idle" if ends_s is not None else ""
-    return f"all of its GPUs have been idle for {format_span(warned_s - since_s)}{end}"
+    idle, left = format_span(warning.warned - warning.since), format_span(warning.ends - warning.warned)
+    return f"all of its GPUs have been idle for {idle}; the job ends in {left} if they stay idle"

@@ -31,7 +31,7 @@ from hpcrun.features.scaling.sentences import (
 from hpcrun.features.scaling.series import BatchChange, Row
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.verdict import Advice, pareto, verdict
-from hpcrun.views.text import csv_text, labelled, one_line
+from hpcrun.views.text import csv_text, fields_of, labelled, one_line
 
 WIDTH = 80
 _PLAIN = {"NODES": "1", "RUNS": "1"}  # a column without other values is not shown
@@ -169,12 +169,9 @@ def _published(row: Row) -> str:
 
 def report_json(report: Report) -> dict[str, Any]:
     """Return the report as a JSON document; shares, efficiencies and fractions are from 0 to 1."""
-    options = report.options
     return {
         "kind": "scaling-report",
-        "name": options.name,
-        "weak": options.weak,
-        "warmup": options.warmup,
+        **fields_of(report.options, "name weak warmup"),
         "finished": not report.unfinished,
         "answers": [line.text for line in answer_lines(report) if not line.label],
         "series": [_part_json(part) for part in report.parts],
@@ -187,9 +184,7 @@ def report_json(report: Report) -> dict[str, Any]:
 def _part_json(part: Part) -> dict[str, Any]:
     series, diagnosis = part.series, part.diagnosis
     return {
-        "name": series.name,
-        "dataset": series.dataset,
-        "basis": series.basis,
+        **fields_of(series, "name dataset basis"),
         "sources": list(series.sources),
         "rows": summaries(part),
         "outlook": asdict(part.outlook) if part.outlook else None,
@@ -199,10 +194,7 @@ def _part_json(part: Part) -> dict[str, Any]:
         "causes": [asdict(cause) for cause in diagnosis.causes] if diagnosis else [],
         "causes_of_gpus": diagnosis.row.gpus if diagnosis else None,
         "not_measured": list(diagnosis.unknown) if diagnosis else [],
-        "left_out": [
-            {"gpus": point.gpus, "nodes": point.nodes, "repeat": point.repeat, "run": point.run, "problem": problem}
-            for point, problem in series.left_out
-        ],
+        "left_out": [{**fields_of(each, "gpus nodes repeat run"), "problem": why} for each, why in series.left_out],
         "remarks": list(series.remarks),
     }
 
@@ -212,7 +204,7 @@ def _advice_json(advice: Advice | None) -> dict[str, Any] | None:
         return None
     chosen = {"fastest": advice.fastest, "fewest_gpu_hours": advice.cheapest, "best_value": advice.value}
     return {
-        **{name: {"gpus": row.gpus, "nodes": row.nodes} for name, row in chosen.items()},
+        **{name: fields_of(row, "gpus nodes") for name, row in chosen.items()},
         "min_efficiency": advice.min_efficiency,
         "added_gpus_efficiency": advice.step.added if advice.step else None,
         "next_added_gpus_efficiency": advice.next_step.added if advice.next_step else None,

@@ -23,7 +23,7 @@ from hpcrun.features.scaling.studies import (
 from hpcrun.job.layout import run_name
 from hpcrun.job.state import COMPLETED
 from hpcrun.job.units import format_age
-from hpcrun.views.text import count, one_line, text_table
+from hpcrun.views.text import count, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -163,6 +163,4 @@ def study_json(status: StudyStatus) -> dict[str, Any]:
 
 def head_json(study: Study) -> dict[str, Any]:
     """Return what JSON documents tell of a study, without its runs."""
-    names = ("study_id", "name", "created_s", "profile", "unit", "scaling", "batch_size", "lr", "dataset", "warmup",
-             "one_by_one")  # fmt: skip
-    return {name: getattr(study, name) for name in names}
+    return fields_of(study, "study_id name created_s profile unit scaling batch_size lr dataset warmup one_by_one")

@@ -29,7 +29,7 @@ from hpcrun.job.parameters import parameters_text
 from hpcrun.job.patterns import finite_number
 from hpcrun.views.figure import PAGE, new_figure, ordered_styles, paper_style, save_figure
 from hpcrun.views.metrics import braille_plot, curves_of, json_value, value_text, whole
-from hpcrun.views.text import csv_text, one_line, text_table
+from hpcrun.views.text import csv_text, fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -166,8 +166,7 @@ def row_json(row: SweepRow) -> dict[str, Any]:
         "run_id": row.run.run_id,
         "element": row.index,
         "job_id": row.job_id,
-        "state": row.status.state,
-        "exit_status": row.status.exit_status,
+        **fields_of(row.status, "state exit_status"),
         "parameters": dict(row.parameters),
         "step": whole(row.step),
         "values": {name: json_value(value) for name, value in row.values.items()},

@@ -42,7 +42,7 @@ from hpcrun.features.trackers.tracker_files import (
 from hpcrun.runs.attempt import last_attempt
 from hpcrun.runs.elements import all_elements
 from hpcrun.schedulers.process import open_in_browser, user_name
-from hpcrun.views.text import count, visible
+from hpcrun.views.text import count, fields_of, visible
 
 _LAST_PORT = 65535
 _SHOWN = 20
@@ -218,8 +218,7 @@ def _upload(named: Sequence[FoundRun], context: Context, *, as_json: bool) -> Ou
             "uploaded": [str(path) for path in result.uploaded],
             "uploaded_before": [str(path) for path in result.before],
             "running_elements": list(result.running),
-            "pages": list(result.pages),
-            "failure": result.failure,
+            **fields_of(result, "pages failure"),
         }
         for result in results
     ]

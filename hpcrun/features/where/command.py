@@ -27,7 +27,7 @@ from hpcrun.profiles.folders import folders_of, shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.schedulers.client import DirectivePairs, JobStart, SlurmForecast, Trial
 from hpcrun.schedulers.cluster_facts import Partition
-from hpcrun.views.text import count, fitting, one_line, text_table
+from hpcrun.views.text import count, fields_of, fitting, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -340,11 +340,8 @@ def _offer_json(offer: Offer) -> dict[str, Any]:
     candidate, start, shape = offer.candidate, offer.start, offer.candidate.plan.shape
     return {
         "profile": candidate.profile,
-        "gpu_type": shape.gpu_type,
-        "nodes": shape.nodes,
-        "gpus_per_node": shape.gpus_per_node,
-        "cpus_per_node": candidate.plan.cpus_per_node,
-        "walltime_s": candidate.plan.walltime_s,
+        **fields_of(shape, "gpu_type nodes gpus_per_node"),
+        **fields_of(candidate.plan, "cpus_per_node walltime_s"),
         "gpu_hours": offer.gpu_hours,
         "start_s": start.start_s,
         "start": datetime.fromtimestamp(start.start_s).astimezone().isoformat(),

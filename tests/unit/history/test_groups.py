@@ -95,9 +95,9 @@ def test_success_leaves_out_what_was_cancelled_and_waits_are_of_those_that_start
     ends: list[End] = ["completed", "completed", "completed", "failed", "cancelled"]
     assert rows(*(job((0, 10), end=end) for end in ends))["total"].success == 0.75
     total = rows(*(job((0, 10), wait_s=wait) for wait in range(1, 11)), by="name")["total"]
-    assert (total.median_wait_s, total.long_wait_s) == (5.5, 9)
+    assert (total.wait_median_s, total.wait_90_percent_s) == (5.5, 9)
     none = rows(job((0, 10), end="cancelled"))["total"]
-    assert (none.success, none.median_wait_s, none.long_wait_s) == (None, None, None)
+    assert (none.success, none.wait_median_s, none.wait_90_percent_s) == (None, None, None)
 
 
 def test_lost_is_the_time_of_failed_attempts_and_cpu_hours_are_of_jobs_without_gpus() -> None:
