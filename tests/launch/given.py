@@ -140,6 +140,19 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def command(pid: int) -> str:
+    """The words of a process, each with a null character after it; empty where it is gone or has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def wait_for_ends(pids: Sequence[int], timeout: float = 20) -> None:
+    """Wait until all these processes have ended."""
+    wait_until(lambda: not any(map(command, pids)), "every process to end", timeout)
+
+
 def send(pid: int, number: int) -> None:
     """Signal a process that may be gone."""
     try:

@@ -12,10 +12,9 @@ import pytest
 from tests.launch.given import HOW, job, python, wait_until
 
 MANAGED = ("--warn", "60", "--requeue", "1")
-EITHER = pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeue"])
 
 
-@EITHER
+@pytest.mark.parametrize("options", [(), MANAGED], ids=["plain", "requeue"])
 def test_signals_are_as_a_shell_gives_them(tmp_path: Path, options: tuple[str, ...]) -> None:
     masks = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; python3 -c 'import os; print(os.getpgrp() == os.getppid())'"
     shell = ["env", "--default-signal", "sh", "-c", masks]
@@ -32,40 +31,31 @@ def signal_masks(status: str) -> dict[str, int]:
     return {name: int(mask, 16) & ~(0b11 << 31) for name, mask in pairs}
 
 
-CHILDREN = {
-    "terminate": """
-import subprocess, time
-child = subprocess.Popen(["sleep", "900"])
-child.terminate()
-print(child.wait(5))
-""",
-    "pool": """
+POOL = """
 import multiprocessing
 if __name__ == "__main__":
-    with multiprocessing.Pool(2) as pool:
+    with multiprocessing.get_context("{}").Pool(2) as pool:
         print(pool.map(abs, [-1, -2]))
     print("closed")
-""",
-    # Python 3.14's way to start workers
-    "forkserver": """
-import multiprocessing
-if __name__ == "__main__":
-    with multiprocessing.get_context("forkserver").Pool(1) as pool:
-        print(pool.map(abs, [-1]))
-""",
-    "shell": """
+"""
+TERMINATE = "import subprocess\nchild = subprocess.Popen(['sleep', '900'])\nchild.terminate()\nprint(child.wait(5))\n"
+SHELL = """
 import subprocess
 print(subprocess.run(["sh", "-c", "sleep 900 & kill $!; wait $!; echo $?"], stdout=-1, text=True, timeout=5).stdout)
-""",
-}
+"""
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("terminate", ()), ("terminate", MANAGED), ("pool", MANAGED), ("shell", ()), ("forkserver", MANAGED)],
+    ("text", "options"),
+    [
+        (TERMINATE, ()),
+        (TERMINATE, MANAGED),
+        (SHELL, ()),
+        *((POOL.format(way), MANAGED) for way in ("fork", "forkserver")),
+    ],
 )
-def test_what_it_starts_can_be_terminated(tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
-    program = python(tmp_path, CHILDREN[name])
+def test_what_it_starts_can_be_terminated(tmp_path: Path, text: str, options: tuple[str, ...]) -> None:
+    program = python(tmp_path, text)
     alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     with job(tmp_path, program, options=options) as running:
         assert running.end() == 0
@@ -152,9 +142,7 @@ def test_a_program_that_was_still_starting_is_warned_when_it_listens(tmp_path: P
         assert running.record["reason"] == "time_limit"
 
 
-@pytest.mark.parametrize(
-    "program", [["sleep", "3"], ["sh", "-c", "trap '' USR1 TERM; sleep 3"]], ids=["none", "ignores"]
-)
+@pytest.mark.parametrize("program", [["sleep", "3"], ["sh", "-c", "trap '' USR1 TERM; sleep 3"]])
 def test_a_warning_kills_nobody(tmp_path: Path, program: list[str]) -> None:
     with job(tmp_path, program, options=MANAGED) as running:
         wait_until(lambda: (running.attempt / "rank-0.out").exists(), "the program")

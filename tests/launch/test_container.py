@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.launch.given import HOW, LAUNCH, job, python, wait_until
+from tests.launch.given import HOW, LAUNCH, job, python, wait_for_ends
 
 RUNTIME = Path(__file__).with_name("runtime.py")
 HANDLER = """
@@ -65,7 +65,7 @@ def test_a_handler_runs_once(tmp_path: Path, image: Path, launcher: str, how: st
         assert running.end() == 3
         assert running.out().split() == ["ready", "handler", "saved"]
         assert running.rank(0)["told"] == "TERM"
-        assert_gone(below)
+        wait_for_ends(below, timeout=5)
 
 
 @pytest.mark.parametrize("launcher", ["python", "srun"])
@@ -76,7 +76,7 @@ def test_a_program_that_does_not_listen_leaves_nothing(tmp_path: Path, image: Pa
         below = running.processes()[1:]
         running.signal_every(signal.SIGTERM)
         assert running.end() == 143
-        assert_gone(below)
+        wait_for_ends(below, timeout=5)
 
 
 @pytest.mark.parametrize("launcher", ["python", "srun"])
@@ -112,15 +112,3 @@ def test_a_node_that_lacks_something_says_so(tmp_path: Path, image: Path, lacks:
     assert done.returncode == 127
     assert done.stderr.startswith(f"hpcrun: gpu-7 {message}")
     assert "--exclude" in done.stderr
-
-
-def assert_gone(pids: list[int]) -> None:
-    """All these processes end."""
-    wait_until(lambda: not any(alive(pid) for pid in pids), "the job's processes to be gone", timeout=5)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.launch.node_folder import NETWORK, PLACES, PREFIX, YOUNG_S, network_mount
-from tests.launch.given import LAUNCH, ONCE, descendants, job, parent, python, send, wait_until
-from tests.launch.test_ends import agent, command
+from tests.launch.given import LAUNCH, ONCE, command, descendants, job, parent, python, send, wait_for_ends, wait_until
+from tests.launch.test_ends import agent
 
 SHOWS = ["sh", "-c", "echo $HPCRUN_NODE_DIR; sleep 900 & wait"]
 
@@ -25,11 +25,6 @@ def wrapper_of(pids: Sequence[int], part: str) -> int:
     """The process of a part of launch: the canary that it has forked has the same command line."""
     own = [pid for pid in pids if command(pid).split("\0")[2:4] == [LAUNCH[2], part]]
     return next(pid for pid in own if parent(pid) not in own)
-
-
-def all_gone(pids: Sequence[int]) -> bool:
-    stats = [Path(f"/proc/{pid}/stat") for pid in pids]
-    return not any(path.exists() and ") Z " not in path.read_text() for path in stats)
 
 
 @pytest.mark.parametrize("launcher", ["agent", "once"])
@@ -44,7 +39,7 @@ def test_what_a_killed_part_has_started_ends(tmp_path: Path, launcher: str, part
         wait_until(lambda: list(folder.glob("rank-0.*")), "the wrapper to know its program")
         os.kill(wrapper_of(pids, part), signal.SIGKILL)
         assert running.end() == 137
-        wait_until(lambda: all_gone(pids[1:]), "every process to end")
+        wait_for_ends(pids[1:])
         wait_until(lambda: not folder.exists(), "the node's folder to go")
         killed = "wrapper" if part == "rank" or launcher == "once" else "launcher"
         rank = next(rank for rank in (0, 1) if "was killed" in running.err(rank))
@@ -59,7 +54,7 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path: Path) -> None
         pids = running.processes()
         os.kill(next(pid for pid in pids if command(pid).split("\0")[1].endswith("agent.py")), signal.SIGKILL)
         assert running.end() == 137
-        wait_until(lambda: all_gone(pids[1:]), "every process to end")
+        wait_for_ends(pids[1:])
         assert [running.rank(rank)["told"] for rank in (0, 1)] == ["cleared"] * 2
 
 
@@ -98,7 +93,7 @@ def test_tasks_share_a_folder(tmp_path: Path) -> None:
         for process in started:
             process.send_signal(signal.SIGTERM)
         assert [process.wait(20) for process in started] == [143] * 4
-        wait_until(lambda: all_gone(pids), "every process to end")
+        wait_for_ends(pids)
         assert not shared.exists()
 
 
@@ -111,7 +106,7 @@ def test_a_task_is_ended_after_its_wrapper_and_another_watches(tmp_path: Path) -
         (watcher,) = [rank for rank, process in enumerate(started) if process.pid == watch]
         pids = descendants(watch)
         os.kill(watch, signal.SIGKILL)
-        wait_until(lambda: all_gone(pids), "its program to end")
+        wait_for_ends(pids)
         assert json.loads((tmp_path / f"rank-{watcher}.exit").read_text())["status"] == 137
         (tmp_path / "stop/time_limit").touch()
         others = {0, 1, 2} - {watcher}

@@ -16,6 +16,7 @@ from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
 from tests.launch.given import ONCE, PROBE, Running, job, python, wait_until
+from tests.unit.given import write
 
 SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
@@ -47,22 +48,36 @@ def without_spy(folder: Path, text: str) -> list[str]:
     return [WITHOUT_SPY, *python(folder, text)[1:]]
 
 
+def script(path: Path, text: str) -> Path:
+    write(path, f"#!/bin/sh\n{text}\n").chmod(0o755)
+    return path
+
+
+def is_program(pid: int) -> bool:
+    return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
+
+
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
-def test_py_spy_shows_the_line_of_each_rank(tmp_path: Path) -> None:
+def test_py_spy_shows_the_line_of_each_rank_though_other_lines_stand_between(tmp_path: Path) -> None:
     with job(tmp_path, without_spy(tmp_path, WAITS), nodes=2, env=ENV) as running:
         running.until("go")
         running.until("go", rank=1)
         first, second = asked(running, py_spy=str(SPY)).ranks
+        lines = answers(running, str(SPY), {"SLURMD_NODENAME": "local-0"}).splitlines()
     assert [(each.rank, each.node, each.how) for each in (first, second)] == [
-        (0, "local-0", "py-spy"),
-        (1, "local-1", "py-spy"),
-    ]
+        (0, "local-0", "py-spy"), (1, "local-1", "py-spy")
+    ]  # fmt: skip
     assert [(frame.function, frame.line) for frame in first.frames] == [("<module>", 5), ("wait_for_data", 3)]
     assert first.state == "S"
     assert first.busy is not None
     assert first.busy < 0.2
+    assert max(map(len, lines)) < 1000
+    others = ["hpcrun-stacks n1 0 0/2 eJyr", "hpcrun-stacks n2 0 0/1 !!", "hpcrun-stacks x"]
+    mixed = read_answers(Completed("stacks", 0, "\n".join(["Welcome to the cluster", *reversed(lines), *others]), ""))
+    assert mixed.nodes == {"local-0"}
+    assert [each.rank for each in mixed.ranks] == [0]
 
 
 def test_a_shell_is_not_the_program_and_py_spy_of_the_job_s_own_environment_is_used(tmp_path: Path) -> None:
@@ -125,73 +140,53 @@ def test_a_program_that_another_one_replaced_gets_no_signal(tmp_path: Path) -> N
         assert running.process.poll() is None
 
 
-@pytest.mark.parametrize("py_spy", [str(SPY), ""])
-def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path, py_spy: str) -> None:
+def test_a_stopped_rank_is_named_and_gets_no_signal(tmp_path: Path) -> None:
     with job(tmp_path, without_spy(tmp_path, REGISTERED + WAITS), env=ENV) as running:
         running.until("go")
-        (pid,) = [pid for pid in running.processes() if _is_program(pid)]
+        (pid,) = [pid for pid in running.processes() if is_program(pid)]
         os.kill(pid, signal.SIGSTOP)
-        (rank,) = asked(running, py_spy=py_spy).ranks
-        status = Path(f"/proc/{pid}/status").read_text()
+        for py_spy in (str(SPY), ""):
+            (rank,) = asked(running, py_spy=py_spy).ranks
+            assert rank.is_stopped
+            assert bool(rank.frames) == bool(py_spy)
+            assert "ShdPnd:\t0000000000000000" in Path(f"/proc/{pid}/status").read_text()
         os.kill(pid, signal.SIGCONT)
-    assert rank.is_stopped
-    assert bool(rank.frames) == bool(py_spy)
-    assert "ShdPnd:\t0000000000000000" in status
-
-
-def _is_program(pid: int) -> bool:
-    return b"HPCRUN_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_a_program_of_another_language_has_a_state(tmp_path: Path) -> None:
     with job(tmp_path, ["sleep", "60"], chain=ONCE, env=ENV) as running:
-        wait_until(lambda: any(map(_is_program, running.processes())), "the program")
+        wait_until(lambda: any(map(is_program, running.processes())), "the program")
         (rank,) = asked(running).ranks
     assert (rank.state, rank.lacks) == ("S", "sleep is not Python")
 
 
-@pytest.mark.parametrize(
-    ("text", "lacks"),
-    [
-        ("sleep 600", "py-spy did not respond for 3 s"),
-        ("echo Error: no right >&2; exit 1", "py-spy: no right"),
-        ("echo 'Permission Denied: Try running again' >&2; exit 1", "py-spy may not read this process"),
-        ("yes", "py-spy printed more than 4 MB"),
-        ("yes >&2", "py-spy did not respond for 3 s"),
-        ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
-    ],
-)
-def test_a_py_spy_that_hangs_fails_or_does_not_end_costs_seconds(text: str, lacks: str, tmp_path: Path) -> None:
-    spy = _script(tmp_path / "py-spy", text)
-    with job(tmp_path / "job", without_spy(tmp_path, WAITS), env=ENV) as running:
+def test_a_py_spy_that_hangs_fails_or_does_not_end_costs_seconds_and_sees_nothing_of_the_one_who_asks(
+    tmp_path: Path,
+) -> None:
+    env = {**ENV, "THEIRS": "1"}
+    with job(tmp_path / "job", without_spy(tmp_path, WAITS), env=env) as running:
         running.until("go")
-        (rank,) = asked(running, py_spy=str(spy)).ranks
-    assert (rank.lacks, rank.frames, rank.state) == (lacks, (), "S")
-
-
-def test_answers_of_several_nodes_may_be_mixed_with_other_lines(tmp_path: Path) -> None:
-    with job(tmp_path, without_spy(tmp_path, WAITS), env=ENV) as running:
-        running.until("go")
-        lines = answers(running, str(SPY), {"SLURMD_NODENAME": "local-0"}).splitlines()
-    assert max(map(len, lines)) < 1000
-    others = ["hpcrun-stacks n1 0 0/2 eJyr", "hpcrun-stacks n2 0 0/1 !!", "hpcrun-stacks x"]
-    mixed = ["Welcome to the cluster", *reversed(lines), *others]
-    found = read_answers(Completed("stacks", 0, "\n".join(mixed), ""))
-    assert found.nodes == {"local-0"}
-    assert [each.rank for each in found.ranks] == [0]
-
-
-def _script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+        for text, lacks in (
+            ("sleep 600", "py-spy did not respond for 3 s"),
+            ("echo Error: no right >&2; exit 1", "py-spy: no right"),
+            ("echo 'Permission Denied: Try running again' >&2; exit 1", "py-spy may not read this process"),
+            ("yes", "py-spy printed more than 4 MB"),
+            ("yes >&2", "py-spy did not respond for 3 s"),
+            ("head -c 2600000 /dev/urandom | base64", "its stack is too long"),
+        ):
+            (rank,) = asked(running, py_spy=str(script(tmp_path / "py-spy", text))).ranks
+            assert (rank.lacks, rank.frames, rank.state) == (lacks, (), "S")
+        spy = script(tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'")
+        answers(running, str(spy), {**ENV, "MINE": "1"})
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert names <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert (tmp_path / "folder").read_text() == "/\n"
 
 
 def test_no_py_spy_of_the_current_folder_is_run(tmp_path: Path) -> None:
     here, ran = tmp_path / "clone", tmp_path / "ran"
     for name in ("py-spy", "bin/py-spy", ".v/bin/py-spy"):
-        _script(here / name, f"touch {ran}")
+        script(here / name, f"touch {ran}")
     mine = tmp_path / "job/.v/bin"
     mine.mkdir(parents=True)
     (mine / "python").symlink_to(WITHOUT_SPY)
@@ -211,19 +206,8 @@ def test_no_py_spy_of_the_current_folder_is_run(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_py_spy_sees_nothing_of_the_one_who_asks_nor_of_the_folder(tmp_path: Path) -> None:
-    spy = _script(tmp_path / "py-spy", f"env > {tmp_path}/env; pwd > {tmp_path}/folder; echo '[]'")
-    with job(tmp_path / "job", without_spy(tmp_path, WAITS), env={**ENV, "THEIRS": "1"}) as running:
-        running.until("go")
-        answers(running, str(spy), {**ENV, "MINE": "1"})
-    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
-    assert names <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}
-    assert (tmp_path / "folder").read_text() == "/\n"
-
-
-@pytest.mark.parametrize("variable", ["RANK", "NCCL_RAS_ADDR"])
-def test_a_number_without_an_end_hides_no_rank(variable: str, tmp_path: Path) -> None:
-    env = {**ENV, variable: "9" * 5000 if variable == "RANK" else "localhost:" + "9" * 5000}
+def test_a_number_without_an_end_hides_no_rank(tmp_path: Path) -> None:
+    env = {**ENV, "RANK": "9" * 5000, "NCCL_RAS_ADDR": "localhost:" + "9" * 5000}
     with job(tmp_path, without_spy(tmp_path, WAITS), env=env) as running:
         running.until("go")
         (rank,) = asked(running, py_spy=str(SPY)).ranks

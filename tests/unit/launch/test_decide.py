@@ -122,9 +122,6 @@ def test_the_jobs_status(ended: Ended, why: str, status: int) -> None:
 )
 def test_a_list_of_nodes(text: str, nodes: list[str]) -> None:
     assert expand(text) == nodes
-
-
-def test_an_empty_list_of_nodes_is_an_error() -> None:
     with pytest.raises(ValueError, match="no list of nodes"):
         expand("")
 

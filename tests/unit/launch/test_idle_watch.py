@@ -37,20 +37,13 @@ def samples(busy: Sequence[Sequence[float]]) -> str:
         (samples([[0.5], [0.0]]) + '{"time": 1030.00, "cpus": 1.00, "mem', 10),
         (samples([[0.5], [0.0]]) + "\0\0\0\n[]\n7\n", 10),
         (HEAD, None),
-        ("", None),
         ("nonsense\n", None),
     ],
 )
 def test_for_how_long_a_node_is_idle(text: str, idle_s: float | None) -> None:
     assert idle_seconds(text, 1000) == idle_s
-
-
-def test_old_samples_say_nothing() -> None:
-    assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None
-
-
-def test_status_and_the_job_agree_on_what_is_idle() -> None:
-    assert idle_watch.BUSY == IDLE
+    assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None  # old samples
+    assert idle_watch.BUSY == IDLE  # status and the job agree
 
 
 @pytest.mark.parametrize(
@@ -199,14 +192,7 @@ def test_a_node_of_which_nothing_is_known_keeps_the_job(
     assert capsys.readouterr().err == (
         "hpcrun: b reports no use of its GPUs (nvidia-smi): --cancel-idle has no effect until it does\n"
     )
-
-
-def test_the_record_of_no_effect_goes_when_the_node_reports_its_gpus(tmp_path: Path, site: Site) -> None:
-    watch = IdleWatch(1800, 10, ["a"])
-    site.now += 1700
-    assert not watch.check()
-    assert (tmp_path / "idle-unknown").exists()
-    site.busy_at = {"a": site.now}
+    site.busy_at, site.frozen_at, site.without_gpus = {"a": site.now, "b": site.now}, {}, set()
     site.now += 1700
     assert not watch.check()
     assert not (tmp_path / "idle-unknown").exists()

@@ -20,30 +20,25 @@ from hpcrun.launch.environment import SAMPLE
 from hpcrun.launch.sample_gpus import Gpus, parse
 from hpcrun.launch.sample_node import Cgroup, Traffic, allocated, use_of_processes
 from hpcrun.runs.use import read_use
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
+from tests.unit.given import write
 
 
 def test_the_cgroup_of_the_job_version_2(tmp_path: Path) -> None:
     job = tmp_path / "system.slice/slurmstepd.scope/job_12"
-    put(job / "cpu.stat", "usage_usec 2500000\nuser_usec 1\n")
-    put(job / "memory.stat", "anon 1000\nfile 999999\nshmem 200\nkernel_stack 30\n")
-    put(job / "memory.max", "16000\n")
+    write(job / "cpu.stat", "usage_usec 2500000\nuser_usec 1\n")
+    write(job / "memory.stat", "anon 1000\nfile 999999\nshmem 200\nkernel_stack 30\n")
+    write(job / "memory.max", "16000\n")
     found = Cgroup("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", str(tmp_path))
     assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1230, 16000)
-    put(job / "memory.max", "max\n")
+    write(job / "memory.max", "max\n")
     assert found.memory_limit() is None
 
 
 def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
     path = "slurm/uid_1000/job_12"
-    put(tmp_path / "cpu,cpuacct" / path / "cpuacct.usage", "2500000000\n")
-    put(tmp_path / "memory" / path / "memory.stat", "rss 5\ntotal_rss 1000\ntotal_shmem 200\ntotal_cache 9999\n")
-    put(tmp_path / "memory" / path / "memory.limit_in_bytes", f"{(1 << 63) - 4096}\n")
+    write(tmp_path / "cpu,cpuacct" / path / "cpuacct.usage", "2500000000\n")
+    write(tmp_path / "memory" / path / "memory.stat", "rss 5\ntotal_rss 1000\ntotal_shmem 200\ntotal_cache 9999\n")
+    write(tmp_path / "memory" / path / "memory.limit_in_bytes", f"{(1 << 63) - 4096}\n")
     text = f"4:cpu,cpuacct:/{path}/step_0/task_0\n3:memory:/{path}/step_0\n1:name=systemd:/\n0::/user.slice\n"
     found = Cgroup(text, str(tmp_path))
     assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1200, None)
@@ -52,29 +47,23 @@ def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
 def test_without_a_cgroup_of_slurm_or_its_memory_the_processes_are_read(tmp_path: Path) -> None:
     none = Cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", str(tmp_path))
     assert (none.cpu_s(), none.memory_used(), none.memory_limit()) == (None, None, None)
-    put(tmp_path / "job_12/cpu.stat", "usage_usec 1000000\n")
+    write(tmp_path / "job_12/cpu.stat", "usage_usec 1000000\n")
     only_cpu = Cgroup("0::/job_12/step_0\n", str(tmp_path))
     assert (only_cpu.cpu_s(), only_cpu.memory_used()) == (1.0, None)
 
 
-def test_the_processes_below_one_count_with_their_ended_children() -> None:
-    text = "import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
+def test_the_processes_below_one_count_with_their_ended_children_and_one_that_is_gone_as_nothing() -> None:
+    text = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'sum(range(20_000_000))'])\n"
     text += "child = subprocess.Popen([sys.executable, '-c', \"x = b'1' * (64 << 20); print('up', flush=True); "
     text += 'input()"], stdin=subprocess.PIPE)\nchild.wait()\n'
-    with subprocess.Popen(
-        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    argv, pipe = [sys.executable, "-c", text], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         cpu_s, memory = use_of_processes([process.pid])
         process.kill()
     assert cpu_s > 0.1
     assert 64 << 20 < memory < 1 << 30
-
-
-def test_a_process_that_is_gone_counts_nothing() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
     assert use_of_processes([process.pid]) == (0.0, 0)
 
 
@@ -87,11 +76,11 @@ NET = """Inter-|   Receive               |  Transmit
 
 
 def test_the_network_without_lo_and_with_rdma(tmp_path: Path) -> None:
-    put(tmp_path / "proc/self/net/dev", NET)
+    write(tmp_path / "proc/self/net/dev", NET)
     assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (2040, None)
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)  # bond0 stands for it
     for port, name, value in ((1, "port_rcv_data", "10"), (1, "port_xmit_data", "5"), (2, "port_rcv_data", "N/A")):
-        put(tmp_path / f"sys/class/infiniband/mlx5_0/ports/{port}/counters/{name}", f"{value}\n")
+        write(tmp_path / f"sys/class/infiniband/mlx5_0/ports/{port}/counters/{name}", f"{value}\n")
     assert Traffic(str(tmp_path / "proc"), str(tmp_path / "sys")).read() == (1020, 60)
     assert Traffic(str(tmp_path / "none"), str(tmp_path / "none")).read() == (0, None)
 
@@ -124,9 +113,6 @@ def test_a_line_of_nvidia_smi(text: str, reading: object) -> None:
     assert parse(text) == reading
 
 
-SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
-
-
 @pytest.mark.parametrize(
     ("env", "chosen"),
     [
@@ -140,7 +126,7 @@ SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
     ],
 )
 def test_only_the_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], chosen: list[str]) -> None:
-    for name in (*SLURM_GPUS, "CUDA_VISIBLE_DEVICES"):
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
@@ -151,7 +137,7 @@ def test_only_the_gpus_of_the_job(monkeypatch: pytest.MonkeyPatch, env: dict[str
 
 def stand_in(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a stand-in for nvidia-smi on PATH."""
-    put(folder / "nvidia-smi", f"#!/bin/bash\n{body}\n").chmod(0o755)
+    write(folder / "nvidia-smi", f"#!/bin/bash\n{body}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
@@ -216,14 +202,8 @@ def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_killed(tmp_path: Path, m
     pid = gpus._pid
     gpus.end()
     assert has_ended(pid)
-
-
-def test_where_there_is_no_nvidia_smi_there_are_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    gpus = Gpus(0.1)
-    assert gpus.read() == []
-    gpus.end()
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert Gpus(0.1).read() == []
 
 
 def test_a_file_of_weeks_stays_small_and_keeps_the_means_and_the_peak(tmp_path: Path) -> None:
@@ -264,12 +244,17 @@ def tick(this: sampler.Sampler, times: int) -> None:
         this.tick()
 
 
+def at(monkeypatch: pytest.MonkeyPatch, **clocks: Callable[[], float]) -> None:
+    """Give the sampler other clocks."""
+    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **clocks}))
+
+
 def test_the_first_sample_is_written_at_once_and_then_six_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     this, path = sampled(tmp_path, monkeypatch), tmp_path / "node-a.use"
     clock = count(1, 0.01)  # the period of this sampler
-    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)}))
+    at(monkeypatch, monotonic=lambda: next(clock))
     tick(this, 1)
     assert not path.exists()  # a rate needs two readings
     seen = []
@@ -282,29 +267,17 @@ def test_the_first_sample_is_written_at_once_and_then_six_at_a_time(
     assert "started" in json.loads(path.read_text().splitlines()[0])
 
 
-def test_a_full_disk_is_reported_once_and_loses_no_sample(
+def test_a_full_disk_is_reported_once_and_loses_the_oldest_samples_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "node-a.use"
+    path, clock = tmp_path / "node-a.use", {"now": 0.0}
     path.symlink_to("/dev/full")
     this = sampled(tmp_path, monkeypatch)
-    tick(this, 20)
-    assert capsys.readouterr().err == "hpcrun: cannot record the use of a: [Errno 28] No space left on device\n"
-    path.unlink()
-    this.end()
-    assert path.read_text().count("time") == 19
-
-
-def test_a_disk_that_stays_full_loses_the_oldest_samples_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "node-a.use"
-    path.symlink_to("/dev/full")
-    this = sampled(tmp_path, monkeypatch)
-    clock = {"now": 0.0}
-    times = {"monotonic": lambda: clock["now"], "time": lambda: clock["now"]}
-    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), **times}))
+    at(monkeypatch, monotonic=lambda: clock["now"], time=lambda: clock["now"])
     for number in range(401):
         clock["now"] = float(number)
         tick(this, 1)
+    assert capsys.readouterr().err == "hpcrun: cannot record the use of a: [Errno 28] No space left on device\n"
     path.unlink()
     this.end()
     head, *rest = (json.loads(text) for text in path.read_text().splitlines() if text)
@@ -318,7 +291,7 @@ def test_the_past_of_a_process_that_is_found_late_is_no_use_of_more_cpus_than_th
     roots: list[int] = []
     this = sampled(tmp_path, monkeypatch, lambda: roots)
     clock = count(1, 1e-6)  # in this time, no process can have used the CPU seconds of this one
-    monkeypatch.setattr(sampler, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: next(clock)}))
+    at(monkeypatch, monotonic=lambda: next(clock))
     tick(this, 1)
     roots.append(os.getpid())
     tick(this, 1)

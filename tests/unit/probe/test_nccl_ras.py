@@ -62,23 +62,22 @@ def server(serve: Serve, family: int = socket.AF_INET) -> Iterator[Address]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_the_report_is_what_ras_sends() -> None:
+def test_the_report_is_what_ras_sends_of_another_version_and_by_ipv6_too() -> None:
     heard: list[str] = []
     with server(lambda connection: ras(connection, heard=heard)) as (_, port):
         assert ask(("localhost", port), 5) == LAG
     assert heard == ["CLIENT PROTOCOL 2", "TIMEOUT 2", "VERBOSE STATUS"]
-
-
-def test_another_version_and_ipv6_are_spoken_to() -> None:
     with server(lambda connection: ras(connection, version="3"), socket.AF_INET6) as address:
         assert ask(address, 5) == LAG
 
 
-def test_two_reports_are_taken_if_there_is_time() -> None:
+def test_two_reports_are_taken_if_there_is_time_and_none_where_nobody_listens() -> None:
     with server(ras) as address:
         assert reports(address, 6) == [LAG, LAG]
         assert reports(address, 1.5) == [LAG]
     assert reports(address, 1.5) == []
+    with pytest.raises(ConnectionRefusedError):
+        ask(address, 2)
 
 
 def test_a_stopped_process_is_passed_over_for_another_one_at_the_port() -> None:
@@ -87,16 +86,16 @@ def test_a_stopped_process_is_passed_over_for_another_one_at_the_port() -> None:
         assert ask(address, 5) == LAG
 
 
-def test_nobody_at_the_port_is_an_error() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionRefusedError):
-            ask(("127.0.0.1", unused.getsockname()[1]), 2)
+def answers(*parts: bytes, then_s: float = 0.0) -> Serve:
+    """Answer each line with the next part, and wait before the end of the connection."""
 
+    def serve(connection: socket.socket) -> None:
+        for part in parts:
+            connection.recv(1024)
+            connection.sendall(part)
+        time.sleep(then_s)
 
-def endless_from_the_beginning(connection: socket.socket) -> None:
-    while True:
-        connection.sendall(b"x" * 65536)
+    return serve
 
 
 def slow(connection: socket.socket) -> None:
@@ -105,47 +104,31 @@ def slow(connection: socket.socket) -> None:
         time.sleep(0.2)
 
 
-def silent_after_the_handshake(connection: socket.socket) -> None:
-    connection.recv(1024)
-    connection.sendall(b"SERVER PROTOCOL 2\n")
-    connection.recv(1024)
-    connection.sendall(b"OK\n")
-    connection.recv(1024)
-    connection.sendall(b"NCCL version 2.27\n")
-    time.sleep(30)
+NOT_RAS: dict[str, Serve] = {
+    "silent": answers(then_s=30),
+    "slow": slow,
+    "closes": answers(b""),
+    "of another kind": answers(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "endless": lambda connection: connection.sendall(b"x" * (64 << 20)),
+}
 
 
-def closes(connection: socket.socket) -> None:
-    connection.recv(1024)
-
-
-def of_another_kind(connection: socket.socket) -> None:
-    connection.recv(1024)
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
-@pytest.mark.parametrize("serve", [lambda _: time.sleep(30), slow, closes, of_another_kind, endless_from_the_beginning])
-def test_what_is_not_ras_is_an_error_in_time(serve: Serve) -> None:
+@pytest.mark.parametrize("kind", NOT_RAS)
+def test_what_is_not_ras_is_an_error_in_time(kind: str) -> None:
     begun = time.monotonic()
-    with server(serve) as address, pytest.raises(OSError, match=r"no response within 2 s|not NCCL's RAS|closed|reset"):
+    refusals = r"no response within 2 s|not NCCL's RAS|closed|reset"
+    with server(NOT_RAS[kind]) as address, pytest.raises(OSError, match=refusals):
         ask(address, 2)
     assert time.monotonic() - begun < 4
 
 
-def test_an_endless_report_is_cut_off() -> None:
-    heard: list[str] = []
-    with server(lambda connection: ras(connection, "x" * (4 * MOST), heard=heard)) as address:
+def test_a_report_is_bounded_in_size_and_time_and_cannot_act_on_a_terminal() -> None:
+    with server(lambda connection: ras(connection, "x" * (4 * MOST))) as address:
         assert len(ask(address, 20)) == MOST
-
-
-def test_a_report_that_stops_is_what_came_in_time() -> None:
     begun = time.monotonic()
-    with server(silent_after_the_handshake) as address:
+    with server(answers(b"SERVER PROTOCOL 2\n", b"OK\n", b"NCCL version 2.27\n", then_s=30)) as address:
         assert ask(address, 1.5) == "NCCL version 2.27\n"
     assert time.monotonic() - begun < 4
-
-
-def test_a_report_cannot_act_on_a_terminal() -> None:
     with server(lambda connection: ras(connection, "a\x1b]0;t\x07\x00\r\n\tb\x7f\n")) as address:
         assert ask(address, 5) == "a?]0;t???\n?b?\n"
 
@@ -161,6 +144,8 @@ def test_a_report_cannot_act_on_a_terminal() -> None:
         ({b"NCCL_RAS_ADDR": b"node-1"}, None),
         ({b"NCCL_RAS_ADDR": b"node-1:99999"}, None),
         ({b"NCCL_RAS_ADDR": b""}, ("localhost", PORT)),
+        ({b"NCCL_RAS_ADDR": b"localhost:" + b"9" * 5000}, None),
+        ({b"NCCL_RAS_ADDR": "localhost:²".encode()}, None),
     ],
 )
 def test_the_address_is_that_of_the_job(env: dict[bytes, bytes], address: Address | None) -> None:
@@ -199,5 +184,3 @@ def test_only_addresses_of_this_machine_are_asked() -> None:
     assert own_address(("localhost", PORT)) == ("localhost", PORT)
     assert own_address(("127.0.0.1", PORT)) == ("127.0.0.1", PORT)
     assert own_address(("192.0.2.1", PORT)) is None
-    assert address_of({b"NCCL_RAS_ADDR": b"localhost:" + b"9" * 5000}) is None
-    assert address_of({b"NCCL_RAS_ADDR": "localhost:²".encode()}) is None

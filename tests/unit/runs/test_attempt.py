@@ -42,13 +42,22 @@ def newest(run: Path) -> Attempt:
     return attempt
 
 
-def test_an_attempt_that_runs_has_a_start_and_no_exit(tmp_path: Path) -> None:
+def first_failed(folder: Path) -> RankExit:
+    first = first_failure(AttemptFolder(folder))
+    assert first is not None
+    return first
+
+
+def test_an_attempt_that_runs_has_a_start_no_exit_and_a_sign_of_life_that_is_later(tmp_path: Path) -> None:
     assert last_attempt(tmp_path) is None
     attempt(tmp_path, 1, start=False)
     assert last_attempt(tmp_path) is None
     folder = attempt(tmp_path)
     last = newest(tmp_path)
     assert (last.folder.path, last.job_id, last.started_s, last.exit) == (folder, "4711", 100.5, None)
+    for text, alive_s in (("", 100.5), ("90", 100.5), ("160", 160.0)):
+        write(folder / "heartbeat", text)
+        assert newest(tmp_path).alive_s == alive_s
 
 
 @pytest.mark.parametrize(
@@ -89,26 +98,17 @@ def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
     assert first_failure(AttemptFolder(tmp_path)) is None
     rank_exit(tmp_path, 1, 1, 5.0)
     rank_exit(tmp_path, 3, 134, 4.0, "node2")
-    assert first_failure(AttemptFolder(tmp_path)) == RankExit(3, "node2", 134, 4.0)
+    assert first_failed(tmp_path) == RankExit(3, "node2", 134, 4.0)
 
 
 @pytest.mark.parametrize(("status", "told"), [(143, ""), (1, "TERM"), (1, "cleared")])
 def test_a_terminated_rank_is_named_only_where_no_other_failed(status: int, told: str, tmp_path: Path) -> None:
     rank_exit(tmp_path, 0, status, 1.0, told=told)
-    first = first_failure(AttemptFolder(tmp_path))
-    assert first is not None
+    first = first_failed(tmp_path)
     assert (first.rank, first.is_consequence) == (0, True)
     rank_exit(tmp_path, 1, 3, 9.0, told="")
-    first = first_failure(AttemptFolder(tmp_path))
-    assert first is not None
+    first = first_failed(tmp_path)
     assert (first.rank, first.signalled, first.is_consequence) == (1, "", False)
-
-
-def test_a_sign_of_life_is_later_than_the_start(tmp_path: Path) -> None:
-    folder = attempt(tmp_path)
-    for text, alive_s in (("", 100.5), ("90", 100.5), ("160", 160.0)):
-        write(folder / "heartbeat", text)
-        assert newest(tmp_path).alive_s == alive_s
 
 
 @pytest.mark.parametrize(

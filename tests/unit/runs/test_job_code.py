@@ -30,11 +30,6 @@ from tests.unit.given import run, write
 MB = 1024 * 1024
 
 
-def sized(path: Path, size: int) -> None:
-    write(path, "")
-    os.truncate(path, size)
-
-
 def test_code_is_every_file_and_link_but_those_of_git_python_and_virtual_environments(tmp_path: Path) -> None:
     code = ["a.py", "package/b.py", "package/data/c.txt", "package/.hidden"]
     others = [".git/config", "package/__pycache__/b.pyc", "env/pyvenv.cfg", "env/lib/torch.py", "runs/1/run.json"]
@@ -51,12 +46,12 @@ def test_code_is_every_file_and_link_but_those_of_git_python_and_virtual_environ
 def test_what_is_as_large_as_may_be_is_taken_and_a_byte_more_is_refused_with_the_largest(tmp_path: Path) -> None:
     sizes = {"f": 40, "e": 20, "d": 15, "c": 14, "b": 8, "a": 3}
     for name, size in sizes.items():
-        sized(tmp_path / name, size * MB)
+        os.truncate(write(tmp_path / name, ""), size * MB)
     paths = [*sizes, "deleted"]
     assert [(file.path, file.size) for file in measure_code(tmp_path, paths, 100)] == [
         (name, size * MB) for name, size in sizes.items()
     ]
-    sized(tmp_path / "a", 3 * MB + 1)
+    os.truncate(tmp_path / "a", 3 * MB + 1)
     with pytest.raises(PlanError) as refused:
         measure_code(tmp_path, paths, 100)
     first, *largest = refused.value.message.splitlines()
@@ -79,14 +74,10 @@ def test_links_within_the_code_lead_to_the_copy_and_those_out_of_it_to_where_the
         (root / name).symlink_to(leads)
     os.mkfifo(root / "pipe")
     files = measure_code(root, ["package/a.py", *links, "pipe"], 1)
-    assert files == (
-        CodeFile("package/a.py", 2),
-        CodeFile("near", 0, "package/a.py"),
-        CodeFile("absolute", 0, "package/a.py"),
-        CodeFile("itself", 0, "."),
-        CodeFile("out", 0, str(outside), leaves=True),
-        CodeFile("beside", 0, f"{root}-other/x", leaves=True),
-    )
+    assert [(file.path, file.link, file.leaves) for file in files] == [
+        ("package/a.py", None, False), ("near", "package/a.py", False), ("absolute", "package/a.py", False),
+        ("itself", ".", False), ("out", str(outside), True), ("beside", f"{root}-other/x", True),
+    ]  # fmt: skip
     copy = tmp_path / "copy"
     copy_code(root, files, copy, "package")
     assert (copy / "absolute").resolve() == copy / "package/a.py"
@@ -134,12 +125,17 @@ def test_submissions_at_once_make_one_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_each_run_links_to_its_copy(elsewhere: bool, tmp_path: Path) -> None:
+def test_each_run_links_to_its_copy_which_clean_keeps_though_the_run_cannot_be_reached(
+    elsewhere: bool, tmp_path: Path
+) -> None:
     store, place = RunStore(tmp_path / "runs"), tmp_path / "place"
-    one = run()
-    folder = store.create(one, "", place if elsewhere else None, programs=FILES)
+    folder = store.create(run(), "", place if elsewhere else None, programs=FILES)
     assert whole(RunFolder(folder).programs().resolve(), FILES)
-    assert RunFolder(store.folder(one.run_id)).programs().resolve().parent == tmp_path / "runs/.programs"
+    assert RunFolder(store.folder(folder.name)).programs().resolve().parent == tmp_path / "runs/.programs"
+    if elsewhere:
+        place.rename(tmp_path / "unmounted")
+    store.remove_leftovers([], time.time() + 1)
+    assert len(os.listdir(RunsFolder(store.root).programs())) == 1
 
 
 def test_a_damaged_copy_is_replaced(tmp_path: Path) -> None:
@@ -183,14 +179,6 @@ def test_clean_removes_what_no_run_uses(tmp_path: Path) -> None:
     assert len(os.listdir(runs.programs())) == 1
     store.remove_leftovers([], later)
     assert os.listdir(runs.programs()) == []
-
-
-def test_clean_keeps_what_a_run_that_cannot_be_reached_may_use(tmp_path: Path) -> None:
-    store, place = RunStore(tmp_path / "runs"), tmp_path / "place"
-    store.create(run(), "", place, programs=FILES)
-    place.rename(tmp_path / "unmounted")
-    store.remove_leftovers([], time.time() + 1)
-    assert len(os.listdir(RunsFolder(store.root).programs())) == 1
 
 
 def test_no_run_that_is_submitted_while_clean_works_is_without_programs(tmp_path: Path) -> None:

@@ -36,12 +36,9 @@ def test_lines_that_were_cut_off_are_counted_and_left_out(tmp_path: Path) -> Non
     assert metric_ranks(AttemptFolder(tmp_path / "none")) == []
 
 
-def test_what_a_later_attempt_says_of_a_step_stands() -> None:
+def test_rows_are_ordered_by_rank_and_step_of_which_the_latest_attempt_stands() -> None:
     rows = [row(1, loss=9), row(2, loss=8, lr=1), row(2, attempt=1, loss=7), row(3, attempt=1, loss=6)]
     assert join(rows) == [row(1, loss=9), row(2, attempt=1, loss=7, lr=1), row(3, attempt=1, loss=6)]
-
-
-def test_rows_are_ordered_by_rank_and_step_and_those_without_a_step_stay_in_place() -> None:
     rows = [row(2, rank=1, a=1), row(10, a=2), row(9, a=3), row(None, a=4), row(None, a=4)]
     assert join(rows) == [row(9, a=3), row(None, a=4), row(None, a=4), row(10, a=2), row(2, rank=1, a=1)]
 
@@ -56,11 +53,8 @@ def test_metrics_of_a_log_are_numbered_over_all_attempts(tmp_path: Path) -> None
     (tmp_path / "rank-0.err").write_text("\rloss 0.9\rloss 0.3\n")
     rows = count_steps([row for number in (0, 1) for row in finder.rows(attempt(tmp_path, number), 0)])
     assert [(item.step, dict(item.values)) for item in rows[:4]] == [
-        (1, {"loss": 0.5}),
-        (1, {"epoch_time": 1234.5}),
-        (2, {"loss": 0.4, "epoch_time": 2.0}),
-        (3, {"loss": 0.3}),
-    ]
+        (1, {"loss": 0.5}), (1, {"epoch_time": 1234.5}), (2, {"loss": 0.4, "epoch_time": 2.0}), (3, {"loss": 0.3})
+    ]  # fmt: skip
     assert [item.step for item in rows[4:]] == [4, 3, 5, 6]
 
 
@@ -71,11 +65,8 @@ def test_a_line_without_a_step_belongs_to_the_last_step_or_to_none(tmp_path: Pat
     )
     rows = join(count_steps(list(finder.rows(attempt(tmp_path), 0))))
     assert [(row.step, dict(row.values)) for row in rows] == [
-        (None, {"loss": 3.1}),
-        (0, {"loss": 3.0}),
-        (10, {"loss": 2.8, "val_loss": 2.9}),
-        (None, {"loss": 2.74}),
-    ]
+        (None, {"loss": 3.1}), (0, {"loss": 3.0}), (10, {"loss": 2.8, "val_loss": 2.9}), (None, {"loss": 2.74})
+    ]  # fmt: skip
 
 
 def test_a_line_may_name_its_step() -> None:
@@ -89,9 +80,7 @@ def test_a_line_may_name_its_step() -> None:
 @pytest.mark.parametrize(
     ("line", "step", "values"),
     [
-        ("loss 0.1234", None, {"loss": 0.1234}),
         ("Loss: 3", None, {"loss": 3}),
-        ("epoch 3 loss 0.12", None, {"loss": 0.12}),
         ("epoch 3: loss 0.8859, test accuracy 88.9%, 1101 samples/s", None, {"loss": 0.8859, "test_accuracy": 88.9}),
         ("Train Loss: 0.5 | Val Loss: 6e-1 | best loss=4", None, {"train_loss": 0.5, "val_loss": 0.6, "best_loss": 4}),
         ("step 7 val_loss=.25 val/acc=0.5.", 7, {"val_loss": 0.25, "val/acc": 0.5}),
@@ -104,8 +93,7 @@ def test_a_line_may_name_its_step() -> None:
         ("40%|####  | 4/10 [00:01<00:02, 3.1it/s, loss=0.9, v_num=1]", None, {"loss": 0.9}),
         ("using loss scale 65536.0", None, {}),
         ("loss weight 0.5, loss_fn: mse, lossless: 1.0, gloss 0.1, loss: cross_entropy", None, {}),
-        ("loss 3 of 5 packets", None, {}),
-        ("loss: 2026-01-01 10:00, loss: 1.2.3, loss: 5x", None, {}),
+        ("loss 3 of 5 packets, loss: 2026-01-01 10:00, loss: 1.2.3, loss: 5x", None, {}),
         ("/data/loss=0.5/x.pt: --loss 0.5 loss", None, {}),
         ("a" * 100_000 + "loss" * 10_000, None, {}),
     ],

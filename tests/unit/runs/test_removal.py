@@ -65,35 +65,24 @@ def test_a_name_that_hpcrun_does_not_give_is_left_alone(name: str, tmp_path: Pat
     assert content(tmp_path) == before
 
 
-def no_sign(_: Path) -> None:
-    pass
+NO_SIGNS: dict[str, Callable[[Path], object]] = {
+    "none": lambda folder: None,
+    "record of another": lambda folder: write(folder / "run.json", run_to_json(run("20260101-000000-b-0000"))),
+    "link": lambda folder: (folder / MARKER).symlink_to(folder / "script.sh"),
+    "linked record": lambda folder: (folder / "run.json").symlink_to(
+        write(folder / "my.json", run_to_json(run(RUN_ID)))
+    ),
+    "fifo": lambda folder: os.mkfifo(folder / MARKER),
+    "fifo for a record": lambda folder: os.mkfifo(folder / "run.json"),
+    "folder": lambda folder: (folder / MARKER).mkdir(),
+}
 
 
-def record_of_another(folder: Path) -> None:
-    write(folder / "run.json", run_to_json(run("20260101-000000-b-0000")))
-
-
-def sign_that_is_a_link(folder: Path) -> None:
-    (folder / MARKER).symlink_to(folder / "script.sh")
-    (folder / "run.json").symlink_to(write(folder / "other.json", run_to_json(run(RUN_ID))))
-
-
-def sign_that_is_a_fifo(folder: Path) -> None:
-    os.mkfifo(folder / MARKER)
-    os.mkfifo(folder / "run.json")
-
-
-def sign_that_is_a_folder(folder: Path) -> None:
-    (folder / MARKER).mkdir()
-
-
-@pytest.mark.parametrize(
-    "change", [no_sign, record_of_another, sign_that_is_a_link, sign_that_is_a_fifo, sign_that_is_a_folder]
-)
-def test_a_folder_without_a_sign_of_hpcrun_is_left_alone(change: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("sign", NO_SIGNS)
+def test_a_folder_without_a_sign_of_hpcrun_is_left_alone(sign: str, tmp_path: Path) -> None:
     folder = aside(tmp_path)
     (folder / MARKER).unlink()
-    change(folder)
+    NO_SIGNS[sign](folder)
     before = content(tmp_path)
     assert why_not_ours(folder) == "it has no record of hpcrun"
     with pytest.raises(NotRemovedError, match="it has no record of hpcrun"):
@@ -124,26 +113,18 @@ def test_a_link_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert not holds_record(tmp_path / RUN_ID, RUN_ID)
 
 
-def test_links_are_deleted_and_what_they_lead_to_stays(tmp_path: Path) -> None:
+def test_links_fifos_and_strange_names_go_and_what_links_lead_to_stays(tmp_path: Path) -> None:
     folder, kept = aside(tmp_path), precious(tmp_path)
     (folder / "deep").mkdir()
-    (folder / "deep" / "data").symlink_to(kept)
-    (folder / "file").symlink_to(kept / "thesis.tex")
-    (folder / "root").symlink_to("/")
-    (folder / "up").symlink_to("..")
+    for name, target in (("deep/data", kept), ("file", kept / "thesis.tex"), ("root", "/"), ("up", "..")):
+        (folder / name).symlink_to(target)
     os.link(kept / "thesis.tex", folder / "hard")
-    remove_tree(folder)
-    assert content(tmp_path) == ["precious", "precious/thesis.tex"]
-
-
-def test_fifos_and_strange_names_go(tmp_path: Path) -> None:
-    folder = aside(tmp_path)
     os.mkfifo(folder / "fifo")
     write(folder / "-rf", "")
     write(folder / "a\nb" / "\x1b[2J", "")
     os.mkdir(os.fsencode(folder) + b"/\xff")
     remove_tree(folder)
-    assert list(tmp_path.iterdir()) == []
+    assert content(tmp_path) == ["precious", "precious/thesis.tex"]
 
 
 def test_a_tree_that_is_too_deep_remains_and_the_message_says_so(tmp_path: Path) -> None:

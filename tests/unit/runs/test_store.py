@@ -51,40 +51,43 @@ def store(tmp_path: Path) -> RunStore:
     return store
 
 
-def test_a_new_run_has_a_record_and_a_script_and_is_active(tmp_path: Path) -> None:
+def test_a_new_run_has_a_record_a_script_and_programs_and_is_active(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs")
-    folder = store.create(run(OLD), "#!/bin/bash\n")
+    assert (store.run_ids(), store.active_ids()) == ([], [])
+    with pytest.raises(NotFoundError, match=f"there is no run '{OLD}'"):
+        store.load(OLD)
+    folder = store.create(run(OLD), "#!/bin/bash\n", files={"preflight/node.py": "print(1)\n"})
     assert folder == store.folder(OLD)
     assert (folder / "script.sh").read_bytes() == b"#!/bin/bash\n"
+    assert (folder / "preflight/node.py").read_text() == "print(1)\n"
     assert store.load(OLD) == run(OLD)
     assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD])
     assert store.last_status(OLD) is None
     store.create(run(OLDEST), "")
     (store.root / ".half-made").mkdir()
     assert store.run_ids() == store.active_ids() == [OLDEST, OLD]
+    shutil.copytree(folder, store.root / NEW)
+    with pytest.raises(DamagedRunError, match=f"it is the record of {OLD}"):
+        store.load(NEW)
+    for run_id in (OLD, OLD, OLDEST):
+        store.delete(run_id)
+    assert files(store.root) == [f"{NEW}/preflight/node.py", f"{NEW}/run.json", f"{NEW}/script.sh"]
 
 
-def test_without_a_folder_there_are_no_runs(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "none")
-    assert (store.run_ids(), store.active_ids()) == ([], [])
-    with pytest.raises(NotFoundError, match="there is no run 'x'"):
-        store.load("x")
-
-
-def test_a_run_may_lie_elsewhere_and_is_found_by_its_link(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "runs")
-    folder = store.create(run(OLD), "text", tmp_path / "scratch")
-    assert folder == tmp_path / "scratch" / OLD
+def test_a_run_may_lie_elsewhere_is_found_by_its_link_and_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch" / ("x" * 40)
+    folder = store.create(run(OLD), "text", scratch)
+    assert folder == scratch / OLD
     assert store.load(OLD) == run(OLD)
     assert store.folder(OLD).resolve() == folder
-    store.delete(OLD)
-    assert not folder.exists()
-    assert store.run_ids() == []
-    assert not store.folder(OLD).is_symlink()
+    with full_disk():
+        store.delete(OLD)
+    assert files(tmp_path) == store.run_ids() == []
+    assert not folder.exists() and not store.folder(OLD).is_symlink()
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) -> None:
+def test_a_full_disk_or_a_file_in_its_place_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs")
     with full_disk(), pytest.raises(PlanError, match="cannot write to the runs folder") as refused:
         store.create(run(OLD), "x" * 100, tmp_path / "scratch" if elsewhere else None)
@@ -92,6 +95,8 @@ def test_a_full_disk_leaves_no_half_made_run(elsewhere: bool, tmp_path: Path) ->
     assert "HPCRUN_RUNS" in (refused.value.hint or "")
     assert files(tmp_path) == []
     assert (store.run_ids(), store.active_ids()) == ([], [])
+    with pytest.raises(PlanError, match=f"cannot write to the runs folder {tmp_path}/file"):
+        RunStore(write(tmp_path / "file", "")).create(run(OLD), "")
 
 
 def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: RunStore, tmp_path: Path) -> None:
@@ -106,12 +111,6 @@ def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: R
     assert files(tmp_path) == before
 
 
-def test_a_runs_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
-    write(tmp_path / "file", "")
-    with pytest.raises(PlanError, match=f"cannot write to the runs folder {tmp_path}/file"):
-        RunStore(tmp_path / "file").create(run(OLD), "")
-
-
 def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(run(OLD), "first")
@@ -122,13 +121,6 @@ def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(RunExistsError):
         store.create(run(NEW), "")
     assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD, NEW])
-
-
-def test_a_copied_folder_is_not_taken_for_the_run_it_was_copied_from(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    shutil.copytree(store.create(run(OLD), ""), tmp_path / NEW)
-    with pytest.raises(DamagedRunError, match=f"it is the record of {OLD}"):
-        store.load(NEW)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -174,15 +166,6 @@ def test_a_run_that_is_over_is_active_no_more(store: RunStore, tmp_path: Path) -
     assert store.last_status(OLD) is None
 
 
-def test_programs_lie_where_the_script_looks_for_them(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    folder = store.create(run(OLD), "", files={"preflight/node.py": "print(1)\n"})
-    assert (folder / "preflight/node.py").read_text() == "print(1)\n"
-    for _ in range(2):
-        store.delete(OLD)
-        assert files(tmp_path) == []
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -204,43 +187,32 @@ else:
 """
 
 
-def killed(action: str, store: RunStore, before: str, elsewhere: Path | None = None) -> None:
-    """Make or delete a run in a process that is killed just before it does something: ``os.rename .2026`` is the name
-    of Python's audit event and a part of the path."""
-    argv = [sys.executable, "-c", KILLED, action, str(store.root), str(elsewhere or ""), OLD, *before.split()]
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize(
+    ("action", "before"),
+    [
+        *(("create", before) for before in ("open .made-by-hpcrun", "open script.sh", "os.rename .")),
+        *(("delete", before) for before in ("os.remove script.sh", "os.remove run.json", f"os.rmdir .{OLD}.gone")),
+    ],
+)
+def test_what_a_killed_process_leaves_of_a_run_can_be_recognised(
+    action: str, before: str, elsewhere: bool, tmp_path: Path
+) -> None:
+    """The process is killed just before Python's audit event with this text in an argument."""
+    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch" if elsewhere else None
+    if action == "delete":
+        store.create(run(OLD), "", scratch)
+    argv = [sys.executable, "-c", KILLED, action, str(store.root), str(scratch or ""), OLD, *before.split()]
     done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, timeout=30)
     assert done.returncode == -signal.SIGKILL, done.stderr
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize("before", ["open .made-by-hpcrun", "open script.sh", "os.rename ."])
-def test_what_a_killed_process_leaves_of_a_new_run_can_be_recognised(
-    before: str, elsewhere: bool, tmp_path: Path
-) -> None:
-    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch"
-    killed("create", store, before, scratch if elsewhere else None)
-    parent = scratch if elsewhere else store.root
+    assert store.run_ids() == []
     (left,) = store.leftovers(time.time() + 1)
-    assert (left.path, left.run_id, left.kept) == (parent / f".{OLD}", OLD, None)
+    name = f".{OLD}" if action == "create" else f".{OLD}.gone"
+    assert (left.path, left.run_id, left.kept) == ((scratch or store.root) / name, OLD, None)
     assert store.leftovers(time.time() - 60) == []
     assert store.remove_leftovers([left], time.time() + 1) == []
     assert files(tmp_path) == []
     assert not left.path.exists()
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize("before", ["os.remove script.sh", "os.remove run.json", f"os.rmdir .{OLD}.gone"])
-def test_what_a_killed_process_leaves_of_a_run_that_it_deletes_can_be_recognised(
-    before: str, elsewhere: bool, tmp_path: Path
-) -> None:
-    store, scratch = RunStore(tmp_path / "runs"), tmp_path / "scratch"
-    store.create(run(OLD), "", scratch if elsewhere else None)
-    killed("delete", store, before)
-    assert store.run_ids() == []
-    (left,) = store.leftovers(time.time() + 1)
-    assert (left.path.name, left.kept) == (f".{OLD}.gone", None)
-    assert store.remove_leftovers([left], time.time() + 1) == []
-    assert files(tmp_path) == []
 
 
 def test_what_others_keep_in_a_runs_folder_is_no_leftover(store: RunStore, tmp_path: Path) -> None:
@@ -265,14 +237,6 @@ def test_a_folder_that_is_not_the_run_s_own_is_not_deleted(tmp_path: Path) -> No
     with pytest.raises(PlanError, match="it holds more than run"):
         store.delete("20260103-000000-c-0000")
     assert thesis.exists()
-
-
-def test_a_run_that_lies_elsewhere_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "runs")
-    store.create(run(OLD), "", tmp_path / "scratch" / ("x" * 40))
-    with full_disk():
-        store.delete(OLD)
-    assert files(tmp_path) == []
 
 
 def test_what_another_process_makes_elsewhere_is_left_alone(tmp_path: Path) -> None:
