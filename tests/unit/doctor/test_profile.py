@@ -61,7 +61,7 @@ def bad(checks: list[Check]) -> list[tuple[str, str, str | None]]:
     return [(check.level, check.name, check.fix) for check in checks if check.level != "green"]
 
 
-def test_a_right_profile_is_green() -> None:
+def test_a_right_profile_is_green_and_a_limit_that_is_too_wide_hides_nothing() -> None:
     checks = judged(CLUSTER, YES)
     assert bad(checks) == []
     assert [(check.name, check.seen) for check in checks] == [
@@ -69,33 +69,25 @@ def test_a_right_profile_is_green() -> None:
         ("nodes", "4 a100, 64 CPUs, 500G, 01:00:00: fits its 2 nodes"),
         ("sbatch", "--test-only accepts --gres=gpu:a100:4"),
     ]
-
-
-def test_a_limit_that_is_too_wide_does_not_hide_that_the_rest_fits() -> None:
     assert [check.level for check in judged(time={"max": "3h"})] == ["green", "yellow"]
-
-
-def test_the_largest_and_the_smallest_job_on_one_node_are_looked_at() -> None:
+    # the largest and the smallest job on one node
     (target,) = targets(**RIGHT)
     assert [plan.shape.gpus_per_node for plan in (target.plan, target.smallest)] == [4, 1]
     (without,) = targets()
     assert [plan.shape.gpus_per_node for plan in (without.plan, without.smallest)] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("partition", "why"),
-    [
+def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said() -> None:
+    for partition, why in (
         (replace(GPU, up=False), "it is not up"),
         (replace(GPU, root_only=True), "it is for root alone"),
         (replace(GPU, groups=("physics",)), "it is for members of physics"),
         (replace(GPU, accounts=("rich",)), "it is for the accounts rich"),
         (replace(GPU, denied_accounts=("lab",)), "it is closed to the account lab"),
-    ],
-)
-def test_a_partition_that_is_closed_is_red_and_nothing_that_hangs_on_it_is_said(partition: Partition, why: str) -> None:
-    (check,) = judged(facts([A100], [partition], config=ENFORCED))
-    assert (check.level, check.seen) == ("red", f"you may not use it: {why}")
-    assert check.fix == "ask the site for access"
+    ):
+        (check,) = judged(facts([A100], [partition], config=ENFORCED))
+        assert (check.level, check.seen) == ("red", f"you may not use it: {why}")
+        assert check.fix == "ask the site for access"
 
 
 SET = "hpcrun profile set mine"
@@ -158,13 +150,10 @@ def test_one_thing_wrong_is_one_line_with_the_command_that_helps(
     assert bad(judged(cluster, **said)) == found
 
 
-def test_no_partition_means_the_default_one_and_unknown_amounts_are_named() -> None:
+def test_the_default_partition_and_that_of_the_environment_count() -> None:
     assert [check.name for check in judged(partition=None)] == ["partition gpu", "nodes"]
     assert judged(node(None, None, 4))[-1].seen.endswith("fits its 1 node; Slurm does not say their CPUs and memory")
     assert bad(judge_profile(targets(partition="gpu"), facts([THIN], [GPU]), ())) == []
-
-
-def test_the_environment_s_partition_counts() -> None:
     (check,) = judged(env={"SBATCH_PARTITION": "nope"})
     assert check.name == "partition nope"
     assert "SBATCH_PARTITION" in (check.fix or "")
@@ -227,20 +216,15 @@ def test_sbatch_knows_better_who_may_use_what() -> None:
     assert [(check.level, check.name) for check in accepted] == [("yellow", "partition gpu"), ("green", "sbatch")]
 
 
-@pytest.mark.parametrize(
-    ("time", "env", "seen", "fix"),
-    [
+def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
+    for time, env, seen, fix in (
         ({"default": "3h", "max": "2h"}, {}, "03:00:00 is longer than the 02:00:00",
          "hpcrun profile show mine --origin shows where it is set"),
         ({}, {"SBATCH_TIMELIMIT": "soon"}, "SBATCH_TIMELIMIT: ", "correct it, or unset it"),
-    ],
-)  # fmt: skip
-def test_a_profile_that_allows_none_of_its_own_jobs(
-    time: dict[str, str], env: dict[str, str], seen: str, fix: str
-) -> None:
-    made, (wrong,) = targets_of("mine", Profile(name="mine", time=time), surroundings(Path("/"), env))
-    assert (made, wrong.level, wrong.fix) == ([], "red", fix)
-    assert seen in wrong.seen
+    ):  # fmt: skip
+        made, (wrong,) = targets_of("mine", Profile(name="mine", time=time), surroundings(Path("/"), env))
+        assert (made, wrong.level, wrong.fix) == ([], "red", fix)
+        assert seen in wrong.seen
 
 
 def test_a_destination_of_messages_needs_its_variables() -> None:
@@ -251,51 +235,42 @@ def test_a_destination_of_messages_needs_its_variables() -> None:
     assert (good.level, good.seen) == ("green", "to $HOOK, json://host/; hpcrun notify --test sends one")
 
 
-def test_a_profile_without_an_image_has_nothing_to_judge() -> None:
-    assert judge_container(cluster(), {}) == []
-
-
-def test_what_is_here_is_green(tmp_path: Path) -> None:
+def test_an_image_that_is_here_is_green_and_no_image_is_not_judged(tmp_path: Path) -> None:
     write(tmp_path / "torch.sif", "")
     write(tmp_path / "apptainer", "#!/bin/sh\n").chmod(0o755)
     profile = cluster(container={"image": str(tmp_path / "torch.sif")})
     checks = judge_container(profile, {"PATH": str(tmp_path)})
     assert [(check.name, check.level) for check in checks] == [("container", "green"), ("image", "green")]
+    assert judge_container(cluster(), {}) == []
 
 
-@pytest.mark.parametrize(("profile", "level"), [(cluster, "yellow"), (laptop, "red")])
-def test_a_runtime_that_is_not_here_may_be_on_the_nodes(profile: type, level: str, tmp_path: Path) -> None:
-    checks = judge_container(profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)})
-    assert [(check.name, check.level) for check in checks] == [("container", level), ("image", "red")]
-    assert all(check.fix for check in checks)
+def test_a_runtime_that_is_not_here_may_be_on_the_nodes(tmp_path: Path) -> None:
+    for profile, level in ((cluster, "yellow"), (laptop, "red")):
+        checks = judge_container(profile(container={"image": "/no/torch.sif"}), {"PATH": str(tmp_path)})
+        assert [(check.name, check.level) for check in checks] == [("container", level), ("image", "red")]
+        assert all(check.fix for check in checks)
 
 
-def test_a_value_that_cannot_be_is_red_and_what_submit_remarks_on_yellow(tmp_path: Path) -> None:
+def test_variables_that_cannot_be_are_red_and_those_that_submit_remarks_on_yellow(tmp_path: Path) -> None:
     text = "extends: l40s\nenv:\n  NCCL_IB_RETRY_CNT: 13\n  NCCL_TIMEOUT: 5\n"
     path = write(tmp_path / "mine.yaml", text)
     checks = judge_variables(load_profile(str(path), [shipped_folder("cluster_profiles")]))
     assert [check.level for check in checks] == ["red", "yellow"]
     assert checks[0].seen == f"NCCL_IB_RETRY_CNT=13: this value cannot be; it takes 0 to 7 ({path}:3)"
     assert all(check.fix for check in checks)
-
-
-def test_right_variables_are_one_line(tmp_path: Path) -> None:
     (check,) = judge_variables(load_profile("a100", [shipped_folder("cluster_profiles")]))
     assert (check.level, check.seen) == ("green", "NCCL_DEBUG CUDA_DEVICE_ORDER")
     assert judge_variables(load_profile("local", [shipped_folder("cluster_profiles")])) == []
 
 
-@pytest.mark.parametrize(
-    ("facts", "level", "says"),
-    [
+def test_modules() -> None:
+    for answer, level, says in (
         (ModuleFacts(True, {}), "green", "gcc cuda: loaded in this order"),
         (ModuleFacts(True, {"cuda": "is unknown"}), "red", "cuda cannot be loaded: is unknown"),
         (ModuleFacts(False, {}), "red", "no module command"),
         (ModuleFacts(True, {}, "timed out after 10 s"), "yellow", "not checked: timed out after 10 s"),
         (None, "yellow", "not checked: no response"),
-    ],
-)
-def test_modules(facts: ModuleFacts | None, level: str, says: str) -> None:
-    check = judge_modules(["gcc", "cuda"], facts)
-    assert check.level == level
-    assert says in check.seen
+    ):
+        check = judge_modules(["gcc", "cuda"], answer)
+        assert check.level == level
+        assert says in check.seen

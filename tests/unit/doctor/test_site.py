@@ -35,39 +35,28 @@ def judged(place: RunsFolderFacts, quota: Quota | None = None, *, on_slurm: bool
     return {check.name: check for check in judge_runs(ROOT, place, quota, on_slurm=on_slurm)}
 
 
-def test_a_good_place_is_green() -> None:
+def test_a_good_place_is_green_and_one_that_is_not_there_yet_is_judged_by_the_folder_above() -> None:
     checks = judged(GOOD)
     assert {check.level for check in checks.values()} == {"green"}
     assert checks["writable"].seen == "/scratch/me/runs"
     assert checks["space"].seen == "5000 GB and 1,000,000 files left"
-
-
-def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above() -> None:
     checks = judged(replace(GOOD, tested=Path("/scratch"), exists=False))
     assert checks["writable"].seen == "/scratch/me/runs will be created; /scratch is writable"
     assert "access" not in checks
-
-
-@pytest.mark.parametrize(
-    ("number", "fix"),
-    [
-        (errno.EACCES, "HPCRUN_RUNS=/path uses another folder"),
-        (errno.ENOSPC, "free some space there; HPCRUN_RUNS=/path uses another folder"),
-        (errno.EDQUOT, "free some space there; HPCRUN_RUNS=/path uses another folder"),
-    ],
-)
-def test_what_cannot_be_written_to_is_red(number: int, fix: str) -> None:
-    check = judged(replace(GOOD, error=OSError(number, os.strerror(number))))["writable"]
-    assert (check.level, check.fix) == ("red", fix)
-    assert os.strerror(number) in check.seen
-
-
-def test_who_else_can_write() -> None:
     assert judged(GOOD)["access"].level == "green"
     for exists in (True, False):  # a folder above may be unsafe
         unsafe = UnsafeFolderError("other users can write to /scratch", hint="chmod go-w /scratch")
         check = judged(replace(GOOD, exists=exists, unsafe=unsafe))["access"]
         assert (check.level, check.seen, check.fix) == ("red", unsafe.message, unsafe.hint)
+
+
+def test_what_cannot_be_written_to_is_red() -> None:
+    elsewhere = "HPCRUN_RUNS=/path uses another folder"
+    full = f"free some space there; {elsewhere}"
+    for number, fix in ((errno.EACCES, elsewhere), (errno.ENOSPC, full), (errno.EDQUOT, full)):
+        check = judged(replace(GOOD, error=OSError(number, os.strerror(number))))["writable"]
+        assert (check.level, check.fix) == ("red", fix)
+        assert os.strerror(number) in check.seen
 
 
 def test_file_systems_that_nodes_share_and_those_of_one_machine() -> None:
@@ -88,23 +77,11 @@ def test_what_is_left(free_bytes: int, free_files: int | None, level: str) -> No
     assert judged(replace(GOOD, free_bytes=free_bytes, free_files=free_files))["space"].level == level
 
 
-@pytest.mark.parametrize(
-    ("use", "level"),
-    [
-        (Use(50, 0, 100), "green"),
-        (Use(90, 0, 100), "yellow"),
-        (Use(100, 0, 100), "red"),
-        (Use(60, 50, 100), "yellow"),
-        (Use(40, 50, 0), "green"),
-    ],
-)
-def test_a_quota(use: Use, level: str) -> None:
-    check = judged(GOOD, Quota(NONE, use))["quota of files"]
-    assert check.level == level
-    assert (check.fix is None) == (level == "green")
-
-
 def test_a_quota_says_how_much_is_used_and_one_without_limits_says_nothing() -> None:
+    for use, level in ((Use(50, 0, 100), "green"), (Use(90, 0, 100), "yellow"), (Use(100, 0, 100), "red"),
+                       (Use(60, 50, 100), "yellow"), (Use(40, 50, 0), "green")):  # fmt: skip
+        check = judged(GOOD, Quota(NONE, use))["quota of files"]
+        assert (check.level, check.fix is None) == (level, level == "green")
     million = Use(20_000_000, 0, 100_000_000)
     assert judged(GOOD, Quota(million, NONE))["quota"].seen == "20 GB of 102 GB used"
     assert set(judged(GOOD, Quota(NONE, NONE))) == set(judged(GOOD))
@@ -156,25 +133,19 @@ def test_the_controller(ping: Ping, level: str, says: str) -> None:
     assert ping.away == (level == "red")
 
 
-def test_without_accounting_the_run_folders_have_the_last_word() -> None:
-    check = judge_accounting(facts([], [], accounting=False, problems={"sacct": "accounting storage is disabled"}))
-    assert (check.level, check.seen) == ("yellow", "sacct: accounting storage is disabled")
-    assert "run folder" in (check.fix or "")
-    assert judge_accounting(facts([], [])).level == "green"
-
-
-def test_a_command_that_hangs_is_one_line_and_the_rest_is_judged() -> None:
+def test_what_does_not_respond_is_one_line() -> None:
     found = facts([], [], problems={"scontrol show node": "timed out after 10 s"}, config={"SLURM_VERSION": "22.05.8"})
     checks = judge_slurm(SlurmAnswers((), "22.05.8", UP, found))
     assert [(check.name, check.level) for check in checks] == [
         ("commands", "green"), ("controller", "green"), ("scontrol show node", "yellow"), ("accounting", "green")
     ]  # fmt: skip
-
-
-def test_of_a_controller_that_is_away_nothing_more_is_said() -> None:
     away = Ping((Server("primary", "head1", False),), 0.1)
     assert [check.name for check in judge_slurm(SlurmAnswers((), "22.05.8", away))] == ["commands", "controller"]
     assert [check.name for check in judge_slurm(SlurmAnswers(COMMANDS))] == ["commands"]
+    check = judge_accounting(facts([], [], accounting=False, problems={"sacct": "accounting storage is disabled"}))
+    assert (check.level, check.seen) == ("yellow", "sacct: accounting storage is disabled")
+    assert "run folder" in (check.fix or "")
+    assert judge_accounting(facts([], [])).level == "green"
 
 
 LONG = "a folder that compute nodes see too, unless this one is exported to them by somebody who knows how"
@@ -188,7 +159,7 @@ FOUND = Checkup(
 )
 
 
-def test_each_group_each_check_and_what_to_do() -> None:
+def test_how_checks_are_shown() -> None:
     assert checkup_text(FOUND, 400).plain.splitlines() == [
         "Slurm", "  ok       commands              all", "Profile mine",
         "  error    partition gpu?[2J     there is no such ?]0;x? partition",
@@ -196,19 +167,12 @@ def test_each_group_each_check_and_what_to_do() -> None:
         "  warning  a name that is longer than any not checked",
         f"                                 fix: {LONG}", "1 ok, 1 warning, 1 error",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("width", [80, 60])
-def test_it_fits_a_narrow_terminal(width: int) -> None:
-    lines = checkup_text(FOUND, width).plain.splitlines()
-    assert max(map(len, lines)) <= width + 5
-    assert " ".join(" ".join(lines).split()).count(LONG) == 1
-
-
-def test_json() -> None:
+    for width in (80, 60):
+        lines = checkup_text(FOUND, width).plain.splitlines()
+        assert max(map(len, lines)) <= width + 5
+        assert " ".join(" ".join(lines).split()).count(LONG) == 1
     document = checkup_json(FOUND)
     assert (document["kind"], document["profile"], document["ok"]) == ("doctor", "mine", False)
-    assert document["checks"][0] == {
-        "group": "Slurm", "name": "commands", "level": "green", "seen": "all", "fix": None
-    }  # fmt: skip
+    assert list(document["checks"][0].values()) == ["Slurm", "commands", "green", "all", None]
+    assert document["checks"][0].keys() == {"group", "name", "level", "seen", "fix"}
     assert checkup_json(Checkup(None, FOUND.checks[::2]))["ok"]

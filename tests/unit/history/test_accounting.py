@@ -37,32 +37,19 @@ def test_requeued_and_failed_jobs_and_elements_of_arrays(path: Path) -> None:
     assert sum(each.wait_s is not None for each in elements) == 1
 
 
-def test_a_job_that_runs_counts_until_now() -> None:
+def test_jobs_that_run_or_have_not_started_and_the_command_that_asks_for_them() -> None:
     running = job(DATA / "22.05/sacct-history.txt", "8")
     assert (running.end, running.is_running, running.times[-1].end_s) == (None, True, NOW)
-
-
-def test_a_job_of_a_run_and_one_that_has_not_started() -> None:
     script = f"/home/me/runs/20261121-093012-train-3f2a/{SUBMISSION_FILE}"
     began = ["7", "train", "lab", "dev", "PENDING", "0:0", "100", "Unknown", "Unknown", "Unknown", "0", "", "/w"]
     (only,) = parse_accounted(SEPARATOR.join([*began, f"sbatch {script}"]) + "\nnot a line of it\n", NOW)
     assert (only.run_id, only.times, only.wait_s) == ("20261121-093012-train-3f2a", (), None)
-
-
-@pytest.mark.parametrize(
-    ("tres", "gpus"),
-    [
-        ("billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1", 4),
-        ("cpu=1,gres/gpu:a100=2,gres/gpu=2", 2),
-        ("cpu=1,gres/gpu:a100=2,gres/gpu:h100=1", 3),
-        ("cpu=1,gres/gpu=x", 0),
-        ("", 0),
-    ],
-)
-def test_gpus_of_an_allocation(tres: str, gpus: int) -> None:
-    assert allocated_gpus(tres) == gpus
-
-
-def test_the_command_asks_for_one_users_jobs_of_a_time() -> None:
     command = accounted_command(0.0, 1001)
     assert "--user=1001" in command and any(word.startswith("--starttime=19") for word in command)
+
+
+def test_gpus_of_an_allocation() -> None:
+    assert allocated_gpus("billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1") == 4
+    assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu=2") == 2
+    assert allocated_gpus("cpu=1,gres/gpu:a100=2,gres/gpu:h100=1") == 3
+    assert allocated_gpus("cpu=1,gres/gpu=x") == allocated_gpus("") == 0

@@ -49,12 +49,15 @@ def rows(*jobs: PastJob, by: str = "week", since: float = 0.0, now: float = 4e9)
 
 
 @pytest.mark.usefixtures("berlin")
-def test_a_job_over_sunday_midnight_counts_in_both_weeks() -> None:
+def test_a_job_over_sunday_midnight_counts_in_both_weeks_and_the_new_year_in_that_of_its_thursday() -> None:
     found = rows(job((at("2026-11-15T22:00"), at("2026-11-16T03:00")), wait_s=60))
     assert {key: group.gpu_hours for key, group in found.items()} == {"2026-W46": 8, "2026-W47": 12, "total": 20}
     assert found["2026-W46"].waits_s == [60] and found["2026-W46"].ended == 0
     assert found["2026-W47"].waits_s == [] and found["2026-W47"].ended == 1
     assert found["2026-W47"].week == date(2026, 11, 16)
+    found = rows(job((at("2027-01-01T10:00"), at("2027-01-01T11:00"))))
+    assert list(found) == ["2026-W53", "total"]
+    assert monday(at("2027-01-03T23:59")) == date(2026, 12, 28)
 
 
 @pytest.mark.usefixtures("berlin")
@@ -71,24 +74,14 @@ def test_a_week_in_which_clocks_change(begin: str, end: str, hours: int, week: s
     assert list(found) == [week, "total"] or found["total"].gpu_hours == hours
 
 
-@pytest.mark.usefixtures("berlin")
-def test_a_week_of_the_new_year_belongs_to_the_year_of_its_thursday() -> None:
-    found = rows(job((at("2027-01-01T10:00"), at("2027-01-01T11:00"))))
-    assert list(found) == ["2026-W53", "total"]
-    assert monday(at("2027-01-03T23:59")) == date(2026, 12, 28)
-
-
-def test_weeks_without_a_job_are_shown_between_others() -> None:
-    found, _ = grouped([job((0, 10)), job((21 * 86400, 21 * 86400 + 10))], "week", 0, 4e9)
-    assert [group.ended for group in found] == [1, 0, 0, 1]
-
-
-def test_only_what_is_within_the_time_counts() -> None:
+def test_only_what_is_within_the_time_counts_and_weeks_without_a_job_are_shown() -> None:
     early, late = job((0, 10 * HOUR), wait_s=5), job((15 * HOUR, 30 * HOUR), end=None, wait_s=7)
     total = rows(early, late, since=8 * HOUR, now=20 * HOUR)["total"]
     assert total.gpu_hours == (2 + 5) * 4
     assert total.waits_s == [7]
     assert total.ended == 1
+    found, _ = grouped([job((0, 10)), job((21 * 86400, 21 * 86400 + 10))], "week", 0, 4e9)
+    assert [group.ended for group in found] == [1, 0, 0, 1]
 
 
 def test_success_leaves_out_what_was_cancelled_and_waits_are_of_those_that_started() -> None:
@@ -100,17 +93,14 @@ def test_success_leaves_out_what_was_cancelled_and_waits_are_of_those_that_start
     assert (none.success, none.wait_median_s, none.wait_90_percent_s) == (None, None, None)
 
 
-def test_lost_is_the_time_of_failed_attempts_and_cpu_hours_are_of_jobs_without_gpus() -> None:
+def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_without_gpus() -> None:
     twice = job((0, HOUR, True), (2 * HOUR, 5 * HOUR))
     thin = job((0, HOUR), gpus=0, name="clean")
     found = rows(twice, thin, by="name")
     assert list(found) == ["train", "clean", "total"]
     assert (found["train"].gpu_hours, found["train"].lost_gpu_hours, found["train"].cpu_hours) == (16, 4, 0)
     assert (found["clean"].gpu_hours, found["clean"].cpu_hours) == (0, 8)
-
-
-def test_causes_are_counted_most_frequent_first() -> None:
     failed = [job((0, HOUR, True), end="failed", cause=cause) for cause in ("time limit", "KeyError", "KeyError")]
-    found = counted_causes([*failed, job((0, HOUR))], 0)
-    assert [(each.cause, each.jobs, each.gpu_hours) for each in found] == [("KeyError", 2, 8), ("time limit", 1, 4)]
+    causes = counted_causes([*failed, job((0, HOUR))], 0)
+    assert [(each.cause, each.jobs, each.gpu_hours) for each in causes] == [("KeyError", 2, 8), ("time limit", 1, 4)]
     assert counted_causes(failed, 2 * HOUR) == []

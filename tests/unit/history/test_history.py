@@ -115,8 +115,7 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     attempt(folder, -9, -8, element=1)
     failed = attempt(folder, -5, -4, element=2, status=1, reason="failure")
     write(failed / "rank-0.exit", json.dumps({"rank": 0, "node": "n1", "status": 1, "ended": NOW - 4 * HOUR}))
-    traceback = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nKeyError: 'recall'\n"
-    write(failed / "rank-0.err", traceback)
+    write(failed / "rank-0.err", "Traceback (most recent call last):\n  File 't.py', line 3, in f\nKeyError: 'x'\n")
     ends = {0: "COMPLETED", 1: "COMPLETED", 2: "FAILED"}
     statuses = {index: LastStatus(word, NOW, final=True, exit_status=int(index == 2)) for index, word in ends.items()}
     save_statuses(folder, statuses)
@@ -177,22 +176,17 @@ def accounted(
     job_id: str = "9", run_id: str = "", *, state: str = "FAILED", start: float | None = -4, end: float | None = -3
 ) -> str:
     """A line of sacct, with the start and the end in hours before now."""
-    eligible, start_s, end_s = (
-        str(int(NOW + hours * HOUR)) if hours is not None else "Unknown" for hours in (-5, start, end)
-    )
-    times = (eligible, eligible, start_s, end_s)
+    eligible, *times = ("Unknown" if hours is None else str(int(NOW + hours * HOUR)) for hours in (-5, start, end))
     script = f"/runs/{run_id}/{SUBMISSION_FILE}" if run_id else "train.sh"
-    tres = "cpu=4,gres/gpu=2"
-    return SEPARATOR.join((job_id, "wrap", "lab", "alpha", state, "3:0", *times, "4", tres, "/w", f"sbatch {script}"))
+    known = ("wrap", "lab", "alpha", state, "3:0", eligible, eligible, *times, "4", "cpu=4,gres/gpu=2", "/w")
+    return SEPARATOR.join((job_id, *known, f"sbatch {script}"))
 
 
 def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     attempt(made(runs, -10, {"state": "COMPLETED"}), -2, -1)
     mine = accounted("4711", "20270115-000000-train-0000")
-    gone = accounted("5", "20270114-000000-gone-0000")
-    found = look(
-        runs, by="profile", accounted=(mine, gone, accounted(), accounted("10", state="PENDING", start=None, end=None))
-    )
+    gone, pending = accounted("5", "20270114-000000-gone-0000"), accounted("10", state="PENDING", start=None, end=None)
+    found = look(runs, by="profile", accounted=(mine, gone, accounted(), pending))
     assert {group.key: group.gpu_hours for group in found.rows} == {"big": 4, OTHER: 2, REMOVED: 2}
     assert (found.runs, found.others, found.total.lost_gpu_hours) == (1, 2, 4)
     assert [(each.cause, each.jobs) for each in found.causes] == [("exit status 3", 2)]
@@ -211,19 +205,15 @@ def test_a_requeued_job_of_the_accounting(runs: RunStore) -> None:
     assert (found.total.gpu_hours, found.total.lost_gpu_hours, found.running) == (10, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("status", "cause"),
-    [
-        (LastStatus("TIMEOUT", 0), "time limit"),
-        (LastStatus("FAILED", 0, rule="nccl-timeout", cause="rank 3: KeyError: 1"), "nccl-timeout"),
-        (LastStatus("FAILED", 0, rule="", cause="rank 1 on n1 failed first: KeyError: 'x' at a.py:1"), "KeyError"),
-        (LastStatus("FAILED", 0, rule="", cause="", exit_status=2), "exit status 2"),
-        (LastStatus("FAILED", 0, rule="", cause=""), "unknown"),
-        (LastStatus("FAILED", 0), "not examined"),
-    ],
-)
-def test_the_name_of_a_cause(status: LastStatus, cause: str) -> None:
-    assert cause_of(status) == cause
+def test_the_name_of_a_cause() -> None:
+    def cause(said: str | None = None, rule: str | None = "", **more: Any) -> str:
+        return cause_of(LastStatus("FAILED", 0, rule=rule, cause=said, **more))
+
+    assert cause_of(LastStatus("TIMEOUT", 0)) == "time limit"
+    assert cause("rank 3: KeyError: 1", "nccl-timeout") == "nccl-timeout"
+    assert cause("rank 1 on n1 failed first: KeyError: 'x' at a.py:1") == "KeyError"
+    assert (cause("", exit_status=2), cause("")) == ("exit status 2", "unknown")
+    assert cause_of(LastStatus("FAILED", 0)) == "not examined"
 
 
 def test_budgets_are_limits_of_minutes_of_the_accounts_and_of_the_qos_that_runs_named() -> None:

@@ -42,20 +42,14 @@ def test_on_a_narrow_terminal_what_is_slow_is_said_below_the_table() -> None:
     assert "of 989" in preflight_lines(found)[0]
 
 
-def test_the_bad_nodes_are_named_one_by_one() -> None:
+def test_bad_and_slow_nodes_are_named_and_words_of_a_cluster_cannot_act_on_the_terminal() -> None:
     hosts, reports = cluster(3)
     cut(reports, ("n0", "n2"), ("n1", "n2"))
     del reports["n1"]["ranks"][0]["within"]
     assert preflight_lines(result(judge(hosts, reports))) == ["bad: n2 (no node reaches its port 20001 (timed out))"]
-
-
-def test_what_is_slow_alike_is_said_once() -> None:
     ranks = {"ranks": [gpu(300)]}
     found = result(judge(*cluster(n0=ranks, n1=ranks), rates={"bf16-tflops": 989.0}))
     assert preflight_lines(found) == ["slow: n0, n1 (GEMM: 1 × 300 TFLOPS of 989)", "no bad node"]
-
-
-def test_a_cluster_s_words_cannot_act_on_the_terminal() -> None:
     hosts, reports = cluster()
     reports["n1"]["ranks"] = [gpu(), {"doing": "gemm", "error": "\x1b[2J\nbad"}]
     found = result(judge(hosts, reports))
@@ -64,8 +58,6 @@ def test_a_cluster_s_words_cannot_act_on_the_terminal() -> None:
 
 def test_the_json_has_the_run_and_the_verdict() -> None:
     document = preflight_json(result(judge(*cluster())))
-    assert (document["kind"], document["job_id"], document["ok"], document["exclude"]) == (
-        "preflight", "4711", True, "",
-    )  # fmt: skip
+    assert [document[name] for name in ("kind", "job_id", "ok", "exclude")] == ["preflight", "4711", True, ""]
     assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
     assert "schema" not in document, "show_json has its own"

@@ -21,20 +21,9 @@ H100 = {"bf16-tflops": 989.0, "fp16-tflops": 989.0, "nvlink-gb-s": 900.0, "fabri
 
 def gpu(tflops: float = 700.0, **said: Any) -> dict[str, Any]:
     """What the rank of a GPU finds."""
-    found: dict[str, Any] = {
-        "doing": "done",
-        "torch": "2.8.0",
-        "device": "cuda",
-        "gpu": "NVIDIA H100",
-        "free_gb": 84.0,
-        "total_gb": 85.0,
-        "right": True,
-        "tflops": tflops,
-        "dtype": "bf16",
-        "within": 300.0,
-        "across": 45.0,
-    }
-    return found | said
+    card = {"device": "cuda", "gpu": "NVIDIA H100", "free_gb": 84.0, "total_gb": 85.0}
+    speed = {"right": True, "tflops": tflops, "dtype": "bf16", "within": 300.0, "across": 45.0}
+    return {"doing": "done", "torch": "2.8.0", **card, **speed, **said}
 
 
 def cpu(**said: Any) -> dict[str, Any]:
@@ -131,21 +120,21 @@ def test_the_node_that_explains_the_failed_connections_is_bad(
     assert verdict["exclude"] == named
 
 
-@pytest.mark.parametrize("count", [4, 5])
-def test_two_blocked_nodes_are_both_named(count: int) -> None:
-    hosts, reports = cluster(count)
-    cut(reports, *((source, target) for target in ("n1", "n3") for source in hosts if source != target))
-    assert bad(judge(hosts, reports)).keys() == {"n1", "n3"}
+def test_two_blocked_nodes_are_both_named() -> None:
+    for count in (4, 5):
+        hosts, reports = cluster(count)
+        cut(reports, *((source, target) for target in ("n1", "n3") for source in hosts if source != target))
+        assert bad(judge(hosts, reports)).keys() == {"n1", "n3"}
 
 
-@pytest.mark.parametrize("back", [(), (("n2", "n1"),)], ids=["one way", "both ways"])
-def test_a_blocked_path_between_good_nodes_is_no_bad_node(back: tuple[tuple[str, str], ...]) -> None:
+def test_a_blocked_path_between_good_nodes_is_no_bad_node() -> None:
     hosts, reports = cluster(4)
-    cut(reports, ("n1", "n2"), *back)
-    verdict = judge(hosts, reports)
-    assert bad(verdict) == {}
-    assert verdict["problems"] == ["n1 does not reach n2 (timed out); other nodes do"]
-    assert (verdict["ok"], verdict["exclude"]) == (False, "n2")
+    for source, target in (("n1", "n2"), ("n2", "n1")):  # one way, then both
+        cut(reports, (source, target))
+        verdict = judge(hosts, reports)
+        assert bad(verdict) == {}
+        assert verdict["problems"] == ["n1 does not reach n2 (timed out); other nodes do"]
+        assert (verdict["ok"], verdict["exclude"]) == (False, "n2")
 
 
 @pytest.mark.parametrize(
@@ -159,10 +148,8 @@ def test_a_blocked_path_between_good_nodes_is_no_bad_node(back: tuple[tuple[str,
         ({"ranks": [gpu(), {"doing": "gemm", "gpu": "H100", "status": -11}]}, "GPU 1 ended with status -11"),
         ({"ranks": [cpu(expected=True, no_gpu="torch sees 0 of 8 GPUs")] * 2}, "torch sees 0 of 8 GPUs"),
         ({"ranks": [gpu(within=90.0), gpu()]}, "intra-node all-reduce: 90 GB/s, the others 300"),
-        (
-            {"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]},
-            "intra-node all-reduce: GPU 0: NCCL error",
-        ),
+        ({"ranks": [gpu(doing="within", error="NCCL error", within=None), gpu()]},
+         "intra-node all-reduce: GPU 0: NCCL error"),
         ({"shm": {"free_mb": 64, "total_mb": 64}}, "/dev/shm: 64 MB free"),
         ({"names": {"n0": "Name or service not known", "n1": ["10.0.0.1"], "n2": ["10.0.0.2"]}}, "cannot resolve n0"),
         ({"errors": {"ecc": [0], "rows": [["No", "Yes"]], "xids": None}},
@@ -181,16 +168,16 @@ def test_what_fails_on_one_node_names_it(said: dict[str, Any], why: str) -> None
     assert bad(verdict) == {"n1": why}
 
 
-@pytest.mark.parametrize("said", [{"failed": 3, "ranks": None}, {"bind": "Address already in use"}])
-def test_a_node_that_cannot_listen_is_named_for_that_alone(said: dict[str, Any]) -> None:
-    hosts, reports = cluster(3)
-    cut(reports, ("n0", "n1"), ("n2", "n1"))
-    reports["n1"] |= said
-    (why,) = bad(judge(hosts, reports)).values()
-    assert "reaches" not in why
+def test_a_node_that_cannot_listen_is_named_for_that_alone() -> None:
+    for said in ({"failed": 3, "ranks": None}, {"bind": "Address already in use"}):
+        hosts, reports = cluster(3)
+        cut(reports, ("n0", "n1"), ("n2", "n1"))
+        reports["n1"] |= said
+        (why,) = bad(judge(hosts, reports)).values()
+        assert "reaches" not in why
 
 
-def test_a_clock_that_is_wrong_is_seen_from_the_first_node() -> None:
+def test_a_clock_that_is_wrong_is_seen_from_the_first_node_whose_own_is_its_own() -> None:
     hosts, reports = cluster(3)
     reports["n0"]["reach"]["n1"]["clock_s"] = -90.0
     assert bad(judge(hosts, reports)) == {"n1": "clock: -90 s"}
@@ -198,9 +185,6 @@ def test_a_clock_that_is_wrong_is_seen_from_the_first_node() -> None:
     verdict = judge(hosts, reports)
     assert verdict["ok"]
     assert checks(verdict, "n1", "clock") == ("slow", "+1999 ms")
-
-
-def test_the_first_node_s_own_wrong_clock_is_its_own() -> None:
     hosts, reports = cluster(3)
     reports["n0"]["reach"] = {host: {"ms": 0.2, "clock_s": -90.0} for host in ("n1", "n2")}
     assert bad(judge(hosts, reports)) == {"n0": "clock: +90 s"}
@@ -212,24 +196,18 @@ def test_what_fails_alike_on_every_node_is_no_node_s_fault() -> None:
     assert bad(verdict) == {}
     assert verdict["problems"] == ["GEMM: torch 2.8.0+cpu has no CUDA, on every node"]
     assert message(verdict) == "preflight: GEMM: torch 2.8.0+cpu has no CUDA, on every node"
-
-
-def test_a_single_node_is_not_blamed_for_the_job_s_python() -> None:
-    ranks = [{"doing": "import torch", "error": "ModuleNotFoundError: No module named 'torch'"}]
-    verdict = judge(*cluster(1, n0={"ranks": ranks}))
-    assert (bad(verdict), verdict["exclude"]) == ({}, "")
-    assert verdict["problems"] == ["GEMM: rank 0: ModuleNotFoundError: No module named 'torch'"]
-
-
-def test_a_single_node_is_blamed_for_its_gpu() -> None:
-    assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {"n0": "GPU 0 computes wrong results"}
-
-
-def test_a_name_that_nobody_resolves_is_told_once() -> None:
     hosts, reports = cluster(3)
     for report in reports.values():
         report["names"] = {**report["names"], "n2": "Name or service not known"}
     assert message(judge(hosts, reports)) == "preflight: DNS: cannot resolve n2, on every node"
+
+
+def test_a_single_node_is_blamed_for_its_gpu_and_not_for_the_job_s_python() -> None:
+    ranks = [{"doing": "import torch", "error": "ModuleNotFoundError: No module named 'torch'"}]
+    verdict = judge(*cluster(1, n0={"ranks": ranks}))
+    assert (bad(verdict), verdict["exclude"]) == ({}, "")
+    assert verdict["problems"] == ["GEMM: rank 0: ModuleNotFoundError: No module named 'torch'"]
+    assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {"n0": "GPU 0 computes wrong results"}
 
 
 @pytest.mark.parametrize(
@@ -251,39 +229,32 @@ def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str,
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
 
 
-@pytest.mark.parametrize(
-    "ranks",
-    [
-        [cpu(doing="gemm", for_s=2.0)],
-        [cpu(doing="within", for_s=2.0)],
-        # one that waits for a late one
-        [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}],
-    ],
-)
-def test_a_node_that_is_late_under_load_fails_no_job(ranks: list[dict[str, Any]]) -> None:
-    late = {"ranks": ranks, "late": True}
-    verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")]}, n1=late))
-    assert message(verdict) == "preflight: no bad node; slow: n1"
+def test_a_node_that_is_late_under_load_fails_no_job() -> None:
+    waits = [cpu(doing="within", error="DistStoreError: timed out after 12 s"), {"doing": "import torch"}]
+    for ranks in ([cpu(doing="gemm", for_s=2.0)], [cpu(doing="within", for_s=2.0)], waits):
+        verdict = judge(*cluster(n0={"ranks": [cpu(doing="waiting")]}, n1={"ranks": ranks, "late": True}))
+        assert message(verdict) == "preflight: no bad node; slow: n1"
 
 
-def test_a_node_whose_checks_have_no_end_is_named() -> None:
+def test_nodes_that_are_late_for_their_all_reduce() -> None:
     hosts, reports = cluster()
     del reports["n1"]["ended"], reports["n0"]["ranks"][0]["across"]
     verdict = judge(hosts, reports)
     assert message(verdict) == "preflight: n1 not ready in time for an all-reduce"
     assert checks(verdict, "n0", "across") == ("-", "no all-reduce: n1 not ready")
-
-
-def test_nodes_that_were_all_too_late_for_their_all_reduce_are_not_called_well() -> None:
     late = {"ranks": [cpu(doing="waiting")], "late": True}
     verdict = judge(*cluster(n0=late, n1=late))
     assert message(verdict) == "preflight: no bad node; slow: n0, n1"
     assert checks(verdict, "n0", "across") == ("slow", "not ready in time")
 
 
-def test_rates_that_the_profile_does_not_say_are_not_judged() -> None:
+def test_what_is_not_known_fails_nothing() -> None:
     ranks = [gpu(30), gpu(31)]
     assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are ok"
+    nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
+    verdict = judge(*cluster(n0=nothing, n1=nothing))
+    assert verdict["ok"]
+    assert checks(verdict, "n0", "errors") == ("-", "cannot be read")
 
 
 def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() -> None:
@@ -299,13 +270,6 @@ def test_the_nodes_that_are_excluded_already_stay_so() -> None:
     del reports["n1"]
     assert judge(hosts, reports, excluded="m[1-3]")["exclude"] == "m[1-3],n1"
     assert judge(*cluster(), excluded="m[1-3]")["exclude"] == ""
-
-
-def test_kernel_messages_that_cannot_be_read_fail_nothing() -> None:
-    nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
-    verdict = judge(*cluster(n0=nothing, n1=nothing))
-    assert verdict["ok"]
-    assert checks(verdict, "n0", "errors") == ("-", "cannot be read")
 
 
 def test_sruns_words_of_a_node_are_read() -> None:

@@ -36,13 +36,6 @@ def part(*points: Point, **options: Any) -> Part:
 GOOD = [*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11), *twice(4, 20, 6, 6, 6)]
 
 
-def test_repeated_runs_of_long_epochs_are_believed() -> None:
-    assert doubts(*GOOD) == {}
-    found = part(*GOOD)
-    assert found.advice
-    assert (found.advice.value.gpus, found.again) == (4, "")
-
-
 def test_more_than_the_ideal_is_no_verdict_on_any_size() -> None:
     runs = [*twice(1, 50, 47, 47), *twice(2, 20, 10, 10), *twice(4, 20, 11, 11)]
     found = doubts(*runs)["super-linear"]
@@ -53,34 +46,8 @@ def test_more_than_the_ideal_is_no_verdict_on_any_size() -> None:
     assert judged.again == "hpcrun scale run -P a100 --gpus 1,2,4 --repeat 3 --chain train.py"
 
 
-def test_a_little_more_than_the_ideal_is_chance_and_weak_scaling_can_be_too_good_as_well() -> None:
-    assert doubts(*twice(1, 9, 40, 40), *twice(2, 9, 19.5, 19.5)) == {}
-    assert "super-linear" in doubts(*twice(1, 50, 40, 40), *twice(2, 50, 30, 30), weak=True)
-
-
-def test_short_epochs() -> None:
-    found = doubts(*twice(1, 9, 5, 5), *twice(2, 5, 2.9, 2.9))["short epochs"]
-    assert (found.gpus, found.again) == ((2,), (1, 2))
-    assert "with 2 GPUs an epoch takes 2.9 s" in found.evidence
-
-
-def test_short_runs_count_where_only_the_scheduler_s_time_is_known() -> None:
-    def runs(source: Any) -> list[Point]:
-        return [Point(n, total_s=60 / n, source=source, repeat=r) for n in (1, 2) for r in (1, 2)]
-
-    assert doubts(*runs("elapsed"))["short epochs"].gpus == (2,)
-    assert doubts(*runs("csv")) == {}  # a table says which time it means
-
-
-def test_one_run_of_each_size() -> None:
-    found = doubts(run(1, 9, 20, 20), run(2, 9, 11, 11))["no repeats"]
-    assert found.evidence == "each size ran only once, so the error is unknown"
-    some = doubts(*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4))["no repeats"]
-    assert some.evidence.startswith("8 GPUs ran only once")
-
-
 def test_a_size_in_doubt_does_not_take_the_verdict_from_the_others() -> None:
-    found = part(*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4))
+    found = part(*LONE)
     assert found.advice
     assert (found.advice.value.gpus, set(found.advice.doubtful)) == (2, {8})
     assert found.outlook
@@ -96,45 +63,55 @@ def test_a_law_speaks_of_the_largest_size_that_it_was_measured_at() -> None:
     assert "more work 2 GPUs with proportionally more work would reach 1.9×" in text
 
 
-def test_a_published_row_may_be_a_mean_of_several_runs_but_a_listed_run_is_one() -> None:
-    rows = [Point(n, total_s=3600 / n, source="csv") for n in (1, 2)]
-    assert doubts(*rows) == {}
-    named = [Point(n, total_s=3600 / n, source="csv", run=f"run-{n}") for n in (1, 2)]
-    assert list(doubts(*named)) == ["no repeats"]
+def whole(source: Any, *, name: str = "", repeats: tuple[int, ...] = (1, 2)) -> list[Point]:
+    """Runs on one and two GPUs of which the whole time is known."""
+    return [Point(n, total_s=60 / n, source=source, repeat=r, run=name) for n in (1, 2) for r in repeats]
 
 
-def test_a_warm_up_that_was_not_left_out() -> None:
-    found = doubts(*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11), warmup=0)["warm-up"]
-    assert found.evidence == "with 2 GPUs the first counted epoch took 30.3 s, the later ones 11.1 s"
-    assert (found.remedy, found.again) == ("add --warmup 1 to this command", ())
-    longer = doubts(*twice(1, 90, 50, 40, 20, 20, 20), *twice(2, 30, 11, 11, 11))["warm-up"]
-    assert (longer.gpus, longer.remedy) == ((1,), "add --warmup 3 to this command")
-
-
-def test_a_run_of_nothing_but_its_warm_up() -> None:
-    found = doubts(*twice(1, 20), *twice(2, 11))["warm-up"]
-    assert (found.remedy, found.again) == ("train 3 epochs or more", (1, 2))
-    assert "warm-up" not in doubts(*[run(n, 20 / n, source="csv", repeat=r) for n in (1, 2) for r in (1, 2)])
+SHORT = [*twice(1, 9, 5, 5), *twice(2, 5, 2.9, 2.9)]
+LONE = [*twice(1, 9, 20, 20), *twice(2, 9, 11, 11), run(8, 9, 4, 4)]
+BUSY = ((2,), (1, 2), "the node was busy", "nothing else runs on the nodes")
 
 
 @pytest.mark.parametrize(
-    "runs",
+    ("runs", "warmup", "kind", "gpus", "again", "evidence", "remedy"),
     [
-        [run(2, 9, 11, 11, repeat=1), run(2, 9, 13, 13, repeat=2)],
-        [run(2, 9, 11, 11, 16, 11, 17, repeat=n) for n in (1, 2)],
+        (SHORT, 1, "short epochs", (2,), (1, 2), "with 2 GPUs an epoch takes 2.9 s", ""),
+        (whole("elapsed"), 1, "short epochs", (2,), (1, 2), "30 s", ""),
+        ([run(1, 9, 20, 20), run(2, 9, 11, 11)], 1, "no repeats", (1, 2), (1, 2),
+         "each size ran only once, so the error is unknown", ""),
+        (LONE, 1, "no repeats", (8,), (1, 2, 8), "8 GPUs ran only once", ""),
+        (whole("csv", name="listed", repeats=(1,)), 1, "no repeats", (1, 2), (1, 2), "", ""),
+        ([*twice(1, 50, 20, 20, 20), *twice(2, 30, 11, 11, 11)], 0, "warm-up", (1, 2), (),
+         "with 2 GPUs the first counted epoch took 30.3 s, the later ones 11.1 s", "add --warmup 1 to this command"),
+        ([*twice(1, 90, 50, 40, 20, 20, 20), *twice(2, 30, 11, 11, 11)], 1, "warm-up", (1,), (), "",
+         "add --warmup 3 to this command"),
+        ([*twice(1, 20), *twice(2, 11)], 1, "warm-up", (1, 2), (1, 2), "", "train 3 epochs or more"),
+        ([*twice(1, 9, 20, 20, 20), run(2, 9, 11, 11), run(2, 9, 13, 13, repeat=2)], 1, "noise", *BUSY),
+        ([*twice(1, 9, 20, 20, 20), *(run(2, 9, 11, 11, 16, 11, 17, repeat=n) for n in (1, 2))], 1, "noise", *BUSY),
     ],
-    ids=["between runs", "between epochs"],
-)
-def test_a_busy_node(runs: list[Point]) -> None:
-    found = doubts(*twice(1, 9, 20, 20, 20), *runs)["noise"]
-    assert (found.gpus, found.again) == ((2,), (1, 2))
-    assert "the node was busy" in found.evidence
-    assert "nothing else runs on the nodes" in found.remedy
+)  # fmt: skip
+def test_what_is_in_doubt(
+    runs: list[Point], warmup: int, kind: str, gpus: tuple[int, ...], again: tuple[int, ...], evidence: str, remedy: str
+) -> None:
+    found = doubts(*runs, warmup=warmup)[kind]
+    assert (found.gpus, found.again) == (gpus, again)
+    assert evidence in found.evidence
+    assert remedy in found.remedy
 
 
-def test_many_runs_know_their_mean_though_some_are_far_from_it() -> None:
+def test_what_is_believed() -> None:
+    assert doubts(*GOOD) == {}
+    found = part(*GOOD)
+    assert found.advice
+    assert (found.advice.value.gpus, found.again) == (4, "")
+    assert doubts(*twice(1, 9, 40, 40), *twice(2, 9, 19.5, 19.5)) == {}  # a little more than the ideal is chance
+    assert "super-linear" in doubts(*twice(1, 50, 40, 40), *twice(2, 50, 30, 30), weak=True)
+    assert doubts(*whole("csv")) == {}  # a table says which time it means, and its row may be a mean
+    assert doubts(*whole("csv", repeats=(1,))) == {}
+    assert "warm-up" not in doubts(*[run(n, 20 / n, source="csv", repeat=r) for n in (1, 2) for r in (1, 2)])
     many = [run(2, 9, 11 + n % 4, 11 + n % 4, repeat=n) for n in range(1, 41)]
-    assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)
+    assert "noise" not in doubts(*twice(1, 9, 24, 24), *many)  # their mean is known though some are far from it
 
 
 def test_a_run_that_has_not_ended_leaves_no_verdict() -> None:

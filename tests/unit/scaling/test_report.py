@@ -7,6 +7,7 @@ import io
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -42,6 +43,15 @@ def report(*points: Point, **options: Any) -> Report:
     return make_report(points, ReportOptions("study", **options))
 
 
+def flat(lines: Sequence[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def figures_of(*points: Point) -> dict[str, Figure]:
+    with paper_style():
+        return dict(settled_figures(report(*points))[0])
+
+
 def seed(name: str) -> Report:
     table = read_tables([SEEDS / name])
     return make_report(table.points, ReportOptions("study"), claims=table.claims)
@@ -66,9 +76,7 @@ def test_any_table_is_drawn(rows: list[tuple[int, float, float | None, int | Non
         Point(gpus, batch_size=batch, epochs=(Epoch(1, time_s=time_s, accuracy=accuracy),), source="csv")
         for gpus, time_s, accuracy, batch in rows
     ]
-    with paper_style():
-        figures, _ = settled_figures(report(*points))
-        assert all(figure.axes for figure in figures.values())
+    assert all(figure.axes for figure in figures_of(*points).values())
 
 
 def full(dataset: str = "", sizes: tuple[int, ...] = (1, 2, 4), repeats: int = 2) -> list[Point]:
@@ -108,9 +116,11 @@ def test_the_guide_of_four_gpus_on_two_nodes() -> None:
         "8 4 2 6.00× 75.0 % 16 diminishing returns".split(),
     ]
     assert "best value           4 GPUs on 2 nodes: 3.5 h, 14 GPU-hours" in lines
-    text = " ".join(" ".join(lines).split())
+    text = flat(lines)
     assert "Going from 4 to 8 GPUs runs at 64 % marginal efficiency, below the 65 % target: use 4 GPUs." in text
     assert "2 GPUs, gpu_hours 14, but 2 × 6.5 h gives 13" in text
+    larger_batch = flat(report_text(seed("000.csv")))
+    assert "4096 instead of 1024: 36 min to 17 min (2.12× as fast), 20000 to 5000 steps per epoch" in larger_batch
 
 
 def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
@@ -121,7 +131,7 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
     ]
     assert "good                 4 GPUs: 3.49× = 87.3 %" in lines
     assert "negative scaling     4 GPUs: 0.46× = 11.5 %" in lines
-    text = " ".join(" ".join(lines).split())
+    text = flat(lines)
     assert "hpcrun scale run --gpus 1,4 SCRIPT --batch-size 128" in text
     assert "serial 4.9 % of the work on one GPU, by 4 GPUs more work 4 GPUs with proportionally more work" in text
     assert text.count("% of the work on one GPU") == 1  # of the data set that became slower there is none
@@ -147,21 +157,21 @@ def test_the_first_line_is_the_answer(speedups: dict[int, float], answer: str) -
 
 
 def test_the_first_lines_say_why_there_is_no_answer() -> None:
-    noisy = " ".join(" ".join(report_text(report(*loaded()))).split())
+    noisy = flat(report_text(report(*loaded())))
     assert "No answer yet: the times are unreliable (noise)" in noisy
     assert "cause 1" not in noisy and "not measured" not in noisy  # no cause without an answer
     assert "three runs of each size, one run after the other: hpcrun scale run" in noisy
     assert "--repeat 3 --chain SCRIPT" in noisy  # the default with Slurm is --parallel
     runs = [Point(n, epochs=tuple(Epoch(e, time_s=9 / n) for e in (1, 2, 3))) for n in (1, 2, 4)]
     lines = report_text(report(*runs))
-    text = " ".join(" ".join(lines[: lines.index("")]).split())
+    text = flat(lines[: lines.index("")])
     assert text.startswith(
         "No answer yet: the times are unreliable (short epochs, no repeats). They suggest 4 GPUs: 4.00× at 100 %;"
     )
     assert "with 4 GPUs an epoch takes 2.2 s: below 3 s" in text
     assert text.endswith("hpcrun scale run --gpus 1,2,4 --repeat 3 SCRIPT")
     elapsed = report(*(Point(n, total_s=100 / n, source="elapsed") for n in (1, 2)))
-    assert "Slurm's elapsed time" in " ".join(" ".join(report_text(elapsed)).split())
+    assert "Slurm's elapsed time" in flat(report_text(elapsed))
     assert not any(line.startswith(("best value", "next", "good")) for line in lines)
 
 
@@ -172,18 +182,6 @@ def loaded() -> list[Point]:
         for n, time_s in ((1, 74.3), (2, 61.0), (4, 55.0))
         for r in (1, 2)
     ]
-
-
-def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range() -> None:
-    with paper_style():
-        figures, _ = settled_figures(report(*loaded()))
-    for name in ("cost", "epoch_time", "speedup_efficiency"):
-        (legend,), axes = figures[name].legends, figures[name].axes[0]
-        words = [text.get_text() for text in legend.get_texts()]
-        assert "no verdict" in words, name
-        assert ("measured" in words) == (name != "cost")
-        assert any(line.get_markerfacecolor() == "white" for line in axes.lines), name
-        assert len(axes.collections) == 1, name  # the whiskers
 
 
 def test_equal_repeats_have_whiskers_without_length() -> None:
@@ -197,10 +195,15 @@ def test_equal_repeats_have_whiskers_without_length() -> None:
         assert len(axes.collections) == 1
 
 
-def test_no_number_lies_on_an_error_bar_or_on_the_axes() -> None:
-    with paper_style():
-        figures, _ = settled_figures(report(*loaded()))
+def test_the_figures_of_doubtful_sizes_say_so_and_show_the_range_on_which_no_number_lies() -> None:
+    figures = figures_of(*loaded())
     for name in ("cost", "epoch_time", "speedup_efficiency"):
+        (legend,), first = figures[name].legends, figures[name].axes[0]
+        words = [text.get_text() for text in legend.get_texts()]
+        assert "no verdict" in words, name
+        assert ("measured" in words) == (name != "cost")
+        assert any(line.get_markerfacecolor() == "white" for line in first.lines), name
+        assert len(first.collections) == 1, name  # the whiskers
         canvas: Any = FigureCanvasAgg(figures[name])
         renderer = canvas.get_renderer()
         for axes in figures[name].axes:
@@ -221,16 +224,14 @@ def test_one_size_has_a_time_and_nothing_else() -> None:
     assert document["series"][0]["rows"][0]["speedup"] is None
 
 
-def test_a_published_speedup_stands_beside_one_that_follows_from_times() -> None:
+def test_columns_for_published_speedups_and_for_repeats() -> None:
     points = [Point(n, total_s=100 / n**0.5, speedup=s, source="csv") for n, s in ((1, 1.0), (4, 3.49))]
     lines = report_text(report(*points))
     header, row = (next(line.split() for line in lines if word in line) for word in ("PUBL.", "3.49"))
     assert (row[header.index("SPEED-UP") - 1], row[header.index("PUBL.") - 1]) == ("2.00×", "3.49×")
-
-
-def test_the_notes_of_a_larger_batch() -> None:
-    text = " ".join(" ".join(report_text(seed("000.csv"))).split())
-    assert "4096 instead of 1024: 36 min to 17 min (2.12× as fast), 20000 to 5000 steps per epoch" in text
+    lines = report_text(report(*full()))
+    header, row = (next(line.split() for line in lines if word in line) for word in ("RANGE", "10–20"))
+    assert (header[:2], row[:2]) == (["GPUS", "RUNS"], ["1", "2"])
 
 
 def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
@@ -241,19 +242,6 @@ def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
     assert max(len(line) for line in lines if line not in commands) <= 80
     assert all(line.isprintable() for line in lines)
     assert any("left out" in line for line in lines)
-
-
-def test_only_the_first_series_are_drawn() -> None:
-    with paper_style():
-        bare = report(*(Point(n, dataset=f"set {number}", speedup=n) for number in range(12) for n in (1, 2)))
-        assert "only the first 6 of 12 series are drawn" in settled_figures(bare)[1]
-
-
-def test_repeats_are_shown_with_number_and_range() -> None:
-    lines = report_text(report(*full()))
-    header, first = (next(line for line in lines if word in line) for word in ("RANGE", "10–20"))
-    assert header.split()[:2] == ["GPUS", "RUNS"]
-    assert first.split()[:2] == ["1", "2"]
 
 
 def test_markdown_is_text_and_nothing_else() -> None:
@@ -281,8 +269,7 @@ FIGURES = ("speedup_efficiency", "epoch_time", "throughput", "cost", "time_by_ep
 
 
 def test_every_figure_of_several_data_sets_in_every_format() -> None:
-    study = report(*full("$x_1$ &", (2, 8, 1024)))
-    drawn, missing = draw_figures(study)
+    drawn, missing = draw_figures(report(*full("$x_1$ &", (2, 8, 1024))))
     assert list(drawn) == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "pdf", "svg")]
     assert missing == []
     for name in FIGURES:
@@ -290,7 +277,6 @@ def test_every_figure_of_several_data_sets_in_every_format() -> None:
         assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20], "big") / 300 in (3.5, 7)
         assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # Type 42: publishers refuse Type 3
         assert b"<svg" in svg and b"<script" not in svg
-    assert draw_figures(study)[0] == drawn
 
 
 def labels(figure: Figure) -> list[tuple[str, Any]]:
@@ -336,39 +322,39 @@ def test_no_label_of_a_figure_lies_over_another(points: list[Point]) -> None:
                 assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3], (name, one, other)
 
 
-def test_the_ideal_is_a_straight_line() -> None:
-    for sizes in ((1, 2, 4), (1, 4, 16, 64)):
-        with paper_style():
-            rates = [Point(n, epochs=(Epoch(1, time_s=10 / n**0.9, samples_per_s=n**0.9),)) for n in sizes]
-            figures, _ = settled_figures(report(*rates))
-            for name in ("speedup_efficiency", "epoch_time", "throughput"):
-                axes = figures[name].axes[0]
-                (ideal,) = [line for line in axes.lines if line.get_linestyle() == "--"]
-                (x, y), *_, (x1, y1) = places = axes.transData.transform(ideal.get_xydata())
-                assert all((b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places)
+@pytest.mark.parametrize("sizes", [(1, 2, 4), (1, 4, 16, 64)])
+def test_the_ideal_is_a_straight_line(sizes: tuple[int, ...]) -> None:
+    figures = figures_of(*(Point(n, epochs=(Epoch(1, time_s=10 / n**0.9, samples_per_s=n**0.9),)) for n in sizes))
+    for name in ("speedup_efficiency", "epoch_time", "throughput"):
+        axes = figures[name].axes[0]
+        (ideal,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+        (x, y), *_, (x1, y1) = places = axes.transData.transform(ideal.get_xydata())
+        assert all((b - y) * (x1 - x) == pytest.approx((y1 - y) * (a - x), abs=1e-3) for a, b in places)
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_band_of_the_warm_up_covers_the_epochs_that_are_not_counted(first: int) -> None:
     runs = [Point(n, epochs=tuple(Epoch(first + e, time_s=9 / n) for e in range(4))) for n in (1, 2)]
-    with paper_style():
-        axes = settled_figures(report(*runs))[0]["time_by_epoch"].axes[0]
+    axes = figures_of(*runs)["time_by_epoch"].axes[0]
     (band,) = (patch for patch in axes.patches if isinstance(patch, Rectangle))
     assert (band.get_x(), band.get_width()) == (first - 0.5, 1.0)
 
 
-def test_a_figure_without_numbers_is_not_drawn_and_said_so() -> None:
+def test_a_figure_without_numbers_is_not_drawn_and_said_so_and_files_are_the_same_each_time() -> None:
     drawn, missing = draw_figures(seed("004.csv"))
-    assert [name for name in drawn if name.endswith(".png")] == [
-        f"{name}.png" for name in ("speedup_efficiency", "epoch_time", "cost")
-    ]
+    assert draw_figures(seed("004.csv"))[0] == drawn
+    names = [f"{name}.png" for name in ("speedup_efficiency", "epoch_time", "cost")]
+    assert [name for name in drawn if name.endswith(".png")] == names
     assert "accuracy: not drawn: no run has an accuracy" in missing
     assert "epoch_time: without IMDB (no run has a time)" in missing
-    ways = [Point(4, nodes, total_s=100.0 * nodes, source="csv") for nodes in (1, 2)]
-    ways[1] = replace(ways[1], epochs=(Epoch(1, samples_per_s=9.0),))
-    assert "throughput.png" not in draw_figures(report(*ways))[0]  # only the slower way over nodes has a number
+    way = Point(4, 1, total_s=100.0, source="csv")
+    slower = replace(way, nodes=2, total_s=200.0, epochs=(Epoch(1, samples_per_s=9.0),))
+    assert "throughput" not in figures_of(way, slower)  # only the slower way over nodes has a number
     nothing, missing = draw_figures(report(Point(1, state="FAILED")))
     assert (nothing, len(missing)) == ({}, len(FIGURES))
+    bare = report(*(Point(n, dataset=f"set {number}", speedup=n) for number in range(12) for n in (1, 2)))
+    with paper_style():
+        assert "only the first 6 of 12 series are drawn" in settled_figures(bare)[1]
 
 
 def pdflatex(source: str, folder: Path) -> str:
@@ -397,13 +383,10 @@ def test_text_that_latex_would_obey() -> None:
 
 def test_csv_and_json_have_the_same_numbers() -> None:
     study = seed("002.csv")
-    rows = list(csv.DictReader(io.StringIO(summary_csv(study))))
-    assert [(row["gpus"], row["nodes"], row["gpu_hours"], row["pareto"], row["verdict"]) for row in rows] == [
-        ("1", "1", "12", "1", "baseline"),
-        ("2", "1", "13", "1", "good"),
-        ("4", "2", "14", "1", "good"),
-        ("8", "4", "16", "1", "diminishing returns"),
-    ]
+    first, *_, last = csv.DictReader(io.StringIO(summary_csv(study)))
+    names = ("gpus", "nodes", "gpu_hours", "pareto", "verdict")
+    assert [first[name] for name in names] == ["1", "1", "12", "1", "baseline"]
+    assert [last[name] for name in names] == ["8", "4", "16", "1", "diminishing returns"]
     document = json.loads(json.dumps(report_json(study), allow_nan=False))
     (series,) = document["series"]
     assert [row["gpu_hours"] for row in series["rows"]] == [12, 13, 14, 16]
@@ -429,8 +412,7 @@ def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:
 def test_an_accuracy_axis_ends_at_the_whole_cuts_no_mark_and_panels_share_their_range(whole: int) -> None:
     points = [Point(n, dataset=name, epochs=(Epoch(1, time_s=scale / n, accuracy=whole * 0.999 / n**0.05),))
               for name, scale in (("a", 50.0), ("b", 20.0)) for n in (1, 2, 4)]  # fmt: skip
-    with paper_style():
-        figures, _ = settled_figures(report(*points))
+    figures = figures_of(*points)
     assert all(axes.get_ylim()[1] == pytest.approx(whole, rel=0.01) for axes in figures["accuracy"].axes)
     assert not any(line.get_clip_on() for axes in figures["accuracy"].axes for line in axes.lines)
     assert len({axes.get_ylim() for axes in figures["epoch_time"].axes}) == 1

@@ -26,11 +26,13 @@ def test_a_report_with_fewer_files_leaves_none_of_the_old_one(tmp_path: Path) ->
     assert [entry.name for entry in folder.parent.iterdir()] == ["report"]
 
 
-def test_an_empty_folder_is_as_good_as_none_and_keeps_its_rights(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
+def test_an_empty_folder_keeps_its_rights_and_a_link_to_one_stays_a_link(tmp_path: Path) -> None:
+    folder, link = tmp_path / "shared", tmp_path / "link"
     folder.mkdir(mode=0o750)
+    link.symlink_to("shared")
     check_folder(folder, force=False)
-    save_report(folder, FILES)
+    save_report(link, FILES)
+    assert link.is_symlink()
     assert content(folder) == FILES
     assert folder.stat().st_mode & 0o777 == 0o750
 
@@ -65,15 +67,6 @@ def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
         check_folder(tmp_path, force=False)
     save_report(tmp_path, FILES)
     assert (tmp_path / "data" / "thesis.tex").exists()
-
-
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    link = tmp_path / "link"
-    link.symlink_to("real")
-    save_report(link, FILES)
-    assert link.is_symlink()
-    assert content(tmp_path / "real") == FILES
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

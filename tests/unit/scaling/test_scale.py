@@ -33,20 +33,18 @@ def an_id(name: str) -> str:
     return f"20260101-000000-{name}-aaaa"
 
 
-def test_sizes_have_the_nodes_that_the_profile_gives_them() -> None:
+def test_sizes_have_the_nodes_that_the_profile_gives_them_and_names() -> None:
     study = begun()
     assert [(point.run_id[16:-5], point.gpus, point.nodes) for point in study.points] == [
         ("train-g1-r1", 1, 1),
         ("train-g8-r1", 8, 2),
     ]
     assert study.study_id == an_id("train")
-
-
-def test_a_size_on_several_numbers_of_nodes_has_names_that_say_so() -> None:
     study = begun(Design("GPUs", None, (Size(4, 1), Size(4, 2)), Workload()))
     assert [point.run_id[16:-5] for point in study.points] == ["train-g4-n1-r1", "train-g4-n2-r1"]
     with pytest.raises(UsageError, match="4 GPUs are given twice"):
         begun(Design("GPUs", None, (Size(4), Size(4, 1)), Workload()))
+    assert begun(env=["API_TOKEN=x", "A=1"]).request["env"] == [["API_TOKEN", "***"], ["A", "1"]]
 
 
 def test_ranks_are_on_one_node_and_with_one_process_per_node_on_as_many() -> None:
@@ -56,10 +54,6 @@ def test_ranks_are_on_one_node_and_with_one_process_per_node_on_as_many() -> Non
     assert [point.nodes for point in begun(ranks, profile=cpu_cluster(), launcher="python").points] == [1, 4]
     with pytest.raises(PlanError, match="have no GPUs"):
         begun(profile=cpu_cluster())
-
-
-def test_secrets_stand_in_no_record() -> None:
-    assert begun(env=["API_TOKEN=x", "A=1"]).request["env"] == [["API_TOKEN", "***"], ["A", "1"]]
 
 
 # --- submitting -----------------------------------------------------------------------------------------------
@@ -102,23 +96,23 @@ def test_a_run_that_is_refused_does_not_keep_the_next_from_its_turn(tmp_path: Pa
     assert [job.prepared.plan.command[-1] for job in refuses.jobs] == ["1", "2", "4"]
 
 
-def test_runs_at_the_same_time_wait_for_none(tmp_path: Path) -> None:
-    free = Submits(tmp_path, begun())
+def test_runs_wait_for_none_at_the_same_time_and_without_slurm_each_before_the_next(tmp_path: Path) -> None:
+    free = Submits(tmp_path / "free", begun())
     free.submit_all()
-    assert [job.dependency for job in free.scheduler.taken] == ["", ""]
-    assert free.waited == []
-
-
-def test_where_there_is_no_slurm_each_run_is_waited_for_before_the_next(tmp_path: Path) -> None:
-    local = Submits(tmp_path, begun(one_by_one=True), profile="local")
+    assert ([job.dependency for job in free.scheduler.taken], free.waited) == (["", ""], [])
+    local = Submits(tmp_path / "local", begun(one_by_one=True), profile="local")
     local.submit_all()
     assert local.waited == [an_id("train-g1-r1"), an_id("train-g8-r1")]
 
 
-def test_a_submission_that_nobody_answered_is_noted_as_made(tmp_path: Path) -> None:
-    silent = Submits(tmp_path, begun(), train_g1_r1=SubmissionUncertainError("no answer"))
+def test_a_submission_that_nobody_answered_is_noted_as_made_and_an_interruption_is_no_refusal(tmp_path: Path) -> None:
+    silent = Submits(tmp_path / "silent", begun(), train_g1_r1=SubmissionUncertainError("no answer"))
     assert [outcome.point.submitted for outcome in silent.submit_all()] == [True, True]
     assert silent.noted() == [(True, ""), (True, "")]
+    interrupted = Submits(tmp_path / "interrupted", begun(), train_g8_r1=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.submit_all()
+    assert interrupted.noted() == [(True, ""), (False, "")]
 
 
 def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> None:
@@ -127,10 +121,3 @@ def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> 
     assert [outcome.point.gpus for outcome in killed.submit_all()] == [8]
     assert killed.noted() == [(True, ""), (True, "")]
     assert [run_name(job.folder.name) for job in killed.scheduler.taken] == ["train-g8-r1"]
-
-
-def test_an_interruption_is_no_refusal(tmp_path: Path) -> None:
-    interrupted = Submits(tmp_path, begun(), train_g8_r1=KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        interrupted.submit_all()
-    assert interrupted.noted() == [(True, ""), (False, "")]

@@ -20,11 +20,13 @@ def one(*points: Point, weak: bool = False, warmup: int = 1) -> Series:
     return series
 
 
-def test_the_first_epoch_warms_up_and_the_last_always_counts() -> None:
+def test_a_time_of_zero_is_no_time_and_the_last_epoch_always_counts() -> None:
     runs = [run(1, 50, 10, 10), run(2, 30, 5, 7), run(4, 4)]
     for warmup, times in ((1, [10, 6, 4]), (0, [70 / 3, 14, 4]), (9, [10, 7, 4])):
         rows = one(*runs, warmup=warmup).rows
         assert [row.time_s and row.time_s.mean for row in rows] == pytest.approx(times)
+    zeros = one(run(1, 0.0, speedup=1.0, total_s=0.0), run(4, 0.0, speedup=2.0, startup_s=1.0, total_s=0.0)).rows
+    assert [(row.time_s, row.shares.startup) for row in zeros] == [(None, None)] * 2
 
 
 def test_repeats_make_one_row_with_their_range() -> None:
@@ -40,13 +42,20 @@ def test_the_smallest_size_is_the_baseline_and_said_to_be() -> None:
     series = one(run(8, 10), run(16, 6))
     assert series.rows[1].efficiency == pytest.approx(10 / 6 / 2)
     assert "smallest size is 8 GPUs" in series.remarks[0]
+    (series,) = build_series([run(2, 10), run(4, 6)], unit="ranks")
+    assert (series.unit, series.rows[0].unit) == ("ranks", "ranks")
+    assert series.remarks[0].startswith("the smallest size is 2 ranks")
+    assert series.remarks[0].endswith("not 1 rank")
 
 
-def test_several_ways_over_nodes_are_rows_of_their_own() -> None:
+def test_several_ways_over_nodes_are_rows_of_their_own_and_no_comparison() -> None:
     series = one(run(1, 12), run(4, 4, nodes=2), run(4, 3, nodes=1))
     assert [(row.gpus, row.nodes) for row in series.rows] == [(1, 1), (4, 1), (4, 2)]
     assert [(row.gpus, row.nodes) for row in series.sizes] == [(1, 1), (4, 1)]
     assert "1 (4.00×), 2 (3.00×)" in series.remarks[0]
+    assert not one(run(4, 10)).compared
+    assert not one(run(4, 10), run(4, 9, nodes=2)).compared
+    assert one(run(1, 10), run(4, 3)).compared
 
 
 def test_other_batches_at_one_size_are_no_repeats() -> None:
@@ -65,23 +74,17 @@ def test_a_run_without_metrics_does_not_split_a_study_by_batch(state: str) -> No
     assert ([row.gpus for row in series.rows], len(series.left_out)) == ([1, 2, 4], 1)
 
 
-def test_failed_runs_are_left_out_with_their_problem() -> None:
+def test_runs_that_cannot_be_compared_are_left_out_with_their_problem() -> None:
     series = one(run(1, 10), run(2, 5, state="FAILED", problem="rank 1 ran out of memory"), run(4, 3, state="TIMEOUT"))
     assert [row.gpus for row in series.rows] == [1]
     assert [problem for _, problem in series.left_out] == ["rank 1 ran out of memory", "TIMEOUT"]
     nothing = one(run(1, 10, state="FAILED"))
     assert (nothing.rows, len(nothing.left_out)) == ((), 1)
-
-
-def test_a_run_without_what_its_size_is_compared_by_is_left_out() -> None:
     silent = Point(4, total_s=100, source="elapsed")
     series = one(run(1, 10, total_s=50), run(4, 3, total_s=30), silent)
     assert series.basis == "epoch"
     assert series.left_out == ((silent, "it has no time of an epoch, which the other runs are compared by"),)
-
-
-def test_a_size_of_which_only_the_elapsed_time_is_known_makes_it_the_measure_of_all() -> None:
-    silent = Point(4, total_s=25, source="elapsed")
+    silent = Point(4, total_s=25, source="elapsed")  # alone at its size, it sets the measure of all
     series = one(run(1, 10, total_s=50), run(2, 6, total_s=40), silent)
     assert (series.basis, series.sources) == ("run", ("metrics", "elapsed"))
     assert [row.speedup.mean for row in series.rows] == [1, 1.25, 2]
@@ -89,16 +92,10 @@ def test_a_size_of_which_only_the_elapsed_time_is_known_makes_it_the_measure_of_
     assert (unlike.basis, [point for point, _ in unlike.left_out]) == ("epoch", [silent])
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0, -1.0])
-def test_numbers_that_are_none_do_not_count(bad: float) -> None:
-    series = one(run(1, 9, 10), run(2, bad, bad))
-    assert [row.gpus for row in series.rows] == [1]
-    assert len(series.left_out) == 1
-
-
-def test_a_time_of_zero_is_no_time() -> None:
-    rows = one(run(1, 0.0, speedup=1.0, total_s=0.0), run(4, 0.0, speedup=2.0, startup_s=1.0, total_s=0.0)).rows
-    assert [(row.time_s, row.shares.startup) for row in rows] == [(None, None), (None, None)]
+def test_numbers_that_are_none_do_not_count() -> None:
+    for bad in (float("nan"), float("inf"), 0.0, -1.0):
+        series = one(run(1, 9, 10), run(2, bad, bad))
+        assert ([row.gpus for row in series.rows], len(series.left_out)) == ([1], 1)
 
 
 def test_a_weak_study_compares_work_done() -> None:
@@ -112,19 +109,16 @@ def test_a_weak_study_compares_work_done() -> None:
     assert by_time.rows[1].efficiency == pytest.approx(0.8)
 
 
-def test_epochs_of_other_sizes_are_remarked_on() -> None:
+def test_samples_per_second_follow_from_samples_and_epochs_of_other_sizes_are_remarked_on() -> None:
+    (row,) = one(run(1, 10, samples=1000, batch_size=300)).rows
+    assert row.samples_per_s
+    assert (row.samples_per_s.mean, row.steps) == (100, 4)
     runs = [run(1, 10, samples=1000), run(2, 10, samples=2000)]
     assert "--weak" in one(*runs).remarks[0]
     assert one(*runs, weak=True).remarks == ()
 
 
-def test_samples_per_second_follow_from_samples() -> None:
-    (row,) = one(run(1, 10, samples=1000, batch_size=300)).rows
-    assert row.samples_per_s
-    assert (row.samples_per_s.mean, row.steps) == (100, 4)
-
-
-def test_a_published_speedup_gives_times_only_where_one_was_published() -> None:
+def test_published_speedups_and_the_times_beside_them() -> None:
     series = one(Point(1, speedup=1.0), run(4, 42.3, speedup=0.46))
     assert series.basis == "published"
     assert [(row.time_derived, row.time_s and row.time_s.mean) for row in series.rows] == [
@@ -132,34 +126,15 @@ def test_a_published_speedup_gives_times_only_where_one_was_published() -> None:
         (False, 42.3),
     ]
     assert [row.time_s for row in one(Point(1, speedup=1.0), Point(4, speedup=3.49)).rows] == [None, None]
-
-
-def test_a_published_speedup_is_kept_where_its_baseline_is_not_in_the_table() -> None:
     lone = one(Point(8, speedup=7.0, source="csv"))
     assert [(row.gpus, row.speedup.mean, row.efficiency) for row in lone.rows] == [(1, 1, 1), (8, 7.0, 0.875)]
     timed = one(*(Point(n, total_s=3600 / n, speedup=0.9 * n, source="csv") for n in (2, 4)))
     assert (timed.basis, timed.time_of) == ("published", "run")
     assert [(row.gpus, row.speedup.mean) for row in timed.rows] == [(1, 1), (2, 1.8), (4, 3.6)]
     assert [row.time_s and row.time_s.mean for row in timed.rows] == [pytest.approx(3240), 1800, 900]
-
-
-def test_a_published_baseline_stays_the_baseline() -> None:
     series = one(*(Point(n, total_s=3600 / n, speedup=n / 2 * 0.99, source="csv") for n in (2, 4)))
     assert (series.basis, [row.gpus for row in series.rows]) == ("run", [2, 4])
     assert [row.published for row in series.rows] == [0.99, 1.98]
-
-
-def test_one_size_is_compared_with_nothing() -> None:
-    assert not one(run(4, 10)).compared
-    assert not one(run(4, 10), run(4, 9, nodes=2)).compared
-    assert one(run(1, 10), run(4, 3)).compared
-
-
-def test_ranks_are_called_ranks() -> None:
-    (series,) = build_series([run(2, 10), run(4, 6)], unit="ranks")
-    assert (series.unit, series.rows[0].unit) == ("ranks", "ranks")
-    assert series.remarks[0].startswith("the smallest size is 2 ranks")
-    assert series.remarks[0].endswith("not 1 rank")
 
 
 def test_what_was_said_of_an_epoch() -> None:
@@ -168,20 +143,14 @@ def test_what_was_said_of_an_epoch() -> None:
         (1, {"epoch_time": 4.5, "samples_per_s": 200, "accuracy": 0.5}),
     ]
     assert epochs_of(rows) == (Epoch(1, 4.5, 200, 0.5), Epoch(2, 3, accuracy=0.75, loss=1.5, data_s=0.25, sync_s=0.5))
-
-
-def test_steps_between_epochs_are_no_epochs() -> None:
-    rows: list[tuple[float | None, dict[str, Any]]] = [(step, {"loss": 1.0, "samples_per_s": 9}) for step in range(9)]
-    assert len(epochs_of(rows)) == 9
-    rows += [(None, {"epoch_time": 2.0}), (None, {"epoch_time": 3.0})]  # rows without a step are counted
-    assert epochs_of(rows) == (Epoch(1, 2.0), Epoch(2, 3.0))
+    steps: list[tuple[float | None, dict[str, Any]]] = [(step, {"loss": 1.0, "samples_per_s": 9}) for step in range(9)]
+    assert len(epochs_of(steps)) == 9
+    steps += [(None, {"epoch_time": 2.0}), (None, {"epoch_time": 3.0})]  # rows without a step are counted
+    assert epochs_of(steps) == (Epoch(1, 2.0), Epoch(2, 3.0))  # steps between epochs are none
+    assert (whole([None, 64, 128.0]), whole([0, 1.5, "7", True])) == (128, None)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "12"])
 def test_a_time_that_is_none_makes_no_epoch_and_such_a_speed_is_left_out(value: Any) -> None:
     assert epochs_of([(1, {"epoch_time": value})]) == ()
     assert epochs_of([(1, {"epoch_time": 2.0, "samples_per_s": value})]) == (Epoch(1, 2.0),)
-
-
-def test_whole_numbers() -> None:
-    assert (whole([None, 64, 128.0]), whole([0, 1.5, "7", True])) == (128, None)

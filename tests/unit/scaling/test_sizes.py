@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hpcrun.errors import UsageError
 from hpcrun.features.scaling.sizes import Size, Workload, in_order, parse_sizes, point_name, read_design
 
 
-@pytest.mark.parametrize(
-    ("text", "nodes", "type_", "sizes"),
-    [
-        ("1,2,4", None, None, [(1, None), (2, None), (4, None)]),
-        ("8", None, None, [(8, None)]),
-        ("h100:4, 8", "1,2", "h100", [(4, 1), (8, 2)]),
-        ("2,4", "2", None, [(2, 2), (4, 2)]),
-    ],
-)
-def test_sizes_are_read_with_their_nodes(
-    text: str, nodes: str | None, type_: str | None, sizes: list[tuple[int, int | None]]
-) -> None:
-    assert parse_sizes(text, nodes, "--gpus") == (type_, tuple(Size(*size) for size in sizes))
+def test_sizes_are_read_with_their_nodes() -> None:
+    assert parse_sizes("1,2,4", None, "--gpus") == (None, (Size(1), Size(2), Size(4)))
+    assert parse_sizes("h100:4, 8", "1,2", "--gpus") == ("h100", (Size(4, 1), Size(8, 2)))
+    assert parse_sizes("2,4", "2", "--gpus") == (None, (Size(2, 2), Size(4, 2)))
 
 
 @pytest.mark.parametrize(
@@ -54,34 +43,24 @@ def test_a_study_that_cannot_be_is_refused(said: dict[str, str | int | None], wo
         read_design(Workload(), **{**typed, **said})  # type: ignore[arg-type]
 
 
-def test_repeats_are_interleaved() -> None:
+def test_the_order_and_the_names_of_points() -> None:
     one, two = Size(1), Size(2)
     assert in_order([one, two], 2) == [(one, 1), (two, 1), (one, 2), (two, 2)]
-
-
-def test_names_tell_sizes_repeats_and_where_needed_nodes() -> None:
     assert point_name("train", Size(4, 2), 3, "GPUs", with_nodes=False) == "train-g4-r3"
     assert point_name("train", Size(4, 2), 3, "ranks", with_nodes=True) == "train-p4-n2-r3"
     assert len(point_name("x" * 100, Size(1024, 128), 12, "GPUs", with_nodes=True)) == 100
 
 
-def test_strong_scaling_keeps_the_batch_and_the_rate() -> None:
+def test_what_the_script_is_told() -> None:
     work = Workload("strong", 256, "1e-3", "imdb")
     words = ["{batch_size}", "--own={per_gpu_batch_size}", "{lr}", "{gpus}x{nodes}#{repeat}", "{dataset}"]
     assert work.arguments(words, 4, 2, 3) == ("256", "--own=64", "1e-3", "4x2#3", "imdb")
-
-
-def test_weak_scaling_keeps_the_batch_of_each_and_the_rate_follows_the_whole() -> None:
     work, words = Workload("weak", 32, "1e-3"), ["{batch_size}", "{per_gpu_batch_size}", "{lr}"]
     assert work.arguments(words, 8, 1, 1) == ("256", "32", "0.008")
     assert work.arguments(words, 1, 1, 1) == ("32", "32", "1e-3")
-
-
-def test_other_braces_are_the_script_s_own() -> None:
-    words = ('{"lr": 1}', "{}", "${HOME}x", "{{batch_size}}")
     with pytest.raises(UsageError, match="HOME"):
-        Workload().arguments(words, 1, 1, 1)
-    assert Workload().arguments((*words[:2], words[3]), 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
+        Workload().arguments(["${HOME}x"], 1, 1, 1)
+    assert Workload().arguments(['{"lr": 1}', "{}", "{{batch_size}}"], 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
 
 
 @pytest.mark.parametrize(
@@ -100,10 +79,10 @@ def test_a_place_without_a_value_is_an_error(word: str, message: str, hint: str)
     assert (refused.value.hint or "").startswith(hint)
 
 
-@pytest.mark.parametrize(("said", "option"), [({"batch_size": 64}, "--batch-size"), ({"lr": "0.1"}, "--lr")])
-def test_a_value_of_which_the_script_is_not_told_is_an_error(said: dict[str, Any], option: str) -> None:
-    with pytest.raises(UsageError, match=f"{option} is given, but the script does not receive it"):
-        Workload(**said).arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
+def test_a_value_of_which_the_script_is_not_told_is_an_error() -> None:
+    for work, option in ((Workload(batch_size=64), "--batch-size"), (Workload(lr="0.1"), "--lr")):
+        with pytest.raises(UsageError, match=f"{option} is given, but the script does not receive it"):
+            work.arguments(["--epochs", "3", "{{batch_size}}", "{gpus}"], 2, 1, 1)
 
 
 def test_a_batch_that_does_not_divide_is_said_and_one_that_is_too_small_refused() -> None:
@@ -115,7 +94,7 @@ def test_a_batch_that_does_not_divide_is_said_and_one_that_is_too_small_refused(
         Workload("strong", 6).check(sizes)
 
 
-@pytest.mark.parametrize("lr", ["0", "-1e-3", "nan", "inf", "fast", ""])
-def test_a_learning_rate_is_a_positive_number(lr: str) -> None:
-    with pytest.raises(UsageError, match="not a positive number"):
-        Workload(lr=lr).check([])
+def test_a_learning_rate_is_a_positive_number() -> None:
+    for lr in ("0", "-1e-3", "nan", "inf", "fast", ""):
+        with pytest.raises(UsageError, match="not a positive number"):
+            Workload(lr=lr).check([])

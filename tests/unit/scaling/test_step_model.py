@@ -57,14 +57,11 @@ def test_the_back_test_in_the_guide_is_that_of_today(backtest: dict[str, Any]) -
         assert backtest["summary"](backtest["all_points"](given)) in guide.replace("\n", " ")
 
 
-def test_what_was_measured_is_shown_as_it_was_measured() -> None:
+def test_what_was_measured_is_shown_and_one_measurement_loses_the_typical_rate_for_each_doubling() -> None:
     model = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.13), TimedStep(StepSize(1, 1, 32), 0.07)), 0.2)
     for each in model.timed:
         assert model.step_s(each.size) == each.step_s
         assert model.range_s(each.size) == (each.step_s, each.step_s)
-
-
-def test_one_measurement_loses_the_typical_rate_for_each_doubling() -> None:
     model = StepModel((FIRST,), 0.0)
     assert model.step_s(StepSize(8, 1, 64)) == pytest.approx(0.1 * math.exp(3 * TYPICAL_LOSS))
     assert model.step_s(StepSize(2, 1, 32)) == pytest.approx(0.05 * math.exp(TYPICAL_LOSS))
@@ -115,16 +112,13 @@ def test_gustafson_is_measured_in_a_weak_study(sizes: tuple[int, ...]) -> None:
     assert outlook_of(lambda n: n / (n - 0.2 * (n - 1)), sizes, weak=True).serial == pytest.approx(0.2)
 
 
-def test_a_fraction_that_grows_is_the_cost_of_more() -> None:
+def test_a_fraction_that_grows_is_the_cost_of_more_and_fractions_stay_between_none_and_all() -> None:
     assert outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1)).grows
     assert not outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1), (1, 8)).grows  # one size shows no growth
-
-
-def test_fractions_stay_between_none_and_all() -> None:
     assert [outlook_of(time).serial for time in (lambda n: 100 / n**1.1, lambda n: 100 * n**0.05)] == [0, 1]
 
 
-def test_the_next_sizes_lose_what_the_measured_doublings_lost() -> None:
+def test_the_next_sizes_lose_what_the_measured_doublings_lost_on_the_scale_of_the_baseline() -> None:
     found = outlook_of(lambda n: 100 / n**0.9, (1, 2, 4, 8, 16, 32, 64))
     near, far = found.predictions
     assert (near.gpus, far.gpus) == (128, 256)
@@ -132,9 +126,6 @@ def test_the_next_sizes_lose_what_the_measured_doublings_lost() -> None:
     assert near.efficiency == pytest.approx(near.speedup / 128)
     assert near.low < near.speedup < near.high
     assert far.high / far.low > near.high / near.low
-
-
-def test_a_baseline_of_several_gpus_keeps_its_scale() -> None:
     prediction = outlook_of(lambda n: 100 / n, (4, 8)).predictions[0]
     assert prediction.gpus == 16
     assert prediction.speedup / prediction.efficiency == pytest.approx(4)

@@ -36,6 +36,8 @@ POINTS = (
     StudyPoint(4, 1, 1, FOUR, 64, problem="sbatch refused"),
 )
 STUDY = Study("20260101-000000-train-bbbb", "train", 1000.0, "a100", "/home/me", dataset="imdb", points=POINTS)
+NEWER = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
+AGAIN, THIRD = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
 
 
 @pytest.fixture
@@ -95,35 +97,17 @@ def measure(store: RunStore, **patterns: str) -> list[Point]:
 # --- which one ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["last", "train", "20260101", "bbbb", STUDY.study_id])
-def test_a_study_is_meant_as_a_run_is(studies: StudyStore, word: str) -> None:
-    assert find_study(word, studies)[0] == STUDY
-
-
-def test_of_several_studies_of_a_name_the_newest_is_meant_and_that_is_said(studies: StudyStore) -> None:
-    newer = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
-    studies.save(newer)
+def test_a_study_is_meant_as_a_run_is_the_newest_of_its_name_and_that_is_said(
+    studies: StudyStore, tmp_path: Path
+) -> None:
+    for word in ("last", "train", "20260101", "bbbb", STUDY.study_id):
+        assert find_study(word, studies)[0] == STUDY
+    studies.save(NEWER)
     study, note = find_study("train", studies)
-    assert study == newer
-    assert note == f"train: the newest of 2 studies of that name, {newer.study_id}"
+    assert study == NEWER
+    assert note == f"train: the newest of 2 studies of that name, {NEWER.study_id}"
     with pytest.raises(UsageError, match="matches 2 studies"):
         find_study("2026", studies)
-
-
-def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
-    store: RunStore, studies: StudyStore
-) -> None:
-    newer = replace(STUDY, study_id="20260102-000000-train-cccc", created_s=2000.0)
-    studies.save(newer)
-    attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    context = there(store)
-    vars(context).update(metric_patterns=lambda profile: ({}, "profile a100 cannot be read"))
-    note = f"train: the newest of 2 studies of that name, {newer.study_id}"
-    assert read_measured("train", context)[2] == [note, "profile a100 cannot be read"]
-    assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
-
-
-def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no study 'trian'") as refused:
         find_study("trian", studies)
     assert refused.value.hint == "did you mean 'train'?"
@@ -131,20 +115,31 @@ def test_a_name_that_is_none_gets_the_nearest(studies: StudyStore, tmp_path: Pat
         find_study("last", StudyStore(tmp_path / "empty"))
 
 
+def test_a_forecast_from_a_study_says_which_one_and_what_of_it_was_not_read(
+    store: RunStore, studies: StudyStore
+) -> None:
+    studies.save(NEWER)
+    attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
+    context = there(store)
+    vars(context).update(metric_patterns=lambda profile: ({}, "profile a100 cannot be read"))
+    note = f"train: the newest of 2 studies of that name, {NEWER.study_id}"
+    assert read_measured("train", context)[2] == [note, "profile a100 cannot be read"]
+    assert read_measured(TWO, context, "64")[2] == ["profile a100 cannot be read"]
+
+
 # --- what became of it ----------------------------------------------------------------------------------------
 
 
 def test_a_resubmitted_run_stands_for_its_point(store: RunStore) -> None:
-    first, second = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
     end(store, TWO)
-    end(store, first, resubmitted_from=TWO)
-    end(store, second, resubmitted_from=first)
+    end(store, AGAIN, resubmitted_from=TWO)
+    end(store, THIRD, resubmitted_from=AGAIN)
     end(store, "20260105-000000-train-g2-r1-dddd")  # of the same name, and another study's
-    assert resubmissions([STUDY], store) == {ONE: [ONE], TWO: [TWO, first, second], FOUR: [FOUR]}
-    assert look(store).runs[1].run_id == second
+    assert resubmissions([STUDY], store) == {ONE: [ONE], TWO: [TWO, AGAIN, THIRD], FOUR: [FOUR]}
+    assert look(store).runs[1].run_id == THIRD
 
 
-def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: RunStore) -> None:
+def test_what_is_missing_was_refused_untried_or_removed_and_a_run_that_was_not_noted_counts(store: RunStore) -> None:
     end(store, ONE, "NOT_SUBMITTED")
     status = look(store)
     assert [(item.state, item.problem) for item in status.runs] == [
@@ -155,12 +150,9 @@ def test_what_is_missing_was_refused_or_never_tried_or_came_to_nothing(store: Ru
     assert [(point.run_id, point.submitted, point.problem) for point in again.points] == [
         ("new-train-g1-r1", False, ""), (TWO, True, ""), ("new-train-g4-r1", False, "")
     ]  # fmt: skip
-
-
-def test_a_run_that_was_made_and_not_noted_is_found(store: RunStore) -> None:
-    unnoted = replace(STUDY, points=tuple(replace(point, submitted=False) for point in STUDY.points[:1]))
-    end(store, ONE)
-    assert with_run_ids(look(store, unnoted), str).points[0] == replace(STUDY.points[0], submitted=True)
+    end(store, TWO)
+    unnoted = replace(STUDY, points=(replace(POINTS[1], submitted=False),))
+    assert with_run_ids(look(store, unnoted), str).points == POINTS[1:2]
 
 
 def look(store: RunStore, study: Study = STUDY) -> StudyStatus:
@@ -213,13 +205,12 @@ def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
     assert [(point.state, point.problem) for point in others] == [
         ("UNKNOWN", REMOVED), ("NOT_SUBMITTED", "sbatch refused")
     ]  # fmt: skip
-
-
-def test_a_run_that_has_not_ended_says_so(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ended, "poll", lambda *_: {})
     end(store, TWO)
     store.save_status(TWO, LastStatus("RUNNING", 2999.0))
-    assert [(point.ended, point.problem) for point in measure(store)[1:2]] == [(False, "not ended yet: RUNNING")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ended, "poll", lambda *_: {})
+        point = measure(store)[1]
+    assert (point.ended, point.problem) == (False, "not ended yet: RUNNING")
 
 
 def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore, studies: StudyStore) -> None:
@@ -232,46 +223,32 @@ def test_a_run_that_is_over_is_read_once_and_may_then_be_removed(store: RunStore
     assert before.epochs == (Epoch(1, 2.0),)
 
 
-def test_a_resubmission_takes_the_place_of_what_was_kept(store: RunStore) -> None:
+def test_a_resubmission_takes_the_place_of_what_was_kept_but_a_failed_one_not_of_a_completed_run(
+    store: RunStore,
+) -> None:
     end(store, TWO, "FAILED")
     assert measure(store)[1].state == "FAILED"
-    again = "20260103-000000-train-g2-r1-bbbb"
-    attempt(end(store, again, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
+    attempt(end(store, AGAIN, resubmitted_from=TWO), 0, 100.0, 150.0, {0: [{"step": 3, "epoch_time": 2.0}]})
     point = measure(store)[1]
-    assert (point.state, point.run, point.epochs) == ("COMPLETED", again, (Epoch(3, 2.0),))
-
-
-def test_a_resubmission_that_failed_does_not_take_the_place_of_a_completed_run(store: RunStore) -> None:
-    completed, failed = "20260103-000000-train-g2-r1-bbbb", "20260104-000000-train-g2-r1-cccc"
-    end(store, TWO, "FAILED")
-    end(store, completed, resubmitted_from=TWO)
-    for before in (TWO, completed):
-        end(store, failed, "FAILED", resubmitted_from=before)
-        assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [completed] * 3
-        store.delete(failed)
+    assert (point.state, point.run, point.epochs) == ("COMPLETED", AGAIN, (Epoch(3, 2.0),))
+    for before in (TWO, AGAIN):
+        end(store, THIRD, "FAILED", resubmitted_from=before)
+        assert [measure(store)[1].run, look(store).runs[1].run_id, measure(store)[1].run] == [AGAIN] * 3
+        store.delete(THIRD)
 
 
 @pytest.mark.parametrize("shape", [{"nodes": 3, "gpus_per_node": 2}, {"gpus_per_node": 0, "world_size": 6}])
 def test_a_resubmission_of_another_size_counts_as_that_size(store: RunStore, shape: dict[str, Any]) -> None:
     end(store, TWO, "FAILED")
-    end(store, "20260103-000000-train-g2-r1-bbbb", resubmitted_from=TWO, **shape)
+    end(store, AGAIN, resubmitted_from=TWO, **shape)
     point = measure(store)[1]
     assert (point.gpus, point.nodes) == (6, shape.get("nodes", 1))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[1]",
-        "{}",
-        '{"schema": 1, "patterns": {}, "points": [3]}',
-        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": [2], "run": "RUN"}}}',
-        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 0, "run": "RUN"}}}',
-        '{"schema": 1, "patterns": {}, "points": {"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}}',
-    ],
-)
-def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore, text: str) -> None:
+def test_damage_to_what_was_kept_means_that_it_is_read_again(store: RunStore, studies: StudyStore) -> None:
     attempt(end(store, TWO), 0, 100.0, 150.0, {0: [{"step": 1, "epoch_time": 2.0}]})
-    (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
-    assert measure(store)[1].epochs == (Epoch(1, 2.0),)
+    points = ("[3]", '{"RUN": {"gpus": [2], "run": "RUN"}}', '{"RUN": {"gpus": 0, "run": "RUN"}}',
+              '{"RUN": {"gpus": 2, "run": "RUN", "epochs": [[1, "no"]]}}')  # fmt: skip
+    for text in ("{", "[1]", "{}", *(f'{{"schema": 1, "patterns": {{}}, "points": {each}}}' for each in points)):
+        (studies.folder(STUDY.study_id) / "points.json").write_text(text.replace("RUN", TWO))
+        assert measure(store)[1].epochs == (Epoch(1, 2.0),), text

@@ -20,6 +20,7 @@ from hpcrun.features.scaling.study_report import (
 
 SIZES = (Size(1), Size(4))
 STRONG = Study("20260101-000000-train-aaaa", "train", 0.0, "a100", "/", request={"script": "train.py"}, warmup=2)
+AGAIN = replace(STRONG, study_id="20260103-000000-train-cccc")
 WEAK = replace(STRONG, study_id="20260102-000000-big-bbbb", name="big", scaling="weak", warmup=3)
 
 
@@ -27,28 +28,25 @@ def options(*studies: Study, weak: bool | None = None, warmup: int | None = None
     return study_options(studies, name="x", weak=weak, warmup=warmup, min_efficiency=50.0)
 
 
-def test_a_report_follows_the_study_unless_it_is_told_otherwise() -> None:
+def test_a_report_follows_the_study_unless_it_is_told_otherwise_and_proposes_no_command_of_several() -> None:
     chosen = [options(WEAK), options(STRONG), options(WEAK, weak=False, warmup=0), options()]
     assert [(each.weak, each.warmup) for each in chosen] == [(True, 3), (False, 2), (False, 0), (False, 1)]
     assert (options(STRONG, WEAK, weak=True).warmup, chosen[0].min_efficiency) == (3, 0.5)
     with pytest.raises(UsageError, match="cannot be compared"):
         options(STRONG, WEAK)
-
-
-def test_a_report_on_different_commands_proposes_none_of_them() -> None:
-    again = replace(STRONG, study_id="20260103-000000-train-cccc")
     other = replace(STRONG, request={"script": "other.py"})
-    assert options(STRONG, again).command == command_of(STRONG)
+    assert options(STRONG, AGAIN).command == command_of(STRONG)
     assert options(STRONG, other).command == ScaleCommand()
 
 
-def test_several_studies_have_names_for_their_data_sets() -> None:
+def test_several_studies_have_names_for_their_data_sets_and_one_for_a_folder() -> None:
     def names(*studies: Study, tables: bool = False) -> list[str]:
         return [study.dataset for study in side_by_side(studies, tables=tables)]
 
-    again = replace(STRONG, study_id="20260103-000000-train-cccc")
-    assert (names(STRONG), names(STRONG, again), names(STRONG, tables=True)) == ([""], ["", ""], ["train"])
+    assert (names(STRONG), names(STRONG, AGAIN), names(STRONG, tables=True)) == ([""], ["", ""], ["train"])
     assert names(STRONG, replace(WEAK, dataset="imdb")) == ["train", "imdb"]
+    assert report_name(["a", "b", "a"]) == "a-b"
+    assert len(report_name("x" * number for number in range(90, 100))) < 200
 
 
 def test_what_the_reader_must_know() -> None:
@@ -80,8 +78,3 @@ def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
     assert command.startswith("hpcrun scale run -P a100 --gpus h100:1,4 ")
     assert command.count("--time") == 1
     assert all(text in command for text in ("--time 3h", "--partition gpu", "--env 'A=1 2'"))
-
-
-def test_a_report_on_many_has_a_name_that_a_folder_can_have() -> None:
-    assert report_name(["a", "b", "a"]) == "a-b"
-    assert len(report_name("x" * number for number in range(90, 100))) < 200

@@ -26,22 +26,17 @@ def refused(text: str) -> str:
     return caught.value.message
 
 
-def test_a_row_for_each_run() -> None:
+def test_a_row_for_each_run_repeat_or_epoch_and_what_is_passed_over() -> None:
     (point,) = table("Dataset, GPUs ,nodes,time_h,batch_size,rank_samples\nIMDB,4,2,3.5,64,10;11;12;13\n").points
     assert (point.dataset, point.gpus, point.nodes, point.total_s, point.source) == ("IMDB", 4, 2, 12600, "csv")
     assert (point.batch_size, point.rank_samples, point.epochs) == (64, (10, 11, 12, 13), ())
-
-
-def test_a_row_for_each_repeat_or_epoch() -> None:
     points = table("gpus,time_s\n1,10\n1,11\n2,6\n").points
     assert [(point.gpus, point.repeat) for point in points] == [(1, 1), (1, 2), (2, 1)]
     text = "gpus;repeat;epoch;epoch_time_s;accuracy\n2;1;2;5;0.8\n2;1;1;9;0.5\n2;2;1;9;0.6\n"
     first, second = table(text).points
     assert [(epoch.number, epoch.time_s, epoch.accuracy) for epoch in first.epochs] == [(1, 9, 0.5), (2, 5, 0.8)]
     assert len(second.epochs) == 1
-
-
-def test_comments_empty_lines_and_foreign_columns_are_passed_over() -> None:
+    # comments, empty lines, and columns that are not known
     found = table('# from a "paper\n\ngpus\ttime_s\towner\n# more\n1\t10\tme\n')
     assert len(found.points) == 1
     assert found.remarks == ("runs.csv: not read: owner",)
@@ -94,20 +89,17 @@ def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -
     assert refused(text).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_hostile_table_is_refused_soon() -> None:
+    begun_s = time.process_time()
+    for text, message in (
         ("gpus," + ",".join(f"colum{number}" for number in range(20_000)), "runs.csv: the header has 20001 columns"),
         ("gpus," + "time_s" * 20_000, "runs.csv: the name of a column has 120000 characters"),
         ('gpus,"time_s' + "1,2\n" * 60_000, "runs.csv:"),
         ("gpus,dataset\n1," + "x " * 50_000, "runs.csv:2: column dataset: 'x x x x"),
         ('gpus,time_s\n1,"' + "1,2\n" * 60_000, "runs.csv:"),
-    ],
-)
-def test_a_hostile_table_is_refused_soon(text: str, message: str) -> None:
-    begun_s = time.process_time()
-    assert refused(text).startswith(message)
-    assert time.process_time() - begun_s < 2
+    ):
+        assert refused(text).startswith(message)
+    assert time.process_time() - begun_s < 3
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
@@ -136,34 +128,26 @@ def wrong(name: str) -> list[tuple[int, str, str, float]]:
             for each in contradictions(found.claims, build_series(found.points))]  # fmt: skip
 
 
-def test_the_guide_that_gives_two_prices() -> None:
+def test_the_guide_that_gives_two_prices_and_repeats_that_need_not_say_what_their_mean_says() -> None:
     assert sorted(each[:3] for each in wrong("002.csv")) == [
         (2, "gpu_hours", "14"), (2, "samples_per_s", "80"), (4, "gpu_hours", "16"), (4, "samples_per_s", "160")
     ]  # fmt: skip
     assert [each[3] for each in wrong("002.csv") if each[1] == "gpu_hours"] == [13, 14]
     assert wrong("000.csv") == wrong("004.csv") == []  # guides that agree with themselves
-
-
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ("4,25,3.5,87.5,10000,1000,10", "speedup"),
-        ("4,25,4.0,90,10000,1000,10", "efficiency_percent"),
-        ("4,25,4.0,100,10000,1000,20", "steps"),
-        ("4,25,4.0,100,10000,1000,10", None),
-        ("4,25,4,99.6,10000,1000,10", None),
-    ],
-)
-def test_each_number_that_follows_from_others_is_checked(row: str, what: str | None) -> None:
-    head = "gpus,time_s,speedup,efficiency_percent,samples,batch_size,steps\n1,100,1,100,10000,1000,10\n"
-    found = table(f"{head}{row}\n")
-    said = [each.what for each in contradictions(found.claims, build_series(found.points))]
-    assert said == ([] if what is None else [what])
-
-
-def test_repeats_need_not_say_what_their_mean_says() -> None:
     found = table("gpus,time_s,samples_per_s\n1,100,100\n1,100,80\n2,50,160\n2,50,240\n")
     assert contradictions(found.claims, build_series(found.points)) == ()
+
+
+def test_each_number_that_follows_from_others_is_checked() -> None:
+    head = "gpus,time_s,speedup,efficiency_percent,samples,batch_size,steps\n1,100,1,100,10000,1000,10\n"
+    for row, wrong in (
+        ("4,25,3.5,87.5,10000,1000,10", ["speedup"]),
+        ("4,25,4.0,90,10000,1000,10", ["efficiency_percent"]),
+        ("4,25,4.0,100,10000,1000,20", ["steps"]),
+        ("4,25,4,99.6,10000,1000,10", []),
+    ):
+        found = table(f"{head}{row}\n")
+        assert [each.what for each in contradictions(found.claims, build_series(found.points))] == wrong
 
 
 def test_a_column_of_cards_is_read_as_gpus_and_two_types_are_remarked() -> None:

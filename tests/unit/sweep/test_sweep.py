@@ -59,23 +59,17 @@ def order(table: SweepTable) -> list[int]:
     return [row.index for row in table.rows]
 
 
-def test_best_first_and_diverged_ones_last() -> None:
+def test_best_first_diverged_ones_last_and_an_element_without_numbers_is_in_the_table() -> None:
     items = [(item(run(), 0, 1, 2), EACH)]
     assert order(sweep_table(items, "loss")) == [1, 0, 2]
     assert order(sweep_table(items, "loss:max")) == [0, 1, 2]
     assert order(sweep_table(items)) == [0, 1, 2]  # by val_acc, of which more is better; the last has none
     at_best = sweep_table(items, "loss", best_step=True)
-    assert [(row.index, row.step, row.values["loss"]) for row in at_best.rows] == [
-        (2, 1, 0.01),
-        (0, 1, 0.1),
-        (1, 2, 0.2),
-    ]
+    best = [(row.index, row.step, row.values["loss"]) for row in at_best.rows]
+    assert best == [(2, 1, 0.01), (0, 1, 0.1), (1, 2, 0.2)]
     # the last value of each metric, whichever row it stands in
     first = sweep_table(items, "loss").rows[1]
     assert (first.step, first.values) == (3, {"loss": 0.4, "note": "x", "val_acc": 0.9})
-
-
-def test_an_element_without_numbers_is_in_the_table() -> None:
     table = sweep_table([(item(run(), 0, 1), {0: metrics()})])
     assert (table.ranking, order(table), table.names) == (None, [0, 1], ())
     with pytest.raises(NotFoundError, match="no element has a value of metric"):
@@ -83,18 +77,12 @@ def test_an_element_without_numbers_is_in_the_table() -> None:
     assert sweep_plot(table, 80) == ["no values"]
 
 
-@pytest.mark.parametrize(
-    ("text", "metric", "largest"),
-    [("loss", "loss", False), ("loss:max", "loss", True), ("val_acc", "val_acc", True),
-     ("val_acc:min", "val_acc", False), ("a:max", "a:max", False), ("NDCG@10", "NDCG@10", True),
-     ("Recall@20", "Recall@20", True), ("mapping", "mapping", False), ("train/f1", "train/f1", True),
-     ("dice_loss", "dice_loss", False), ("top5_error", "top5_error", False)],
-)  # fmt: skip
-def test_the_order_of_a_metric(text: str, metric: str, largest: bool) -> None:
-    found = parse_ranking(
-        text, ["loss", "val_acc", "a:max", "NDCG@10", "Recall@20", "mapping", "train/f1", "dice_loss", "top5_error"]
-    )
-    assert (found.metric, found.largest) == (metric, largest)
+def test_the_order_of_a_metric() -> None:
+    most = ["val_acc", "NDCG@10", "Recall@20", "train/f1"]
+    names = ["loss", "mapping", "dice_loss", "top5_error", "a:max", *most]
+    assert [name for name in names if parse_ranking(name, names).largest] == most
+    typed = [parse_ranking(text, names) for text in ("loss:max", "val_acc:min", "a:max")]
+    assert [(each.metric, each.largest) for each in typed] == [("loss", True), ("val_acc", False), ("a:max", False)]
 
 
 def test_what_is_no_order_is_refused() -> None:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -57,12 +56,6 @@ def test_a_table_of_weeks_fits_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_causes_that_are_not_shown_are_counted_in_a_last_row() -> None:
-    causes = tuple(CauseCount(f"cause-{number:02}", 2, 1.5) for number in range(25))
-    rows = [line.split() for line in shown(history(week(), causes=causes)).splitlines()]
-    assert rows[-2:] == [["cause-09", "2", "1.5"], ["others,", "15", "causes", "30", "22"]]
-
-
 def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
     pytest.importorskip("matplotlib")
     figure = history_figure(history(week(gpu_hours=0.39, lost_gpu_hours=0.22)))
@@ -75,9 +68,12 @@ def test_a_figure_of_one_week_shows_its_legend_beside_the_bar() -> None:
     assert bar.get_width() < 0.3 * (upper.get_xlim()[1] - upper.get_xlim()[0])
 
 
-def test_columns_that_nobody_needs_are_left_out() -> None:
+def test_columns_that_nobody_needs_are_left_out_and_causes_that_are_not_shown_are_counted() -> None:
     assert "CPU-HOURS" not in shown(history(week(gpu_hours=1)))
     assert "GPU-HOURS" not in shown(history(week(cpu_hours=1)))
+    causes = tuple(CauseCount(f"cause-{number:02}", 2, 1.5) for number in range(25))
+    rows = [line.split() for line in shown(history(week(), causes=causes)).splitlines()]
+    assert rows[-2:] == [["cause-09", "2", "1.5"], ["others,", "15", "causes", "30", "22"]]
 
 
 def test_a_name_can_do_nothing_in_a_table_or_a_spreadsheet() -> None:
@@ -113,13 +109,8 @@ def test_the_last_lines_say_what_was_lost_and_what_the_numbers_rest_on() -> None
     ]
 
 
-@pytest.mark.parametrize(
-    ("function", "texts"),
-    [
-        (hours_text, {0: "0", 0.04: "< 0.1", 0.05: "0.1", 9.94: "9.9", 9.96: "10", 12345.6: "12,346"}),
-        (percent_text, {None: "-", 0: "0 %", 0.001: "< 1 %", 0.5: "50 %", 0.999: "> 99 %", 1: "100 %"}),
-    ],
-    ids=["hours", "per cent"],
-)
-def test_numbers_are_rounded(function: Callable[[Any], str], texts: dict[Any, str]) -> None:
-    assert {number: function(number) for number in texts} == texts
+def test_numbers_are_rounded() -> None:
+    hours = {0: "0", 0.04: "< 0.1", 0.05: "0.1", 9.94: "9.9", 9.96: "10", 12345.6: "12,346"}
+    shares = {None: "-", 0: "0 %", 0.001: "< 1 %", 0.5: "50 %", 0.999: "> 99 %", 1: "100 %"}
+    assert {number: hours_text(number) for number in hours} == hours
+    assert {number: percent_text(number) for number in shares} == shares

@@ -32,28 +32,20 @@ def test_numbers_are_short(value: float | str | None, shown: str) -> None:
     assert value_text(value) == shown
 
 
-METRICS = Metrics(
-    ("loss", "note"),
-    (
-        MetricsRow(0, 0, 1, 5.5, {"loss": 0.5, "note": 'a,"b"'}),
-        MetricsRow(0, 1, 2.0, None, {"loss": math.nan}),
-        MetricsRow(0, 1, None, None, {"loss": -math.inf}),
-    ),
+ROWS = (
+    MetricsRow(0, 0, 1, 5.5, {"loss": 0.5, "note": 'a,"b"'}),
+    MetricsRow(0, 1, 2.0, None, {"loss": math.nan}),
+    MetricsRow(0, 1, None, None, {"loss": -math.inf}),
 )
+METRICS = Metrics(("loss", "note"), ROWS)
 
 
-def test_csv() -> None:
+def test_csv_json_and_a_table_that_counts_attempts_from_1_as_status_does() -> None:
     assert metrics_csv({None: METRICS}) == (
         'rank,attempt,step,time,loss,note\n0,0,1,5.5,0.5,"a,""b"""\n0,1,2,,nan,\n0,1,,,-inf,\n'
     )
-
-
-def test_the_table_counts_attempts_from_1_as_status_does() -> None:
     attempts, steps, *_ = ([str(cell) for cell in column.cells] for column in metrics_table({None: METRICS}).columns)
     assert (attempts, steps) == (["1", "2", "2"], ["1", "2", "-"])
-
-
-def test_json_is_json() -> None:
     text = json.dumps(metrics_json({None: METRICS}, "run"), allow_nan=False)
     rows = json.loads(text)["rows"]
     assert [row["values"]["loss"] for row in rows] == [0.5, "NaN", "-Infinity"]
@@ -66,18 +58,14 @@ def test_a_curve_goes_from_corner_to_corner() -> None:
     assert lines[2].startswith(" 0 ┤")
     assert lines[3].split() == ["0", "9"]
     assert lines[0][-1] != "\u2800" and lines[2][4] != "\u2800"
+    assert plot_lines(METRICS, 40)[0] == "loss by step"
 
 
-@pytest.mark.parametrize("points", [[(1, 1)], [(1, 5), (2, 5)], [(0, -1e308), (1, 1e308)], [(3, 1), (3, 2)]])
-def test_any_numbers_have_a_picture(points: list[tuple[float, float]]) -> None:
-    for width in (1, 20, 80, 400):
-        assert any("\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width)))
-
-
-def test_what_is_no_number_has_no_picture() -> None:
-    lines = plot_lines(METRICS, 40)
-    assert lines[0] == "loss by step"
-    assert lines[-2:] == ["note", "no values"]
+def test_any_numbers_have_a_picture() -> None:
+    for points in ([(1, 1)], [(1, 5), (2, 5)], [(0, -1e308), (1, 1e308)], [(3, 1), (3, 2)]):
+        for width in (1, 20, 80, 400):
+            assert any("\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width)))
+    assert plot_lines(METRICS, 40)[-2:] == ["note", "no values"]
 
 
 @pytest.mark.parametrize("name", ["$\\foo{$", "a$b", "$$", "\x1b[31m\u202e$x^$"])

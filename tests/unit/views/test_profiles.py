@@ -9,42 +9,27 @@ from hpcrun.job.profile import Profile
 from hpcrun.profiles.yaml_file import Origin, parse_yaml
 from hpcrun.views.profiles import place_text, profile_values, profile_yaml, profiles_tables
 
-MIXED = Profile(
-    name="site",
-    gpu={
-        "types": {
-            "h100": {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12h"}},
-            "l40s": {"per_node": 4},
-        }
-    },
-)
+H100 = {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12h"}}
+MIXED = Profile(name="site", gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})
 
 
-def test_the_values_of_a_gpu_type_are_shown_as_they_are_written() -> None:
+def test_the_values_of_gpu_types_are_shown_as_written_every_type_is_listed_and_places_by_layer() -> None:
     values = profile_values(MIXED.model_dump(exclude_defaults=True))
     h100 = values["gpu"]["types"]["h100"]
     assert h100 == {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12:00:00"}}
     assert Profile(name="site", **values) == MIXED
-
-
-def test_the_list_names_every_gpu_type_and_folders_by_their_layer() -> None:
     row = ProfileRow("site", Path("/x/site.yaml"), False, MIXED)
     table, _, folders = profiles_tables([row], {"mine": Path("/x")})
     _, *cells, source = (str(cell) for column in table.columns for cell in column.cells)
     assert (cells[:3], source, folders) == (["site", "h100, l40s", "4, 8"], "mine", ["mine:     /x"])
-
-
-def test_a_place_is_named_by_the_nearest_layer() -> None:
     layers = {"mine": Path("/x"), "shipped": Path("/opt/shipped")}
     assert place_text(Origin(Path("/opt/shipped/base/slurm.yaml"), 8), layers) == "shipped: base/slurm.yaml:8"
     assert place_text(Origin(Path("/elsewhere/my.yaml"), 3), layers) == "/elsewhere/my.yaml:3"
 
 
 def test_yaml_shows_what_cannot_be_seen_and_reads_back_the_same() -> None:
-    values = {
-        "description": "a\u202eb\x1b[2Jc\r",
-        "env": {"A": "é 👩\u200d💻", "B": "x\x85y\u200b", "C\u2066": "two\nlines"},
-    }
+    env = {"A": "é 👩\u200d💻", "B": "x\x85y\u200b", "C\u2066": "two\nlines"}
+    values = {"description": "a\u202eb\x1b[2Jc\r", "env": env}
     text = profile_yaml(values)
     assert all(line.replace("\u200d", "").isprintable() for line in text.split("\n"))
     assert r"\u202e" in text and "é 👩\u200d💻" in text

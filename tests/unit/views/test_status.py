@@ -21,15 +21,18 @@ MEMORY = (
 )
 
 
+def item_of(state: str = "PENDING", asked_s: float = 1000.0, **said: Any) -> RunStatus:
+    return RunStatus(run(), Path("/runs/it"), LastStatus(state, asked_s, **said))
+
+
 def table(width: int, state: str, **said: Any) -> list[str]:
-    status = LastStatus(state, 1000.0, elapsed_s=20, **said)
-    return drawn(status_table(StatusResult((RunStatus(run(), Path("/runs/it"), status),)), 1000.0, width), width)
+    return drawn(status_table(StatusResult((item_of(state, elapsed_s=20, **said),)), 1000.0, width), width)
 
 
-@pytest.mark.parametrize(("missed_s", "words"), [(None, "as of 2 min ago"), (1000.0, "last seen running 2 min ago")])
-def test_a_status_that_is_old_says_so(missed_s: float | None, words: str) -> None:
-    item = RunStatus(run(), Path("/runs/it"), LastStatus("RUNNING", 880.0, missed_s=missed_s), stale=True)
-    assert why_text(item, 1000.0).endswith(words)
+def test_a_status_that_is_old_says_so() -> None:
+    for missed_s, words in ((None, "as of 2 min ago"), (1000.0, "last seen running 2 min ago")):
+        item = replace(item_of("RUNNING", 880.0, missed_s=missed_s), stale=True)
+        assert why_text(item, 1000.0).endswith(words)
 
 
 @pytest.mark.parametrize("width", [44, 60, 80, 100])
@@ -41,40 +44,31 @@ def test_a_long_reason_takes_three_lines_at_most(width: int) -> None:
     assert table(400, "FAILED", final=True, cause=MEMORY)[-1].endswith("of 44.39 GiB (rank 1, l40s-1)")
 
 
-@pytest.mark.parametrize(("nodes", "gpus", "size"), [(2, 4, "2×4"), (2, 0, "2 nodes"), (1, 0, "1 node")])
-def test_the_size_of_a_job_without_gpus_is_its_nodes(nodes: int, gpus: int, size: str) -> None:
-    assert short_size(run(nodes=nodes, gpus_per_node=gpus)) == size
+def test_the_size_of_a_job_without_gpus_is_its_nodes() -> None:
+    for nodes, gpus, size in ((2, 4, "2×4"), (2, 0, "2 nodes"), (1, 0, "1 node")):
+        assert short_size(run(nodes=nodes, gpus_per_node=gpus)) == size
     on_a_machine_without_gpus = run(nodes=1, gpus_per_node=2, plan={"scheduler": "local", "local_gpus": []})
     assert short_size(on_a_machine_without_gpus) == "1 node"
 
 
-CAUSE = "rank 0 on a100-1 failed first: KeyError: 'labels' at train.py:9"
-
-
-@pytest.mark.parametrize(
-    ("cause", "said"),
-    [
-        (CAUSE, "KeyError: 'labels' at train.py:9 (rank 0, a100-1)"),
+def test_the_exception_comes_before_its_rank() -> None:
+    for cause, shown in (
+        ("rank 0 on a100-1 failed first: KeyError: 'x' at t.py:9", "KeyError: 'x' at t.py:9 (rank 0, a100-1)"),
         ("rank 3 failed: ValueError: x: y", "ValueError: x: y (rank 3)"),
         ("rank 3 on b failed first with exit status 9", "rank 3 on b failed first with exit status 9"),
         ("the batch script was killed", "the batch script was killed"),
-    ],
-)
-def test_the_exception_comes_before_its_rank(cause: str, said: str) -> None:
-    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 1000.0, final=True, cause=cause))
-    assert why_text(item, 1000.0) == said
+    ):
+        assert why_text(item_of("FAILED", final=True, cause=cause), 1000.0) == shown
 
 
 def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
     ends = [LastStatus(state, 1000.0, final=True) for state in ("FAILED", "COMPLETED", "TIMEOUT", "CANCELLED")]
     elements = tuple(ElementStatus(index, f"7_{index}", (), end) for index, end in enumerate(ends))
     status = replace(combine(ends, 60), cause="rank 0 on a100-1 failed: KeyError: 'x'")
-    text = why_text(RunStatus(run(), Path("/runs/it"), status, elements=elements), 1000.0)
-    assert text == "2 of 4 failed: KeyError: 'x' (rank 0, a100-1)"
+    item = RunStatus(run(), Path("/runs/it"), status, elements=elements)
+    assert why_text(item, 1000.0) == "2 of 4 failed: KeyError: 'x' (rank 0, a100-1)"
     runs = replace(status, state="RUNNING", final=False, reason="4 elements: 2 running, 2 failed")
-    assert why_text(RunStatus(run(), Path("/runs/it"), runs, elements=elements), 1000.0).endswith(
-        f"a100-1), {runs.reason}"
-    )
+    assert why_text(replace(item, status=runs), 1000.0).endswith(f"a100-1), {runs.reason}")
 
 
 def test_the_attempt_before_is_named_while_the_job_runs() -> None:
@@ -86,14 +80,11 @@ def test_the_attempt_before_is_named_while_the_job_runs() -> None:
     assert why_text(replace(item, status=over), 1000.0) == "attempt 3/3, time limit"
 
 
-def test_reasons_are_readable_before_the_size_of_a_job_is_shown() -> None:
+def test_reasons_are_readable_before_the_size_of_a_job_is_shown_and_gone_where_they_do_not_apply() -> None:
     assert "SIZE" in table(100, "FAILED", cause=MEMORY)[0]
     narrow = table(80, "FAILED", cause=MEMORY)
     assert "SIZE" not in narrow[0]
     assert "the GPU ran out of memory" in narrow[1]
-
-
-def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
     waiting = table(100, "PENDING", reason="QOSMaxGRESPerUser")
     assert "your running jobs have reached the QOS limit" in " ".join(" ".join(waiting).split())
     assert "QOS" not in "".join(table(100, "CANCELLED", final=True, reason="QOSMaxGRESPerUser"))
@@ -101,7 +92,7 @@ def test_a_cancelled_run_does_not_show_why_it_had_waited() -> None:
 
 
 def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
-    item = RunStatus(run(), Path("/runs/it"), LastStatus("PENDING", 1000.0, reason="PartitionNodeLimit"))
+    item = item_of(reason="PartitionNodeLimit")
     assert why_text(item, 1000.0).startswith("never starts: requests more nodes than the partition allows (Partition")
     assert never_starts_lines(item) == [
         f"hpcrun: job {item.run.job_id} is pending: requests more nodes than the partition allows "
@@ -109,10 +100,9 @@ def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
         "partition`).",
         f"hint: hpcrun cancel {item.run.job_id}",
     ]
-    for status in (LastStatus("PENDING", 1000.0, reason="Resources"), LastStatus("PENDING", 1000.0),
-                   LastStatus("CANCELLED", 1000.0, final=True, reason="PartitionNodeLimit")):  # fmt: skip
-        assert never_starts_lines(replace(item, status=status)) == []
-    sweep = replace(item, status=LastStatus("PENDING", 1000.0, reason="2 elements: 2 pending"))
+    cancelled = item_of("CANCELLED", final=True, reason="PartitionNodeLimit")
+    assert not any(map(never_starts_lines, (item_of(reason="Resources"), item_of(), cancelled)))
+    sweep = item_of(reason="2 elements: 2 pending")
     stuck, free = (ElementStatus(index, f"4711_{index}", (), LastStatus("PENDING", 1000.0, reason=reason), live=True)
                    for index, reason in enumerate(("PartitionNodeLimit", "Resources")))  # fmt: skip
     assert replace(sweep, elements=(stuck, stuck)).never_starts
@@ -120,21 +110,18 @@ def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
 
 
 def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None:
-    item = RunStatus(run(), Path("/runs/it"), LastStatus("PENDING", 1000.0, reason="Resources", start_s=4600.0))
+    item = item_of(reason="Resources", start_s=4600.0)
     (line,) = waiting_lines(item, 1000.0)
     assert line.startswith(f"hpcrun: job {item.run.job_id} is PENDING: next in the queue, waiting for free resources")
     assert "(Resources), expected 1970-01-01 " in line
     assert ", in 1:00:00, " in line
-    assert waiting_lines(replace(item, status=LastStatus("PENDING", 1000.0)), 1000.0) == [
-        f"hpcrun: job {item.run.job_id} is PENDING"
-    ]
-    never = replace(item, status=LastStatus("PENDING", 1000.0, reason="PartitionNodeLimit"))
+    assert waiting_lines(item_of(), 1000.0) == [f"hpcrun: job {item.run.job_id} is PENDING"]
+    never = item_of(reason="PartitionNodeLimit")
     assert waiting_lines(never, 1000.0) == never_starts_lines(never)[:1]  # the hint comes where the wait ends
 
 
 def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
-    status = LastStatus("RUNNING", 1000.0, elapsed_s=7200, hosts="a100-[1-2]")
-    result = StatusResult((RunStatus(run(), Path("/runs/it"), status, silent_s=725.0),))
+    result = StatusResult((replace(item_of("RUNNING", elapsed_s=7200, hosts="a100-[1-2]"), silent_s=725.0),))
     assert drawn(status_table(result, 1000.0, 100), 100)[1].endswith("silent 12 min, a100-[1-2]")
     assert status_json(result)["runs"][0]["silent_s"] == 725
 

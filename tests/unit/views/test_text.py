@@ -93,17 +93,11 @@ def table(width: int, *rows: tuple[str, ...]) -> list[str]:
     return drawn(text_table(("NAME", "SIZE", "REASON"), rows, right=("SIZE",), whole=("NAME",)), width)
 
 
-def test_on_a_narrow_terminal_the_columns_that_are_not_whole_are_folded() -> None:
+def test_a_table_folds_what_is_not_whole_and_does_nothing_to_the_terminal() -> None:
     row = ("a-long-name", "7", "the node failed")
     assert table(80, row) == ["NAME         SIZE  REASON", "a-long-name     7  the node failed"]
     assert table(27, row) == ["NAME         SIZE  REASON", "a-long-name     7  the node", "                   failed"]
-
-
-def test_cells_are_shown_as_they_are_and_do_nothing_to_the_terminal() -> None:
     assert table(80, ("[bold]x", ":warning:", "a\x1b[2Jb\nc"))[1] == "[bold]x  :warning:  a?[2Jb?c"
-
-
-def test_columns_are_left_out_in_order_until_the_others_fit() -> None:
     needed = {"a": 10, "b": 5, "c": 5}
     assert fitting(needed, 24, ("x", "c", "b")) == ("a", "b", "c")
     assert fitting(needed, 23, ("x", "c", "b")) == ("a", "b")

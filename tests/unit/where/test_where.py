@@ -71,13 +71,8 @@ def offer(name: str, start_s: float, preempts: tuple[str, ...] = (), *, idles_gp
 
 
 def test_the_first_start_comes_first_and_who_disturbs_nobody_among_equals() -> None:
-    offers = [
-        offer("later", NOW + 600),
-        offer("displaces", NOW, ("7",)),
-        offer("idles", NOW, idles_gpus=True),
-        offer("now", NOW + 2),
-        offer("past", NOW - 30),
-    ]
+    offers = [offer("later", NOW + 600), offer("displaces", NOW, ("7",)), offer("idles", NOW, idles_gpus=True),
+              offer("now", NOW + 2), offer("past", NOW - 30)]  # fmt: skip
     names = [each.candidate.profile for each in ranked(offers, NOW)]
     assert names == ["now", "past", "idles", "displaces", "later"]
 
@@ -107,11 +102,17 @@ def ask(folder: Path, profiles: dict[str, str], *names: str, **said: Any) -> Any
     return compare_profiles(request("true", **said), names, forecast, around, NOW)
 
 
-def test_profiles_that_make_one_request_are_asked_for_once(slurm: Path, tmp_path: Path) -> None:
+def test_one_request_of_two_profiles_is_asked_once_and_gpu_hours_are_gpus_times_the_limit(
+    slurm: Path, tmp_path: Path
+) -> None:
     same = "partition: gpu\ngpu: {type: a100, per_node: 4}\n"
     result = ask(tmp_path, {"one": same, "two": same + "description: the same\n"}, "one", "two", gpus="4")
     assert [offer.candidate.profile for offer in result.offers] == ["one", "two"]
     assert len(asked(tmp_path)) == 1
+    bare = {"bare": "gpu: {type: a100, per_node: 4}\n"}
+    assert ask(tmp_path, bare, "bare", gpus="8", walltime_s="4h").offers[0].gpu_hours == 32
+    # without a time limit Slurm gives the partition's
+    assert ask(tmp_path, bare, "bare", gpus="8").offers[0].gpu_hours == 8 * 48
 
 
 def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(slurm: Path, tmp_path: Path) -> None:
@@ -147,15 +148,6 @@ def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) 
             assert f"--{key}" + (f"={value}" if value else "") in line
 
 
-def test_a_contradiction_is_the_request_s_own_and_nobody_is_asked(tmp_path: Path) -> None:
-    for options, message in (
-        ({"gpus": "3"}, "3 GPUs do not divide by 2 nodes"),
-        ({}, "the size of the job is missing"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            ask(tmp_path, {}, nodes=2, **options)
-
-
 def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
     own = {"broken": "partitoin: x\n", "desk": "scheduler: local\n"}
     result = ask(tmp_path, own, gpus="8", walltime_s="30-0")
@@ -167,15 +159,14 @@ def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
     assert result.offers == ()
 
 
-def test_a_profile_that_was_named_must_be_right(tmp_path: Path) -> None:
+def test_a_contradiction_is_the_request_s_own_a_named_profile_must_be_right_and_slurm_is_away(tmp_path: Path) -> None:
+    for options, message in (({"gpus": "3"}, "3 GPUs do not divide by 2 nodes"), ({}, "size of the job is missing")):
+        with pytest.raises(UsageError, match=message):
+            ask(tmp_path, {}, nodes=2, **options)
     with pytest.raises(ProfileError, match="partitoin"):
         ask(tmp_path, {"broken": "partitoin: x\n"}, "broken", gpus="1")
-    assert ask(tmp_path, {}, "local", gpus="1").misfits == (
-        Misfit("local", None, "runs on this machine, without Slurm"),
-    )
-
-
-def test_without_slurm_it_is_slurm_that_is_away(tmp_path: Path) -> None:
+    (misfit,) = ask(tmp_path, {}, "local", gpus="1").misfits
+    assert misfit == Misfit("local", None, "runs on this machine, without Slurm")
     with pytest.raises(SchedulerError, match="scontrol: No such file"):
         ask(tmp_path, {}, "a100", gpus="1")
 
@@ -190,10 +181,3 @@ def test_the_default_profile_is_asked_first_then_one_s_own(slurm: Path, tmp_path
         names = [offer.candidate.profile for offer in result.offers]
         assert names[:3] == [default, "mine", "a100"]
         assert names.count(default) == 1
-
-
-def test_gpu_hours_are_gpus_times_the_limit(slurm: Path, tmp_path: Path) -> None:
-    bare = {"bare": "gpu: {type: a100, per_node: 4}\n"}
-    assert ask(tmp_path, bare, "bare", gpus="8", walltime_s="4h").offers[0].gpu_hours == 32
-    # without a time limit Slurm gives the partition's
-    assert ask(tmp_path, bare, "bare", gpus="8").offers[0].gpu_hours == 8 * 48
