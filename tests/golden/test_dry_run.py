@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.harness import Hpcrun
 
 ODD_ARGS = ["a b", "it's", "$HOME", "\udcff\udcc3", "a\nb", "", "--gpus", "9"]
@@ -13,18 +11,10 @@ WANTED = ["-P", "local", "--gpus", "0", "--cpus", "1", "--env", "A=b c", "--", "
 JOB = "import os, sys\nopen('seen', 'wb').write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))\n"
 
 
-def runs(hpcrun: Hpcrun) -> list[Path]:
-    return list(hpcrun.runs.iterdir())
-
-
-@pytest.fixture(autouse=True)
-def _job(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "job.py").write_text(JOB)
-
-
 def test_a_dry_run_prints_the_very_bytes_that_are_submitted(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "job.py").write_text(JOB)
     shown = hpcrun("submit", "--dry-run", *WANTED, *ODD_ARGS, check=True)
-    assert runs(hpcrun) == []
+    assert list(hpcrun.runs.iterdir()) == []
     hpcrun("submit", "--wait", *WANTED, *ODD_ARGS, check=True)
     (script,) = hpcrun.runs.glob("2*/script.sh")
     assert script.read_bytes() == shown.stdout.encode()
@@ -34,7 +24,8 @@ def test_a_dry_run_prints_the_very_bytes_that_are_submitted(hpcrun: Hpcrun) -> N
 
 def test_a_dry_run_for_slurm_needs_no_slurm(hpcrun: Hpcrun, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (hpcrun.folder / "job.py").write_text(JOB)
     wanted = ["-P", "a100", "--gpus", "4", "--nodes", "2", "job.py"]
     shown = hpcrun("submit", "--dry-run", *wanted, env={"PATH": str(tmp_path / "empty")}, check=True)
     assert "#SBATCH --gres=gpu:a100:2\n" in shown.stdout
-    assert runs(hpcrun) == []
+    assert list(hpcrun.runs.iterdir()) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -24,11 +25,9 @@ from tests.shellcheck import complaints
 SCRIPTS = Path(__file__).parent / "scripts"
 VENV = PythonEnvironment("/home/me/venv/bin/python", "virtual environment", "/home/me/venv")
 CONDA = PythonEnvironment("/opt/conda/envs/x/bin/python", "conda environment", "/opt/conda/envs/x", "CONDA_PREFIX")
+UV_FOLDER = "/tmp/hpcrun-uv-7/1f"
 UV = PythonEnvironment(
-    "/tmp/hpcrun-uv-7/1f/bin/python",
-    "uv.lock of /p x, installed on each node",
-    "/tmp/hpcrun-uv-7/1f",
-    uv_project="/p x",
+    f"{UV_FOLDER}/bin/python", "uv.lock of /p x, installed on each node", UV_FOLDER, uv_project="/p x"
 )
 BARE = PythonEnvironment("python3", "the first on the job's PATH")
 ODD_ARGS = [
@@ -36,25 +35,27 @@ ODD_ARGS = [
 ]  # fmt: skip
 
 
-class Case(NamedTuple):
-    """One request, and all that its script depends on."""
-
-    asked: dict[str, Any]
-    profile: Profile | str
-    python: PythonEnvironment
-    machine: Machine
-    snapshot: Snapshot | None
-    batch: str | None
-
-
 EIGHT_CPUS = Machine(cpus=8)
 
 
-def case(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
-         machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
-         **asked: Any) -> Case:  # fmt: skip
-    """The case of a request with these options."""
-    return Case({"script": script, **asked}, profile, python, machine, snapshot, batch)
+def render(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
+           machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
+           **asked: Any) -> str:  # fmt: skip
+    """The script of a request, without hpcrun's version and folder: they change with a release, or with the machine."""
+    if isinstance(profile, str):
+        profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
+    request = read_request({"script": script, **asked})
+    if batch is None:
+        plan = build_plan(request, profile, python=python, machine=machine)
+    else:
+        read = read_batch_script(request.script, batch, request.args)
+        plan = plan_script(with_array(request, read), profile, read, python=python)
+    text = render_script(replace(plan, snapshot=snapshot), load_templates([shipped_folder("templates")]))
+    text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
+    return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
+
+
+case = partial(partial, render)
 
 
 def cluster(directive: str = "gres", **said: Any) -> Profile:
@@ -76,10 +77,8 @@ srun torchrun --nnodes 2 --nproc-per-node 4 \\
 """
 TWO: dict[str, Any] = {"gpus": "4", "nodes": 2}
 FOUR_GPUS = Machine(16, ("0", "1", "2", "GPU-3f"))
-RATES: dict[str, Any] = {
-    "card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900},
-    "fabric": {"bandwidth_gbit_s": 400},
-}
+RATES: dict[str, Any] = {"card": {"tflops": {"bf16": 989, "fp16": 989}, "nvlink_gb_s": 900},
+                         "fabric": {"bandwidth_gbit_s": 400}}  # fmt: skip
 CASES = {
     "torchrun-1-node": case(args=["--lr", "1e-3"], gpus="4"),
     "torchrun-2-nodes": case(**TWO, walltime_s="36h"),
@@ -103,9 +102,7 @@ CASES = {
     "directive-gpus-per-node": case(profile=cluster("gpus-per-node"), **TWO),
     "directive-gpus": case(profile=cluster("gpus"), **TWO),
     "gpu-type-of-several": case(profile=SEVERAL, gpus="h100:4", nodes=2, walltime_s="2h"),
-    "requeue-torchrun-2-nodes": case(
-        **TWO, requeue=3, warn_s="5m", retry_on_failure=True, exclude_bad_nodes=True
-    ),
+    "requeue-torchrun-2-nodes": case(**TWO, requeue=3, warn_s="5m", retry_on_failure=True, exclude_bad_nodes=True),
     "requeue-srun": case("lit.py", gpus="4", launcher="srun", requeue=1),
     "warn-only": case(gpus="4", warn_s="2m"),
     "requeue-local": case(profile=LOCAL, **TWO, requeue=1, walltime_s="1h"),
@@ -115,9 +112,7 @@ CASES = {
     "preflight-first-local-cpu": case(
         profile=LOCAL, python=BARE, gpus="0", nodes=2, launcher="torchrun", nproc_per_node=2, preflight=True
     ),
-    "snapshot": case(
-        "train me.py", gpus="1", snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")
-    ),
+    "snapshot": case("train me.py", gpus="1", snapshot=Snapshot("tools", ("tools", "src", "a b"), "tools/train me.py")),
     "snapshot-module-local": case("pkg.train", LOCAL, module=True, gpus="0", snapshot=Snapshot(".", (".",))),
     "sweep": case(
         args=["--epochs", "3", "--out", "runs/{lr}"], gpus="4", sweep=["lr=1e-3,1e-4", "text=a b,it's,$HOME"],
@@ -150,23 +145,6 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
 
-def render(case: Case) -> str:
-    """The script of a case, without hpcrun's version and folder: they change with a release, or with the machine."""
-    profile = case.profile
-    if isinstance(profile, str):
-        profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
-    request = read_request(case.asked)
-    if case.batch is None:
-        plan = build_plan(request, profile, python=case.python, machine=case.machine)
-    else:
-        script = read_batch_script(request.script, case.batch, request.args)
-        plan = plan_script(with_array(request, script), profile, script, python=case.python)
-    plan = replace(plan, snapshot=case.snapshot)
-    text = render_script(plan, load_templates([shipped_folder("templates")]))
-    text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
-    return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
-
-
 def golden(name: str) -> Path:
     path = SCRIPTS / f"{name}.sh"
     if not path.exists():
@@ -176,7 +154,7 @@ def golden(name: str) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_is_as_it_was(name: str, update_golden: bool) -> None:
-    text = render(CASES[name])
+    text = CASES[name]()
     if update_golden:
         SCRIPTS.mkdir(exist_ok=True)
         (SCRIPTS / f"{name}.sh").write_bytes(text.encode("ascii"))

@@ -20,6 +20,21 @@ import pytest
 
 from hpcrun import hpcrun_runtime, runtime
 
+Wait = Callable[[float], None]
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No job, and what a test does with SIGTERM is undone."""
+    for name in ("ATTEMPT_DIR", "CHECKPOINT_DIR", "ATTEMPT", "NODE_DIR", "RANK"):
+        monkeypatch.delenv(f"HPCRUN_{name}", raising=False)
+    for name in ("RANK", "NODE_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
 
 @pytest.fixture
 def own() -> ModuleType:
@@ -35,11 +50,11 @@ def own() -> ModuleType:
 @pytest.fixture
 def attempt_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an attempt, as rank 3 of it finds it."""
-    folder = tmp_path / "attempts" / "0"
+    folder = tmp_path / "attempts/0"
     folder.mkdir(parents=True)
-    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(folder))
-    monkeypatch.setenv("HPCRUN_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
-    monkeypatch.setenv("HPCRUN_ATTEMPT", "2")
+    values = {"ATTEMPT_DIR": str(folder), "CHECKPOINT_DIR": str(tmp_path / "checkpoints"), "ATTEMPT": "2", "RANK": "3"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"HPCRUN_{name}", value)
     monkeypatch.setenv("RANK", "3")
     return folder
 
@@ -50,23 +65,11 @@ def node_dir(attempt_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     folder = tmp_path / "node"
     folder.mkdir()
     monkeypatch.setenv("HPCRUN_NODE_DIR", str(folder))
-    monkeypatch.setenv("HPCRUN_RANK", "3")
     return folder
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No job."""
-    for name in ("ATTEMPT_DIR", "CHECKPOINT_DIR", "ATTEMPT", "NODE_DIR", "RANK"):
-        monkeypatch.delenv(f"HPCRUN_{name}", raising=False)
-    for name in ("RANK", "NODE_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def wait(own: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def wait(own: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Wait:
     """Let time pass, for the module alone."""
     now = time.monotonic()
 
@@ -79,7 +82,7 @@ def wait(own: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], 
     return pass_
 
 
-def test_outside_of_a_job_it_does_nothing(own: ModuleType, outside: Path) -> None:
+def test_outside_of_a_job_it_does_nothing(own: ModuleType, tmp_path: Path) -> None:
     assert own.should_stop() is False
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert own.attempt() == 0
@@ -87,9 +90,9 @@ def test_outside_of_a_job_it_does_nothing(own: ModuleType, outside: Path) -> Non
     assert own._open_files == []
     own.log_metrics(step=1, loss=0.5)
     own.on_stop(lambda: pytest.fail("there is nothing to stop"))
-    assert list(outside.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     assert own.checkpoint_dir() == Path("checkpoints")
-    assert (outside / "checkpoints").is_dir()
+    assert (tmp_path / "checkpoints").is_dir()
 
 
 def test_in_a_job_it_knows_the_attempt_and_the_folder_of_all_attempts(own: ModuleType, attempt_dir: Path) -> None:
@@ -98,16 +101,9 @@ def test_in_a_job_it_knows_the_attempt_and_the_folder_of_all_attempts(own: Modul
     assert own.checkpoint_dir().is_dir()
 
 
-@pytest.fixture(autouse=True)
-def _sigterm() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
 @pytest.mark.parametrize("reason", ["time_limit", "terminated"])
 def test_a_request_to_stop_is_heard_once_a_second_said_to_be_and_stays(
-    own: ModuleType, node_dir: Path, wait: Callable[[float], None], reason: str
+    own: ModuleType, node_dir: Path, wait: Wait, reason: str
 ) -> None:
     (node_dir / "rank-3").write_text("4711")
     assert own.should_stop() is False
@@ -185,10 +181,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
 assert not hpcrun_runtime._is_asked_to_stop() and not hpcrun_runtime._signalled
 print("ended")
 """
-    folder = str(Path(hpcrun_runtime.__file__).parent)
-    env = {**os.environ, "PYTHONPATH": folder}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    env = {**os.environ, "PYTHONPATH": str(Path(hpcrun_runtime.__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
@@ -203,11 +197,7 @@ def test_metrics_are_lines_of_json(own: ModuleType, attempt_dir: Path) -> None:
 
 
 def test_a_folder_that_is_gone_is_complained_of_once_and_stops_nothing(
-    own: ModuleType,
-    attempt_dir: Path,
-    wait: Callable[[float], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    own: ModuleType, attempt_dir: Path, wait: Wait, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("HPCRUN_ATTEMPT_DIR", "HPCRUN_NODE_DIR"):
         monkeypatch.setenv(name, str(attempt_dir / "gone"))
@@ -215,19 +205,14 @@ def test_a_folder_that_is_gone_is_complained_of_once_and_stops_nothing(
     wait(2)
     assert own.should_stop() is False
     own.log_metrics(step=1, loss=0.5)
-    complaints = capfd.readouterr().err.splitlines()
-    assert len(complaints) == 1
-    assert "gone" in complaints[0]
-    assert "training goes on without it" in complaints[0]
+    (complaint,) = capfd.readouterr().err.splitlines()
+    assert "gone" in complaint
+    assert "training goes on without it" in complaint
 
 
 def test_the_package_has_the_same_names() -> None:
-    own = [
-        name
-        for name, value in vars(hpcrun_runtime).items()
-        if getattr(value, "__module__", 0) == "hpcrun.hpcrun_runtime"
-    ]
-    assert {name for name in own if not name.startswith("_")} == set(runtime.__all__)
+    own = [item for item in vars(hpcrun_runtime).values() if getattr(item, "__module__", "") == hpcrun_runtime.__name__]
+    assert {item.__name__ for item in own if not item.__name__.startswith("_")} == set(runtime.__all__)
 
 
 def test_a_rank_that_registers_names_the_process_and_the_signal_for_its_stacks(own: ModuleType, node_dir: Path) -> None:

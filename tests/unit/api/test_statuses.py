@@ -19,8 +19,6 @@ from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.slurm_text import SEPARATOR
 from tests.unit.given import run, write
 
-SCRIPT = ".submission_file_ab.sh"
-
 
 @dataclass
 class Site:
@@ -29,10 +27,9 @@ class Site:
     folder: Path
 
     def says(self, states: dict[str, str]) -> None:
+        script = "/r/run-{}/.submission_file_ab.sh"
         lines = (
-            SEPARATOR.join(
-                (job, word, "None", "0:10", "1:00", "n1", f"/r/run-{job.split('_')[0]}/.submission_file_ab.sh", "N/A")
-            )
+            SEPARATOR.join((job, word, "None", "0:10", "1:00", "n1", script.format(job.split("_")[0]), "N/A"))
             for job, word in states.items()
         )
         self.answers("squeue", "\n".join(f"echo '{line}'" for line in lines))
@@ -104,10 +101,12 @@ def test_jobs_of_this_machine_are_looked_at_twice_a_second(site: Site, monkeypat
     assert learned == [100.0, 100.0, 100.5, 100.5, 101.0]
 
 
-def test_a_job_whose_script_has_ended_is_over_and_nobody_need_be_asked(site: Site) -> None:
+def test_a_job_whose_script_has_ended_or_that_is_known_to_be_over_is_over_and_nobody_need_be_asked(site: Site) -> None:
     job = site.job("7")
     ends(job)
     assert job.done()
+    known = site.job("8", LastStatus("TIMEOUT", 1.0, final=True))
+    assert (known.done(), known.state) == (True, "TIMEOUT")
     assert site.calls() == []
 
 
@@ -129,28 +128,22 @@ def test_an_attempt_that_is_started_again_is_not_the_end(site: Site) -> None:
     assert not job.done()
 
 
-@pytest.mark.parametrize(("unknown_for_s", "over"), [(30.0, False), (61.0, True)])
-def test_a_job_that_nobody_knows_is_given_up_after_a_minute(site: Site, unknown_for_s: float, over: bool) -> None:
-    job = site.job("7", LastStatus("UNKNOWN", time.time() - unknown_for_s))
-    assert (job.done(), job.state) == (over, "UNKNOWN")
-
-
-def test_a_controller_that_is_away_ends_no_job(site: Site) -> None:
-    site.answers("squeue", "exit 1")
-    job = site.job("7", LastStatus("RUNNING", time.time() - 3600))
-    assert (job.done(), job.state) == (False, "RUNNING")
+@pytest.mark.parametrize(
+    ("state", "ago_s", "squeue", "over"),
+    [("UNKNOWN", 30, "", False), ("UNKNOWN", 61, "", True), ("RUNNING", 3600, "exit 1", False)],
+)
+def test_a_job_that_nobody_knows_is_given_up_after_a_minute_and_none_while_the_controller_is_away(
+    site: Site, state: str, ago_s: float, squeue: str, over: bool
+) -> None:
+    site.answers("squeue", squeue)
+    job = site.job("7", LastStatus(state, time.time() - ago_s))
+    assert (job.done(), job.state) == (over, state)
 
 
 def test_a_run_of_another_cluster_is_not_asked_about(site: Site) -> None:
     site.says({"7": "FAILED"})
     job = site.job("7", cluster="beta")
     assert (job.done(), job.state) == (False, "UNKNOWN")
-
-
-def test_a_job_that_is_known_to_be_over_is_not_asked_about(site: Site) -> None:
-    job = site.job("7", LastStatus("TIMEOUT", 1.0, final=True))
-    assert (job.done(), job.state) == (True, "TIMEOUT")
-    assert site.calls() == []
 
 
 def test_only_a_job_that_is_listed_as_the_run_s_is_cancelled(site: Site) -> None:

@@ -62,13 +62,8 @@ def test_text_goes_to_its_stream_and_no_document_is_made(capsys: pytest.CaptureF
     finish(7)
     said = capsys.readouterr()
     assert said.out == "submitted job 7\n#!/bin/bash\n"
-    assert said.err.splitlines() == [
-        "the newest of two",
-        "rank 1: KeyError",
-        "job 7 FAILED",
-        "hpcrun: job 7 ended as FAILED",
-        "hint: hpcrun explain 7",
-    ]
+    failure = ["hpcrun: job 7 ended as FAILED", "hint: hpcrun explain 7"]
+    assert said.err.splitlines() == ["the newest of two", "rank 1: KeyError", "job 7 FAILED", *failure]
 
 
 def test_json_is_the_last_document_with_its_failure_and_no_text_is_made(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,8 +102,7 @@ def test_a_failure_in_the_text_is_not_printed_twice(as_json: bool, capsys: pytes
 
 def test_an_exit_status_without_a_failure_is_an_error_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     want_json(True)
-    status = render(Outcome(document=dict, status=3))
-    finish(status)
+    finish(render(Outcome(document=dict, status=3)))
     assert json.loads(capsys.readouterr().out)["error"]["message"] == "exit status 3"
 
 

@@ -29,8 +29,7 @@ from hpcrun.job.request import JobRequest
 from tests.harness import REPO
 
 RECORDED = sorted((REPO / "tests/data").glob("*/sbatch-options.txt"))
-PRINTS_AND_ENDS = {"help", "usage", "version"}
-"""These options of sbatch submit nothing."""
+PRINTS_AND_ENDS = {"help", "usage", "version"}  # these options of sbatch submit nothing
 
 
 def unknown(names: set[str]) -> set[str]:
@@ -53,32 +52,24 @@ def test_every_option_of_the_installed_sbatch_is_known() -> None:
     assert unknown(names) == set()
 
 
-def test_no_known_name_is_half_a_word() -> None:
-    assert [name for name in (*KNOWN, *OPTIONS, *OWNED) if not re.fullmatch("[a-z]+(-[a-z]+)*", name)] == []
+def test_a_key_may_be_written_with_dashes_or_underscores() -> None:
+    for key in ("mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"):
+        assert normalise_key(key) == "mem-per-cpu"
 
 
-@pytest.mark.parametrize("key", ["mem-per-cpu", "--mem-per-cpu", "mem_per_cpu", " mem-per-cpu ", "-mem-per-cpu"])
-def test_a_key_may_be_written_with_dashes_or_underscores(key: str) -> None:
-    assert normalise_key(key) == "mem-per-cpu"
-
-
-@pytest.mark.parametrize("key", sorted(OWNED))
-def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead(key: str) -> None:
-    with pytest.raises(UsageError, match=f"--sbatch {key}: hpcrun sets --{key} itself") as refused:
-        check_option("sbatch", key, None, f"--sbatch {key}")
-    assert refused.value.hint is not None
-    assert OWNED[key] in refused.value.hint
-
-
-@pytest.mark.parametrize("key", ["", "--", "a b", "é", "a;b", "x\n#SBATCH --uid", "a/b"])
-def test_what_cannot_be_an_option_of_sbatch_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match="cannot be an option of sbatch"):
-        check_option("sbatch", key, None, f"--sbatch {key}")
-
-
-def test_the_beginning_of_a_directive_that_hpcrun_owns_is_refused() -> None:
+def test_a_directive_that_hpcrun_owns_is_refused_with_what_to_do_instead() -> None:
+    for key in OWNED:
+        with pytest.raises(UsageError, match=f"--sbatch {key}: hpcrun sets --{key} itself") as refused:
+            check_option("sbatch", key, None, f"--sbatch {key}")
+        assert OWNED[key] in (refused.value.hint or "")
     with pytest.raises(UsageError, match="sbatch takes --outpu for --output, which hpcrun sets"):
         check_option("sbatch", "outpu", "x", "--sbatch outpu=x")
+
+
+def test_what_cannot_be_an_option_of_sbatch_is_refused() -> None:
+    for key in ("", "--", "a b", "é", "a;b", "x\n#SBATCH --uid", "a/b"):
+        with pytest.raises(UsageError, match="cannot be an option of sbatch"):
+            check_option("sbatch", key, None, f"--sbatch {key}")
 
 
 @given(st.text(max_size=20))
@@ -91,18 +82,15 @@ def test_any_key_is_taken_or_refused_in_words(key: str) -> None:
         assert directive_line(name, None).isascii()
 
 
-@pytest.mark.parametrize(
-    ("key", "note"),
-    [
+def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name() -> None:
+    for key, more in (
         *((key, None) for key in "exclusive mem-per-gpu dependency partition licenses comment nice".split()),
-        ("exclusiv", "sbatch option 'exclusiv' is unknown; did you mean 'exclusive'?"),
-        ("dependancy", "sbatch option 'dependancy' is unknown; did you mean 'dependency'?"),
-        ("zzz-bowl", "sbatch option 'zzz-bowl' is unknown"),
-    ],
-)
-def test_an_unknown_directive_is_left_to_sbatch_with_the_nearest_name(key: str, note: str | None) -> None:
-    assert check_option("sbatch", key, None, "--sbatch") == key
-    assert unknown_note(key) == note
+        ("exclusiv", "; did you mean 'exclusive'?"),
+        ("dependancy", "; did you mean 'dependency'?"),
+        ("zzz-bowl", ""),
+    ):
+        assert check_option("sbatch", key, None, "--sbatch") == key
+        assert unknown_note(key) == (None if more is None else f"sbatch option '{key}' is unknown{more}")
 
 
 @pytest.mark.parametrize("wanted", ["mem", "mem-per-cpu", "mem-per-gpu"])
@@ -112,47 +100,32 @@ def test_the_forms_of_memory_exclude_each_other(wanted: str) -> None:
     assert directives == {"time": "1:00:00", wanted: "2G"}
 
 
-@pytest.mark.parametrize("key", ["mem", "--mem", " mem"])
-def test_a_directive_can_be_removed(key: str) -> None:
-    directives: Directives = {"mem": "1G", "time": "1:00:00"}
-    remove_directive(directives, key)
-    assert directives == {"time": "1:00:00"}
+def test_a_directive_can_be_removed_unless_the_script_needs_it_or_nothing_sets_it() -> None:
+    for key in ("mem", "--mem", " mem"):
+        directives: Directives = {"mem": "1G", "time": "1:00:00"}
+        remove_directive(directives, key)
+        assert directives == {"time": "1:00:00"}
+    for key in ESSENTIAL:
+        with pytest.raises(UsageError, match=f"--no-sbatch {key}: the script needs it"):
+            remove_directive({key: "x"}, key)
+    for key, hint in (("tim", "did you mean 'time'?"), ("zzz", "set are: mem, time")):
+        with pytest.raises(UsageError, match="it is not set") as refused:
+            remove_directive({"mem": "1G", "time": "1", "nodes": "1"}, key)
+        assert refused.value.hint == hint
 
 
-@pytest.mark.parametrize("key", sorted(ESSENTIAL))
-def test_what_the_script_cannot_do_without_cannot_be_removed(key: str) -> None:
-    with pytest.raises(UsageError, match=f"--no-sbatch {key}: the script needs it"):
-        remove_directive({key: "x"}, key)
+def test_a_line_is_written_as_sbatch_reads_it() -> None:
+    assert directive_line("exclusive", None) == "--exclusive"
+    assert directive_line("partition", "gpu") == "--partition=gpu"
+    assert directive_line("comment", "my project") == '--comment="my project"'
+    assert directive_line("comment", "") == '--comment=""'
+    for value in ("a\n#SBATCH --uid=0", "é", "a hetjob"):
+        with pytest.raises(UsageError, match="directive 'comment', value"):
+            directive_line("comment", value)
 
 
-@pytest.mark.parametrize(("key", "hint"), [("tim", "did you mean 'time'?"), ("zzz", "set are: mem, time")])
-def test_removing_what_nothing_sets_is_refused_with_what_is_set(key: str, hint: str) -> None:
-    with pytest.raises(UsageError, match="it is not set") as refused:
-        remove_directive({"mem": "1G", "time": "1", "nodes": "1"}, key)
-    assert refused.value.hint == hint
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "line"),
-    [
-        ("exclusive", None, "--exclusive"),
-        ("partition", "gpu", "--partition=gpu"),
-        ("comment", "my project", '--comment="my project"'),
-        ("comment", "", '--comment=""'),
-    ],
-)
-def test_a_line_is_written_as_sbatch_reads_it(key: str, value: str | None, line: str) -> None:
-    assert directive_line(key, value) == line
-
-
-@pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "é", "a hetjob"])
-def test_a_value_that_sbatch_cannot_read_is_refused_with_its_key(value: str) -> None:
-    with pytest.raises(UsageError, match="directive 'comment', value"):
-        directive_line("comment", value)
-
-
-def test_no_directive_is_both_owned_and_free() -> None:
+def test_no_directive_is_both_owned_and_free_and_none_is_half_a_word() -> None:
     assert not set(OWNED) & set(OPTIONS)
     assert set(OPTIONS.values()) <= set(JobRequest.model_fields)
     assert {*KNOWN, *OPTIONS} >= EXCLUSIVE
-    assert all(key == normalise_key(key) for key in (*OWNED, *OPTIONS, *KNOWN))
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", name) for name in (*KNOWN, *OPTIONS, *OWNED))

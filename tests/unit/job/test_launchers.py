@@ -94,21 +94,16 @@ def test_options_of_torchrun_that_hpcrun_sets_itself_are_named() -> None:
     assert notes == (f"`torchrun` starts ranks, and hpcrun starts them, {without}: hpcrun submit --gpus 2 train.py",)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused() -> None:
+    for line, message in (
         ("torchrun --shutdown-timeout 3 train.py", "hpcrun gives a rank 25 s to end"),
         ("srun --output=log --mpi=pmix ./a.out", "hpcrun sets srun's --output itself"),
         ("torchrun --no-such 3 train.py", "that hpcrun knows"),
         ("srun --no-such ./a.out", "that hpcrun knows"),
         ("srun torchrun --new t.py", "that hpcrun knows"),
-    ],
-)
-def test_an_option_that_has_no_meaning_here_or_is_unknown_is_refused(line: str, message: str) -> None:
-    assert message in refusal(line).message
-
-
-def test_an_option_newer_than_torch_s_and_slurm_s_of_today_is_known() -> None:
+    ):
+        assert message in refusal(line).message
+    # options newer than torch's and Slurm's of today
     assert chosen("torchrun --log-line-prefix-template '[${rank}]' train.py")[0].script == "train.py"
     assert chosen("srun --async ./a.out")[0].srun == ("async",)
 
@@ -128,9 +123,7 @@ OLD = 'parser.add_argument("--local_rank", type=int, default=-1)'
         ("new.py", "--gpus 2", None),
     ],
 )
-def test_a_script_that_waits_for_its_local_rank_in_an_option_is_noted(
-    line: str, typed: str, launcher: str | None
-) -> None:
+def test_a_script_that_waits_for_local_rank_in_an_option_is_noted(line: str, typed: str, launcher: str | None) -> None:
     _, notes = chosen(line, typed, texts={"old.py": OLD, "new.py": ""})
     note = f'old.py has an option --local_rank, which {launcher} does not give it: read int(os.environ["LOCAL_RANK"])'
     assert notes[-1:] == ((f"{note} instead",) if launcher else ())
@@ -146,56 +139,38 @@ def test_what_submits_jobs_is_to_be_typed_without_hpcrun(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "accelerate launch --num_processes 2 train.py",
-        "env A=1 accelerate launch train.py",
-        "nohup accelerate launch train.py",
-        "time -p accelerate launch train.py",
-        "stdbuf -oL -eL accelerate launch train.py",
-        "timeout -k 5 3h accelerate launch train.py",
-        "numactl --cpunodebind=0 accelerate launch train.py",
-        "poetry run accelerate launch train.py",
+        "accelerate launch --num_processes 2 train.py", "env A=1 accelerate launch train.py",
+        "nohup accelerate launch train.py", "time -p accelerate launch train.py",
+        "stdbuf -oL -eL accelerate launch train.py", "timeout -k 5 3h accelerate launch train.py",
+        "numactl --cpunodebind=0 accelerate launch train.py", "poetry run accelerate launch train.py",
         "apptainer exec --nv -B /data image.sif accelerate launch train.py",
-        "python -m accelerate.commands.launch train.py",
-        "bash -c 'accelerate launch train.py'",
-        "bash -lc 'cd x && exec accelerate launch train.py'",
-        "sh -c 'eval \"accelerate launch train.py\"'",
-        "deepspeed --num_gpus 2 train.py",
-        "mpirun -np 2 python train.py",
-        "ray job submit -- python train.py",
+        "python -m accelerate.commands.launch train.py", "bash -c 'accelerate launch train.py'",
+        "bash -lc 'cd x && exec accelerate launch train.py'", "sh -c 'eval \"accelerate launch train.py\"'",
+        "deepspeed --num_gpus 2 train.py", "mpirun -np 2 python train.py", "ray job submit -- python train.py",
         "fabric run train.py",
     ],
-)
+)  # fmt: skip
 def test_what_starts_its_own_ranks_runs_once_per_node(line: str) -> None:
-    found, notes = chosen(line)
-    assert found.launcher == "command"
+    made, notes = chosen(line)
+    assert made.launcher == "command"
     assert notes[0].startswith("launcher: command, because `")
     assert "once per node" in notes[0]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "train.py torchrun",
-        "python train.py --backend ray",
-        "python -c 'torchrun'",
-        "accelerate config",
-        "torchrun --help",
-        "env A=1 python train.py",
-        "bash -c 'echo torchrun'",
-        "bash -c 'command -v torchrun'",
+def test_other_programs_are_left_alone() -> None:
+    for line in (
+        "train.py torchrun", "python train.py --backend ray", "python -c 'torchrun'", "accelerate config",
+        "torchrun --help", "env A=1 python train.py", "bash -c 'echo torchrun'", "bash -c 'command -v torchrun'",
         "uv sync",
-    ],
-)
-def test_other_programs_are_left_alone(line: str) -> None:
-    found, notes = chosen(line)
-    assert (found.launcher, notes) == (None, ())
+    ):  # fmt: skip
+        made, notes = chosen(line)
+        assert (made.launcher, notes) == (None, ()), line
 
 
 def test_where_torchrun_would_do_the_line_is_said() -> None:
     _, notes = chosen("accelerate launch --num_processes 2 train.py --lr 1")
-    assert notes[1] == (
-        "hpcrun can start these ranks, without --num_processes 2: hpcrun submit --gpus 2 train.py --lr 1"
-    )
+    would = "hpcrun can start these ranks, without --num_processes 2: hpcrun submit --gpus 2 train.py --lr 1"
+    assert notes[1] == would
 
 
 TWO = "--gpus 4 --nodes 2"
@@ -214,29 +189,23 @@ def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
     assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
 
 
-@pytest.mark.parametrize(
-    ("line", "instead"),
-    [
+def test_what_cannot_be_one_of_several_nodes_is_refused_there() -> None:
+    for line, instead in (
         ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py --deepspeed ds.json"),
         ("mpirun -np 4 --mca btl tcp python train.py", "--launcher srun --srun mpi=pmix train.py"),
         ("horovodrun -np 4 python train.py", "--launcher srun --srun mpi=pmix train.py"),
-    ],
-)
-def test_what_cannot_be_one_of_several_nodes_is_refused_there(line: str, instead: str) -> None:
-    assert refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint == f"hpcrun submit {TWO} {instead}"
+    ):
+        assert refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2")).hint == f"hpcrun submit {TWO} {instead}"
 
 
 def test_mpirun_on_several_nodes_names_the_mpi_types_of_the_cluster() -> None:
     line = "mpirun -np 4 python mpi.py"
     both = refusal(line, TWO, mpi_types=lambda: ("pmix", "pmi2"))
-    assert both.message.endswith(
-        "; the ranks need one of: --srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
-    )
+    types = "; the ranks need one of: --srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
+    assert both.message.endswith(types)
     one = refusal(line, TWO, mpi_types=lambda: ("pmi2",))
-    assert ("the ranks need" in one.message, one.hint) == (
-        False, f"hpcrun submit {TWO} --launcher srun --srun mpi=pmi2 mpi.py"
-    )  # fmt: skip
-    assert refusal(line, TWO).hint == f"hpcrun submit {TWO} --launcher srun mpi.py"  # the cluster has a default
+    assert "the ranks need" not in one.message
+    assert one.hint == f"hpcrun submit {TWO} --launcher srun --srun mpi=pmi2 mpi.py"
     own = refusal(line, TWO, profile=cluster(srun={"mpi": "pmi2"}), mpi_types=lambda: ("pmix",))
     assert own.hint == f"hpcrun submit {TWO} --launcher srun mpi.py"
 
@@ -275,18 +244,15 @@ def test_without_slurm_mpi_and_jax_have_another_way() -> None:
     assert note.endswith("cannot join the ranks of torchrun: add --launcher python")
 
 
-@pytest.mark.parametrize(
-    ("line", "end"),
-    [
+def test_uv_run_names_the_option_that_installs_once_on_each_node() -> None:
+    for line, end in (
         ("uv run train.py --lr 1", ": hpcrun submit --gpus 2 --uv train.py --lr 1"),
         ("uv run python -u train.py", ": hpcrun submit --gpus 2 --uv train.py"),
         ("uv run -m pkg.fit", ": hpcrun submit --gpus 2 --uv -m pkg.fit"),
         ("uv run --with x train.py", ", but without --with: hpcrun submit --gpus 2 --uv train.py"),
-    ],
-)
-def test_uv_run_names_the_option_that_installs_once_on_each_node(line: str, end: str) -> None:
-    _, (note,) = chosen(line)
-    assert note == f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{end}"
+    ):
+        note = f"`uv run` syncs the environment in every rank; --uv installs uv.lock once on each node{end}"
+        assert chosen(line)[1] == (note,)
 
 
 @pytest.mark.parametrize("line", ["ray start --head", "ray job submit -- python train.py"])
@@ -299,10 +265,6 @@ def test_ray_on_several_nodes_is_not_started_once_on_each(line: str) -> None:
     words = shlex.split(way)
     assert words[-1].startswith("ray symmetric-run --address $MASTER_ADDR:$MASTER_PORT --min-nodes $NNODES -- ")
     assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
-
-
-def test_what_reads_node_rank_and_address_may_run_on_several_nodes() -> None:
-    assert chosen("llamafactory-cli train x.yaml", TWO)[0].launcher == "command"
 
 
 SCRIPT = "#!/bin/bash\n# srun\ntorchrun --nproc-per-node 2 train.py\n"
@@ -318,7 +280,11 @@ def test_a_script_with_a_launcher_runs_once_per_node(line: str) -> None:
 
 def test_a_script_is_followed_into_others_and_round_in_no_circle() -> None:
     scripts = {"./a.sh": "bash ./b.sh\n", "./b.sh": ". ./c.sh\n", "./c.sh": "srun x\n./a.sh\n"}
-    assert "`srun` in ./c.sh, line 1," in refusal("./a.sh", scripts=scripts).message
+    error = refusal("./a.sh", scripts=scripts)
+    assert "`srun` in ./c.sh, line 1," in error.message
+    assert "hangs" in error.message
+    overlaps = {"./a.sh": "srun --overlap hostname\n"}
+    assert chosen("./a.sh", scripts=overlaps)[0].launcher == "command"
 
 
 def test_on_several_nodes_a_script_must_tell_them_apart() -> None:
@@ -327,12 +293,7 @@ def test_on_several_nodes_a_script_must_tell_them_apart() -> None:
     assert "--node-rank $NODE_RANK" in str(error.hint)
     told = SCRIPT.replace("torchrun", "torchrun --nnodes=$SLURM_NNODES --node-rank $SLURM_NODEID")
     assert chosen("./multi.sh", TWO, scripts={"./multi.sh": told})[0].launcher == "command"
-
-
-def test_a_step_within_the_job_s_own_step_is_refused_but_for_one_that_overlaps() -> None:
-    assert "hangs" in refusal("./a.sh", scripts={"./a.sh": "srun python train.py\n"}).message
-    found, _ = chosen("./a.sh", scripts={"./a.sh": "srun --overlap hostname\n"})
-    assert found.launcher == "command"
+    assert chosen("llamafactory-cli train x.yaml", TWO)[0].launcher == "command"  # it reads node rank and address
 
 
 def test_a_script_that_submits_jobs_runs_once_and_on_one_node() -> None:
@@ -342,21 +303,15 @@ def test_a_script_that_submits_jobs_runs_once_and_on_one_node() -> None:
     assert "on each of the 2 nodes" in refusal("./all.sh", TWO, scripts=scripts).message
 
 
-@pytest.mark.parametrize(
-    ("launcher", "typed", "words"),
-    [
+def test_a_launcher_that_was_asked_for_stays_with_a_note() -> None:
+    for launcher, typed, words in (
         ("torchrun", "--gpus 2", "starts it once per rank"),
         ("command", "--gpus 2", "once per node"),
         ("command", TWO, "each node starts its own ranks 0, 1"),
-    ],
-)
-def test_a_launcher_that_was_asked_for_stays_with_a_note(launcher: str, typed: str, words: str) -> None:
-    found, (note,) = chosen("torchrun --nproc-per-node 2 train.py", typed, launcher=launcher)
-    assert found.launcher == launcher
-    assert words in note
-
-
-def test_a_profile_s_launcher_does_not_start_it_once_per_rank() -> None:
+    ):
+        made, (note,) = chosen("torchrun --nproc-per-node 2 train.py", typed, launcher=launcher)
+        assert made.launcher == launcher
+        assert words in note
     assert chosen("accelerate launch x.py", profile=cluster(launcher="torchrun"))[0].launcher == "command"
 
 
@@ -388,11 +343,9 @@ def test_torchrun_s_options_are_torch_s() -> None:
 
 def test_every_launcher_is_found_by_its_names() -> None:
     for launcher in LAUNCHERS:
-        for name in (launcher.name, *launcher.aliases):
-            (call,) = find_calls((name, *launcher.subcommands[:1], "x"), lambda _: None)
-            assert call.launcher is launcher
-        for module in launcher.modules:
-            (call,) = find_calls(("python", "-m", module, *launcher.subcommands[:1], "x"), lambda _: None)
+        names = [(name,) for name in (launcher.name, *launcher.aliases)]
+        for words in (*names, *(("python", "-m", module) for module in launcher.modules)):
+            (call,) = find_calls((*words, *launcher.subcommands[:1], "x"), lambda _: None)
             assert call.launcher is launcher
 
 

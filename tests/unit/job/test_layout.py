@@ -98,29 +98,20 @@ def test_no_other_module_spells_a_path_inside_a_runs_folder() -> None:
     assert found == [], "use hpcrun/job/layout.py"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        'folder / "elements"',
-        'folder / "attempts" / str(number)',
-        'f"elements/{index}/attempts"',
-        'folder / f"rank-{rank}.err"',
-        'f"rank-{rank}.exit"',
-        'RECORD = "run.json"',
-        'Path(folder, "active", run_id)',
-        'os.listdir("jobs")',
-        'folder.parent.name == "elements"',
-    ],
-)
-def test_a_path_that_is_spelled_is_found_and_nothing_else(source: str) -> None:
-    assert list(spelled(source))
+def test_a_path_that_is_spelled_is_found_and_nothing_else() -> None:
+    for source in (
+        'folder / "elements"', 'folder / "attempts" / str(number)', 'f"elements/{index}/attempts"',
+        'folder / f"rank-{rank}.err"', 'f"rank-{rank}.exit"', 'RECORD = "run.json"', 'Path(folder, "active", run_id)',
+        'os.listdir("jobs")', 'folder.parent.name == "elements"',
+    ):  # fmt: skip
+        assert list(spelled(source)), source
     assert list(spelled("folder / supervisor.CANCELLED", "hpcrun.schedulers.local"))
     assert list(spelled("folder / CANCELLED", "hpcrun.schedulers.supervisor"))
     none = '"""run.json"""\nrecord["exit"] = f"exit status {status}"\nroot = PurePath(__file__).parents[1] / "launch"\n'
     assert not list(spelled(none))
 
 
-def test_the_supervisor_of_a_local_job_has_the_same_paths() -> None:
+def test_the_supervisor_of_a_local_job_and_the_runner_of_functions_have_the_same_paths() -> None:
     element = WITHIN.element(3)
     assert str(WITHIN.supervisor_record) == supervisor.RECORD
     claims = (WITHIN.submit_claim(), WITHIN.submit_claim("called"))
@@ -131,21 +122,18 @@ def test_the_supervisor_of_a_local_job_has_the_same_paths() -> None:
     assert str(element.path / supervisor.CANCELLED) == str(element.cancelled)
     assert supervisor.ATTEMPTS.format(3) == str(element.attempts)
     assert supervisor.EXIT.format(3, 1) == str(element.attempt(1).exit)
-
-
-def test_the_runner_of_python_functions_has_the_same_paths() -> None:
     assert f"{hpcrun_function.FOLDER}/{hpcrun_function.CALLS}" == str(WITHIN.calls)
 
 
 def test_the_templates_have_the_same_paths() -> None:
     text = "\n".join(path.read_text() for path in (REPO / "templates").rglob("*.j2"))
-    element = RunFolder(Path("$HPCRUN_RUN_DIR")).element(3)
+    run = RunFolder(Path("$HPCRUN_RUN_DIR"))
+    element = run.element(3)
     attempt = element.attempt(1)
     for path in (element.checkpoints, attempt.path, attempt.start):
         assert str(path).replace("/3", "/$element").replace("/1", "/$attempt") in text
     for path in (AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).start, AttemptFolder(Path("$HPCRUN_ATTEMPT_DIR")).exit):
         assert f'>"{path}"' in text
-    run = RunFolder(Path("$HPCRUN_RUN_DIR"))
     for path in (run.programs("launch"), run.code, run.programs("preflight") / "judge.py"):
         assert str(path) in text
 
@@ -177,38 +165,32 @@ def test_a_rank_logs_its_metrics_to_the_same_path(tmp_path: Path, monkeypatch: p
     assert layout.parse_ranks([path.name for path in tmp_path.iterdir()], "metrics") == [7]
 
 
-@pytest.mark.parametrize(
-    ("program", "paths"),
-    [
-        ("launch", ("start", "heartbeat", "exit", "hosts", "stop", "preflight", "flight")),
-        ("preflight", ("hosts", "preflight", "verdict")),
-    ],
-)
-def test_what_only_happens_now_and_then_has_the_same_name(program: str, paths: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("program", ["launch", "preflight"])
+def test_what_only_happens_now_and_then_has_the_same_name(program: str) -> None:
     sources = (path.read_text() for path in (REPO / "hpcrun" / program).glob("*.py"))
     texts = {node.value for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
-    attempt = AttemptFolder(BASE)
-    assert {getattr(attempt, path).name for path in paths} <= texts
+    attempt, run = AttemptFolder(BASE), RunFolder(BASE)
+    assert {attempt.hosts.name, attempt.preflight.name} <= texts
     if program == "launch":
-        run = RunFolder(BASE)
+        assert {getattr(attempt, path).name for path in ("start", "heartbeat", "exit", "stop", "flight")} <= texts
         assert {run.elements.name, run.cancelled.name, run.programs().name, "runtime", "preflight"} <= texts
         assert {run.messages().name, run.messages("sender").name, run.messages("log").name} <= texts
+    else:
+        assert attempt.verdict.name in texts
 
 
 def test_a_job_s_folder_is_a_run_s_or_an_element_s() -> None:
     run = RunFolder(Path("/runs/20260101-120000-train-0000"))
-    for job_folder in (JobFolder(run.path), JobFolder(run.element(4).path)):
-        assert job_folder.run == run.path
-    assert [JobFolder(run.path).is_element, JobFolder(run.element(4).path).is_element] == [False, True]
+    folders = [JobFolder(run.path), JobFolder(run.element(4).path)]
+    assert [(folder.run, folder.is_element) for folder in folders] == [(run.path, False), (run.path, True)]
 
 
 def test_names_in_a_runs_folder_say_what_they_are() -> None:
     run_id = "20260101-120000-a.b-c-0f0f"
     runs = RunsFolder(Path("/runs"))
     assert layout.run_name(run_id) == "a.b-c"
-    assert [layout.parse_aside(item.path.name) for item in (runs.incomplete(run_id), runs.removed(run_id))] == [
-        run_id
-    ] * 2
+    for item in (runs.incomplete(run_id), runs.removed(run_id)):
+        assert layout.parse_aside(item.path.name) == run_id
     assert layout.parse_aside(run_id) is None
     assert layout.parse_job_entry(runs.job_entry("4711", run_id).name) == ("4711", run_id)
     assert layout.parse_job_entry("4711") is None

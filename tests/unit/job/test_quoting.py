@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcrun.job.quoting import check_env_name, check_job_name, job_name_from, quote_bash, quote_directive
@@ -23,20 +22,16 @@ ARGUMENT = st.one_of(
 LOCALES = ["C", "C.UTF-8"]
 
 
-def through_bash(words: list[bytes], locale: str, folder: Path) -> list[bytes]:
-    """Return what a program receives when a bash script is run that holds these words, quoted."""
-    quoted = [quote_bash(os.fsdecode(word)) for word in words]
-    file = folder / "script.sh"
-    file.write_text("command=(" + " ".join(quoted) + ")\nprintf '%s\\0' \"${command[@]}\"\n", "ascii")
-    done = subprocess.run(
-        ["bash", str(file)], env={"PATH": os.defpath, "LC_ALL": locale}, capture_output=True, check=True
-    )
+def run_bash(script: str, locale: str) -> list[bytes]:
+    """What a script prints, each with a NUL behind it, and nothing on stderr."""
+    env = {"PATH": os.defpath, "LC_ALL": locale}
+    done = subprocess.run(["bash"], input=script.encode("ascii"), env=env, capture_output=True, check=True)
     assert done.stderr == b""
     return done.stdout.split(b"\0")[:-1]
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(words=st.lists(ARGUMENT, min_size=1, max_size=40))
 @example(words=[b"", b" ", b"-n", b"~", b"a=b", b"[x]=y", b"*", b"{a,b}", b"$HOME", b"$(id)", b"`id`", b"!!", b"\\"])
 @example(
@@ -44,19 +39,17 @@ def through_bash(words: list[bytes], locale: str, folder: Path) -> list[bytes]:
 )
 @example(words=[bytes([byte]) for byte in range(1, 256)])
 @example(words=[bytes([byte]) + b"0f" for byte in range(1, 256)])
-def test_an_argument_comes_through_bash_byte_for_byte(words: list[bytes], locale: str, tmp_path: Path) -> None:
-    assert through_bash(words, locale, tmp_path) == words
+def test_an_argument_comes_through_bash_byte_for_byte(words: list[bytes], locale: str) -> None:
+    quoted = " ".join(quote_bash(os.fsdecode(word)) for word in words)
+    assert run_bash(f"command=({quoted})\nprintf '%s\\0' \"${{command[@]}}\"\n", locale) == words
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(values=st.lists(ARGUMENT, min_size=1, max_size=20))
-def test_a_variable_s_value_reaches_a_program_byte_for_byte(values: list[bytes], locale: str, tmp_path: Path) -> None:
+def test_a_variable_s_value_reaches_a_program_byte_for_byte(values: list[bytes], locale: str) -> None:
     lines = [f"export V{number}={quote_bash(os.fsdecode(value))}" for number, value in enumerate(values)]
-    file = tmp_path / "script.sh"
-    file.write_text("\n".join([*lines, "exec env -0"]), "ascii")
-    done = subprocess.run(["bash", str(file)], env={"PATH": os.defpath, "LC_ALL": locale}, capture_output=True)
-    seen = dict(item.split(b"=", 1) for item in done.stdout.split(b"\0") if item)
+    seen = dict(item.split(b"=", 1) for item in run_bash("\n".join([*lines, "exec env -0"]), locale))
     assert [seen[f"V{number}".encode()] for number in range(len(values))] == values
 
 
@@ -65,22 +58,10 @@ def test_a_quoted_word_is_one_line_of_printable_ascii(raw: bytes) -> None:
     assert all(0x20 <= ord(char) < 0x7F for char in quote_bash(os.fsdecode(raw)))
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("train.py", "train.py"),
-        ("", "''"),
-        ("a b", "'a b'"),
-        ("it's", "'it'\\''s'"),
-        ("é", "$'\\xc3\\xa9'"),
-        ("a\nb", "$'a\\x0ab'"),
-    ],
-)
-def test_a_word_is_quoted_no_more_than_it_needs(text: str, word: str) -> None:
-    assert quote_bash(text) == word
-
-
-def test_a_nul_is_refused() -> None:
+def test_a_word_is_quoted_no_more_than_it_needs_and_a_nul_is_refused() -> None:
+    words = {"train.py": "train.py", "": "''", "a b": "'a b'", "it's": "'it'\\''s'", "é": "$'\\xc3\\xa9'",
+             "a\nb": "$'a\\x0ab'"}  # fmt: skip
+    assert {text: quote_bash(text) for text in words} == words
     with pytest.raises(ValueError, match="NUL"):
         quote_bash("a\0b")
 
@@ -94,40 +75,26 @@ def test_a_directive_s_value_is_read_back_by_the_rules_of_quotes_and_backslashes
     assert shlex.split(quote_directive(value)) == [value]
 
 
-@pytest.mark.parametrize("value", ["gpu", "gpu:a100:4", "a100|h100", "node[1-4,7]", "1-12:00:00", "/data/a,b", "a&b"])
-def test_an_ordinary_directive_stands_as_it_is(value: str) -> None:
-    assert quote_directive(value) == value
-
-
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
+def test_an_ordinary_directive_stands_as_it_is_and_one_that_sbatch_cannot_read_is_refused() -> None:
+    for value in ("gpu", "gpu:a100:4", "a100|h100", "node[1-4,7]", "1-12:00:00", "/data/a,b", "a&b"):
+        assert quote_directive(value) == value
+    for value, why in (
         ("a\nb", "printable ASCII"),
         ("café", "printable ASCII"),
         ("my hetjob", "heterogeneous"),
         ("x" * 5000, "longer than"),
-    ],
-)
-def test_a_directive_that_sbatch_cannot_read_is_refused(value: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        quote_directive(value)
+    ):
+        with pytest.raises(ValueError, match=why):
+            quote_directive(value)
 
 
 @pytest.mark.parametrize(
     ("name", "proposed"),
     [
-        ("my job", "my-job"),
-        ('say "hi"', "say-hi"),
-        ("a\nb", "a-b"),
-        ("a\n", "a"),
-        ("-x", "x"),
-        (".hidden", "hidden"),
-        ("", "job"),
-        ("é", "job"),
-        ("my-hetjob", "my-het-job"),
-        ("packjob", "pack-job"),
+        ("my job", "my-job"), ('say "hi"', "say-hi"), ("a\nb", "a-b"), ("a\n", "a"), ("-x", "x"), (".hidden", "hidden"),
+        ("", "job"), ("é", "job"), ("my-hetjob", "my-het-job"), ("packjob", "pack-job"),
     ],
-)
+)  # fmt: skip
 def test_a_hostile_name_is_refused_and_a_usable_one_proposed(name: str, proposed: str) -> None:
     with pytest.raises(ValueError, match="cannot be a job's name") as refused:
         check_job_name(name)

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcrun.errors import PlanError, UsageError
-from hpcrun.job.profile import Profile
-from hpcrun.job.request import option_of
 from hpcrun.job.resources import Machine, Requeue, check_warning, decide_requeue, share_gpus
 from hpcrun.job.shape import decide_shape
 from hpcrun.views.plan import plan_lines
@@ -47,22 +45,42 @@ def test_the_profile_s_share_is_never_more_than_a_node_has_and_divides_by_the_ta
     assert plan(cpu_cluster()).cpus_per_node == 1
 
 
+SUM, EACH = ({"gpu": {"type": "a100", "per_node": 4, "directive": form}} for form in ("gpus", "gpus-per-node"))
+
+
 @pytest.mark.parametrize(
-    ("asked", "arithmetic"),
+    ("profile", "asked", "message", "hint"),
     [
-        (
-            {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
-            "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16",
-        ),
-        ({"gpus": "4", "launcher": "srun", "cpus": 10}, "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50"),
-        ({"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs"),
+        ({}, {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
+         "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16", "use only one"),
+        ({}, {"gpus": "4", "launcher": "srun", "cpus": 10},
+         "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50", "ask for --cpus 8"),
+        ({}, {"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs", "use --cpus N"),
+        # ranks without their GPUs
+        ({}, {"gpus": "4", "no_sbatch": ["gres"]},
+         "no directive requests the 4 GPUs of each node: 4 ranks would start", "leave out --no-sbatch"),
+        (EACH, {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]}, "no directive requests", "leave out"),
+        (SUM, {"gpus": "4", "no_sbatch": ["gpus"]}, "no directive requests", "leave out"),
+        (SUM, {"gpus": "4", "nodes": 2, "no_sbatch": ["gpus-per-node"]},
+         "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes", "leave out --no-sbatch"),
+        # options that say nothing without another one
+        ({}, {"retry_on_failure": True}, "--retry-on-failure", "--requeue N"),
+        ({}, {"exclude_bad_nodes": True}, "--exclude-bad-nodes", "--requeue N"),
+        ({}, {"retry_on_failure": True, "warn_s": "2m"}, "--retry-on-failure", "--requeue N"),
+        ({"gpu": {}}, {"cancel_idle_s": "30m"}, "this job has no GPU that could be idle", ""),
+        ({}, {"cancel_idle_s": "30m", "gpus": "0"}, "this job has no GPU that could be idle", ""),
+        ({"sample_use": False}, {"cancel_idle_s": "30m"}, "--cancel-idle needs samples of the GPUs", ""),
+        ({"sample_use": False, "cancel_idle": "2h"}, {}, "cancel_idle needs samples of the GPUs", ""),
+        ({}, {"cancel_idle_s": "30"}, "'30' has no unit; write 30m for minutes", ""),
     ],
-)
-def test_cpus_that_contradict_are_refused_with_the_arithmetic(asked: dict[str, Any], arithmetic: str) -> None:
+)  # fmt: skip
+def test_what_contradicts_itself_or_has_no_effect_is_refused(
+    profile: dict[str, Any], asked: dict[str, Any], message: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as refused:
-        plan(**asked)
-    assert arithmetic in refused.value.message
-    assert refused.value.hint
+        plan(cluster(**profile), **asked)
+    assert message in refused.value.message
+    assert hint in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -72,13 +90,10 @@ def test_cpus_that_contradict_are_refused_with_the_arithmetic(asked: dict[str, A
         ({"memory_mb": "201G"}, "201G of memory, but a node of profile 'big' has 200G", "ask for --mem 200G or less"),
         ({"sbatch": ["mem=201G"]}, "201G of memory, but a node", "ask for --mem 200G or less"),
         ({"gpus": "2", "sbatch": ["mem-per-gpu=101G"]}, "202G of memory, but a node", "ask for --mem 200G or less"),
-        (
-            {"walltime_s": "72h"},
-            "--time 3-00:00:00 is longer than the 2-00:00:00 that profile 'big' allows",
-            "ask for --time 2-00:00:00 or less, or use a profile whose partition allows more",
-        ),
+        ({"walltime_s": "72h"}, "--time 3-00:00:00 is longer than the 2-00:00:00 that profile 'big' allows",
+         "ask for --time 2-00:00:00 or less, or use a profile whose partition allows more"),
     ],
-)
+)  # fmt: skip
 def test_more_than_the_profile_has_is_refused(asked: dict[str, Any], message: str, hint: str) -> None:
     limits = {"cpu": {"per_node": 64}, "memory": {"per_node": "200G"}, "time": {"max": "48h"}}
     for scheduler in ("slurm",) if "sbatch" in asked else ("slurm", "local"):
@@ -88,17 +103,11 @@ def test_more_than_the_profile_has_is_refused(asked: dict[str, Any], message: st
         assert refused.value.hint == hint
 
 
-@pytest.mark.parametrize(
-    ("machine_cpus", "asked", "per_node"),
-    [
-        (8, {"gpus": "4", "nodes": 2}, 4),
-        (8, {"gpus": "1"}, 8),
-        (2, {"gpus": "4", "nodes": 2}, 2),  # never fewer than ranks
-        (8, {"gpus": "4", "nodes": 2, "cpus": 3}, 3),
-    ],
-)
-def test_local_nodes_share_this_machine_s_cpus(machine_cpus: int, asked: dict[str, Any], per_node: int) -> None:
-    assert plan(laptop(), machine=Machine(machine_cpus), **asked).cpus_per_node == per_node
+def test_local_nodes_share_this_machine_s_cpus() -> None:
+    assert plan(laptop(), machine=Machine(8), gpus="4", nodes=2).cpus_per_node == 4
+    assert plan(laptop(), machine=Machine(8), gpus="1").cpus_per_node == 8
+    assert plan(laptop(), machine=Machine(2), gpus="4", nodes=2).cpus_per_node == 2  # never fewer than ranks
+    assert plan(laptop(), machine=Machine(8), gpus="4", nodes=2, cpus=3).cpus_per_node == 3
 
 
 @pytest.mark.parametrize(
@@ -118,19 +127,18 @@ def test_memory_of_a_node_follows_from_what_was_said(asked: dict[str, Any], mega
 
 
 @pytest.mark.parametrize(
-    ("time", "typed", "seconds"),
+    ("time", "asked", "seconds"),
     [
-        ({}, None, None),
-        ({"default": "1:00:00"}, None, HOUR),
-        ({"default": "1:00:00", "max": "2-00:00:00"}, "2h", 2 * HOUR),
-        ({"max": "2-00:00:00"}, "2-00:00:00", 48 * HOUR),
-        ({}, "400h", 400 * HOUR),
+        ({}, {}, None),
+        ({"default": "1:00:00"}, {}, HOUR),
+        ({"default": "1:00:00", "max": "2-00:00:00"}, {"walltime_s": "2h"}, 2 * HOUR),
+        ({"max": "2-00:00:00"}, {"walltime_s": "2-00:00:00"}, 48 * HOUR),
+        ({}, {"walltime_s": "400h"}, 400 * HOUR),
     ],
 )
-def test_the_time_limit_is_the_one_asked_for_else_the_profile_s(
-    time: dict[str, str], typed: str | None, seconds: int | None
+def test_the_time_limit_is_that_of_the_option_else_the_profile_s(
+    time: dict[str, str], asked: dict[str, Any], seconds: int | None
 ) -> None:
-    asked: dict[str, Any] = {"walltime_s": typed} if typed else {}
     assert plan(cluster(time=time), **asked).walltime_s == seconds
 
 
@@ -150,17 +158,14 @@ def test_local_nodes_never_share_a_gpu(nodes: int, each: int, here: int) -> None
     assert set(handed_out) <= set(ids)
 
 
-def test_too_few_gpus_here_are_said_in_the_plan() -> None:
-    for asked, ids, note in (({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks"),
-                             ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks")):  # fmt: skip
-        said = share_gpus(laptop(), decide_shape(request(**asked), laptop()), Machine(8, ids))[1]
+def test_neither_slurm_jobs_nor_cpu_jobs_share_gpus_and_too_few_are_noted() -> None:
+    ids = ("0", "1")
+    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), Machine(8, ids)) == ((), None)
+    assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), Machine(8, ids)) == ((), None)
+    for asked, here, note in (({"gpus": "4", "nodes": 2}, (), "no GPU here for 4 ranks"),
+                              ({"gpus": "2"}, ("0",), "1 GPU here for 2 ranks")):  # fmt: skip
+        said = share_gpus(laptop(), decide_shape(request(**asked), laptop()), Machine(8, here))[1]
         assert (said or "").startswith(f"{note}: the ranks run on CPUs")
-
-
-def test_neither_slurm_jobs_nor_cpu_jobs_share_this_machine_s_gpus() -> None:
-    machine = Machine(8, ("0", "1"))
-    assert share_gpus(cluster(), decide_shape(request(gpus="2"), cluster()), machine) == ((), None)
-    assert share_gpus(laptop(), decide_shape(request(gpus="0"), laptop()), machine) == ((), None)
 
 
 SIZED = cluster(
@@ -209,25 +214,8 @@ def test_srun_asks_for_the_cpus_of_the_directives(preflight: str | None) -> None
     assert "export OMP_NUM_THREADS=$((SLURM_CPUS_ON_NODE < 4 ? 1 : SLURM_CPUS_ON_NODE / 2))\n" in left_out
 
 
-@pytest.mark.parametrize(
-    ("form", "nodes", "removed", "said"),
-    [
-        ("gres", 1, "gres", "no directive requests the 4 GPUs of each node: 4 ranks would start"),
-        ("gpus-per-node", 2, "gpus-per-node", "no directive requests"),
-        ("gpus", 1, "gpus", "no directive requests"),
-        ("gpus", 2, "gpus-per-node", "--gpus=a100:4 alone lets Slurm divide the GPUs freely among 2 nodes"),
-    ],
-)
-def test_ranks_without_their_gpus_are_refused(form: str, nodes: int, removed: str, said: str) -> None:
-    profile = cluster(gpu={"type": "a100", "per_node": 4, "directive": form})
-    with pytest.raises(UsageError, match=said) as refused:
-        plan(profile, gpus="4", nodes=nodes, no_sbatch=[removed])
-    assert refused.value.hint
-
-
 def test_gpus_per_node_is_enough_without_their_sum() -> None:
-    profile = cluster(gpu={"type": "a100", "per_node": 4, "directive": "gpus"})
-    assert plan(profile, gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node") == "a100:2"
+    assert plan(cluster(**SUM), gpus="4", nodes=2, no_sbatch=["gpus"]).directive("gpus-per-node") == "a100:2"
 
 
 @pytest.mark.parametrize(("key", "value"), [("gpu-bind", "single:1"), ("tres-bind", "gres/gpu:single:1")])
@@ -257,15 +245,6 @@ def test_an_option_decides_the_requeue_else_the_profile(
     assert decide_requeue(request(**asked), cluster(requeue=of_profile)) == requeue
 
 
-@pytest.mark.parametrize(
-    "asked", [{"retry_on_failure": True}, {"exclude_bad_nodes": True}, {"retry_on_failure": True, "warn_s": "2m"}]
-)
-def test_an_option_that_says_nothing_without_requeue_is_refused(asked: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=option_of(next(iter(asked)))) as caught:
-        plan(**asked)
-    assert "--requeue N" in (caught.value.hint or "")
-
-
 @pytest.mark.parametrize(("warn_s", "grace_s"), [(6, 4), (30, 20), (59, 40), (60, 40), (120, 100), (600, 580)])
 def test_of_the_warning_a_part_is_kept_for_starting_again(warn_s: int, grace_s: int) -> None:
     assert Requeue(1, warn_s).grace_s == grace_s
@@ -277,9 +256,6 @@ def test_a_warning_must_not_come_before_the_ranks_listen() -> None:
     for seconds in (60, 120):
         with pytest.raises(UsageError, match=f"a signal {seconds} s before the end"):
             check_warning(Requeue(1, seconds), 120)
-
-
-def test_the_hint_names_a_time_that_fits() -> None:
     with pytest.raises(UsageError) as caught:
         plan(requeue="1", warn_s="5m", walltime_s="5m")
     assert "--time 00:07:00" in (caught.value.hint or "")
@@ -304,31 +280,11 @@ def test_the_limit_is_that_of_the_option_then_that_of_the_profile(
     assert plan(cluster(**profile), **asked).cancel_idle_s == idle_s
 
 
-@pytest.mark.parametrize(
-    ("profile", "asked", "message"),
-    [
-        (cpu_cluster(), {"cancel_idle_s": "30m"}, "this job has no GPU that could be idle"),
-        (cluster(), {"cancel_idle_s": "30m", "gpus": "0"}, "this job has no GPU that could be idle"),
-        (cluster(sample_use=False), {"cancel_idle_s": "30m"}, "--cancel-idle needs samples of the GPUs"),
-        (cluster(sample_use=False, cancel_idle="2h"), {}, "^cancel_idle needs samples of the GPUs"),
-        (cluster(), {"cancel_idle_s": "30"}, "'30' has no unit; write 30m for minutes"),
-    ],
-)
-def test_a_limit_that_cannot_be_is_refused(profile: Profile, asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        plan(profile, **asked)
-
-
 def test_the_script_and_the_plan_show_it() -> None:
     decided = plan(cancel_idle_s="90m", requeue="2", gpus="8", nodes="2")
     text = script(decided)
     assert 'job --came "$came" --warn 100 --requeue 2 --cancel-idle 5400 -- \\\n' in text
-    assert len(text.splitlines()) <= 70
-    assert [line for line in plan_lines(decided) if line.startswith("idle ")] == [
-        "idle       ends if all of its GPUs are idle for 01:30:00"
-    ]
-
-
-def test_a_site_can_switch_the_samples_off() -> None:
+    (line,) = [line for line in plan_lines(decided) if line.startswith("idle ")]
+    assert line == "idle       ends if all of its GPUs are idle for 01:30:00"
     assert 'job --came "$came" --sample 0 -- \\\n' in script(plan(cluster(sample_use=False)))
     assert "--sample" not in script(plan())

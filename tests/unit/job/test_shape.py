@@ -35,71 +35,85 @@ def test_nodes_and_gpus_per_node_follow_from_what_was_said(asked: dict[str, Any]
     assert (shape.nodes, shape.gpus_per_node, shape.gpus) == (nodes, each, nodes * each)
 
 
-DIVIDES: list[tuple[dict[str, Any], str, str]] = [
-    (
-        {"gpus": "3", "nodes": 2},
-        "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50",
-        "use --nodes 1, or ask for 2 or 4 GPUs",
-    ),
-    ({"gpus": "5", "nodes": 2}, "do not divide", "use --nodes 5, or ask for 4 or 6 GPUs"),
-    ({"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)", "ask for 4 or 6 GPUs"),
-    ({"gpus": "1", "nodes": 2}, "1 GPU does not divide by 2 nodes", "use --nodes 1"),
-    ({"gpus": "5", "gpus_per_node": "3"}, "contradicts --gpus-per-node 3: 1 node × 3 = 3", "ask for 3 or 6 GPUs"),
-]  # fmt: skip
-CONTRADICTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"gpus": "4", "nodes": 2, "gpus_per_node": "4"}, "--gpus 4 contradicts --gpus-per-node 4: 2 nodes × 4 = 8", ""),
-    ({"gpus": "4", "gpus_per_node": "0"}, "--gpus 4 contradicts --gpus-per-node 0", ""),
-    ({"gpus": "0", "gpus_per_node": "2"}, "--gpus 0 contradicts --gpus-per-node 2", ""),
-    ({"nodes": 2}, "--nodes 2 does not say how many GPUs", ""),
-    ({"gpus": "a100:4", "gpus_per_node": "h100:2"}, "two GPU types at once: a100 and h100", ""),
-    ({"gpus": "h100:4"}, "profile 'big' has GPUs of type 'a100', not 'h100'", "ask for a100:N"),
-    ({"gpus": "0", "launcher": "torchrun"}, "--gpus 0 with torchrun does not say how many ranks",
-     "add --nproc-per-node"),
-    ({"gpus": "4", "launcher": "python", "nproc_per_node": 4}, "the launcher python starts one process per node",
-     "for 4 ranks on GPUs add --launcher torchrun"),
-    ({"gpus": "0", "nproc_per_node": 4},
-     "--nproc-per-node 4: the launcher python starts one process per node",
-     "for 4 ranks on CPUs add --launcher torchrun"),
-    ({"gpus": "2", "nproc_per_node": 4}, "--nproc-per-node 4 is more than the 2 GPUs of a node",
-     "ask for --gpus-per-node"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("asked", "message", "hint"), DIVIDES + CONTRADICTS)
-def test_a_contradiction_is_refused_with_its_arithmetic_and_what_would_do(
-    asked: dict[str, Any], message: str, hint: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        decide_shape(request(**asked), cluster())
-    assert message in refused.value.message
-    assert (refused.value.hint or "").startswith(hint)
-
-
 TYPED = cluster(
     gpu={"types": {name: {"per_node": each, "nodes": 2} for name, each in (("a100", 4), ("h100", 8), ("l", 1))}}
 )
+TYPES: dict[str, Any] = {
+    "h100": {"per_node": 8, "partition": "h100", "qos": "big", "cpu": {"per_node": 96, "per_gpu": 12},
+             "memory": {"per_node": "1T", "per_gpu": "128G"}, "time": {"max": "12:00:00"}},
+    "l40s": {"per_node": 4},
+}  # fmt: skip
+
+
+def mixed(**gpu: Any) -> Profile:
+    """A site with two types of GPUs."""
+    rest: dict[str, Any] = {"cpu": {"per_node": 64, "per_gpu": 16}, "memory": {"per_gpu": "100G"}}
+    time = {"default": "1:00:00", "max": "2-00:00:00"}
+    return Profile(name="site", partition="gpu", gpu={"types": TYPES, **gpu}, time=time, **rest)
+
+
+BIG, SITE = cluster(), mixed()
+UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
 
 
 @pytest.mark.parametrize(
-    ("profile", "asked", "message", "hint"),
+    ("error", "profile", "asked", "message", "hint"),
     [
-        (cluster(), {"gpus": "8", "nodes": 1}, "8 GPUs per node, but a node of profile 'big' has 4",
+        (UsageError, BIG, {"gpus": "3", "nodes": 2}, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50",
+         "use --nodes 1, or ask for 2 or 4 GPUs"),
+        (UsageError, BIG, {"gpus": "5", "nodes": 2}, "do not divide", "use --nodes 5, or ask for 4 or 6 GPUs"),
+        (UsageError, BIG, {"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)",
+         "ask for 4 or 6 GPUs"),
+        (UsageError, BIG, {"gpus": "1", "nodes": 2}, "1 GPU does not divide by 2 nodes",
+         "use --nodes 1, or ask for 2 GPUs"),
+        (UsageError, BIG, {"gpus": "5", "gpus_per_node": "3"}, "contradicts --gpus-per-node 3: 1 node × 3 = 3",
+         "ask for 3 or 6 GPUs"),
+        (UsageError, BIG, {"gpus": "4", "nodes": 2, "gpus_per_node": "4"},
+         "--gpus 4 contradicts --gpus-per-node 4: 2 nodes × 4 = 8", ""),
+        (UsageError, BIG, {"gpus": "4", "gpus_per_node": "0"}, "--gpus 4 contradicts --gpus-per-node 0", ""),
+        (UsageError, BIG, {"gpus": "0", "gpus_per_node": "2"}, "--gpus 0 contradicts --gpus-per-node 2", ""),
+        (UsageError, BIG, {"nodes": 2}, "--nodes 2 does not say how many GPUs", ""),
+        (UsageError, BIG, {"gpus": "a100:4", "gpus_per_node": "h100:2"}, "two GPU types at once: a100 and h100", ""),
+        (UsageError, BIG, {"gpus": "h100:4"}, "profile 'big' has GPUs of type 'a100', not 'h100'",
+         "ask for a100:N, or choose a profile with h100: hpcrun profile list"),
+        (UsageError, BIG, {"gpus": "0", "launcher": "torchrun"}, "--gpus 0 with torchrun does not say how many ranks",
+         "add --nproc-per-node 4 (ranks on each node), or --launcher python"),
+        (UsageError, BIG, {"gpus": "4", "launcher": "python", "nproc_per_node": 4},
+         "the launcher python starts one process per node", "for 4 ranks on GPUs add --launcher torchrun"),
+        (UsageError, BIG, {"gpus": "0", "nproc_per_node": 4},
+         "--nproc-per-node 4: the launcher python starts one process per node",
+         "for 4 ranks on CPUs add --launcher torchrun"),
+        (UsageError, BIG, {"gpus": "2", "nproc_per_node": 4},
+         "--nproc-per-node 4 is more than the 2 GPUs of a node", "ask for --gpus-per-node 4"),
+        (UsageError, SITE, {}, UNTYPED, "choose one, such as --gpus h100:1, or request --gpus 0"),
+        (UsageError, SITE, {"gpus": "2"}, UNTYPED, "choose one, such as --gpus h100:2, or request --gpus 0"),
+        (UsageError, SITE, {"gpus": "h10:2"}, "profile 'site' has no GPUs of type",
+         "did you mean 'h100'? there are: h100, l40s"),
+        (UsageError, SITE, {"gpus": "any:2"}, "profile 'site' has no GPUs of type",
+         "there are: h100, l40s; for GPUs of any type: docs/profiles.md, Several GPU types"),
+        (PlanError, BIG, {"gpus": "8", "nodes": 1}, "8 GPUs per node, but a node of profile 'big' has 4",
          "spread them over more nodes: --gpus 8 --nodes 2"),
-        (cluster(), {"gpus_per_node": "5"}, "5 GPUs per node, but a node of profile 'big' has 4", ""),
-        (TYPED, {"gpus": "a100:8", "nodes": 1}, "8 GPUs", "spread them over more nodes: --gpus a100:8 --nodes 2"),
-        (TYPED, {"gpus": "a100:16", "nodes": 1}, "16 GPUs",
+        (PlanError, BIG, {"gpus_per_node": "5"}, "5 GPUs per node, but a node of profile 'big' has 4", ""),
+        (PlanError, TYPED, {"gpus": "a100:8", "nodes": 1}, "8 GPUs",
+         "spread them over more nodes: --gpus a100:8 --nodes 2"),
+        (PlanError, TYPED, {"gpus": "a100:16", "nodes": 1}, "16 GPUs",
          "request less: --gpus a100:8 --nodes 2; or another type: --gpus h100:16 --nodes 2"),
-        (TYPED, {"gpus": "a100:64", "nodes": 1}, "64 GPUs", "request less: --gpus a100:8 --nodes 2"),
-        (cpu_cluster(), {"gpus": "4"}, "a node of profile 'thin' has 0",
+        (PlanError, TYPED, {"gpus": "a100:64", "nodes": 1}, "64 GPUs", "request less: --gpus a100:8 --nodes 2"),
+        (PlanError, cpu_cluster(), {"gpus": "4"}, "a node of profile 'thin' has 0",
          "choose a profile with GPUs (hpcrun profile list), or --gpus 0"),
-        (laptop(), {"gpus": "2", "launcher": "srun"}, "there is no srun", ""),
+        (PlanError, laptop(), {"gpus": "2", "launcher": "srun"}, "there is no srun", ""),
+        # the limits are the types'
+        (PlanError, SITE, {"gpus_per_node": "l40s:8"}, "a node of profile 'site' has 4", ""),
+        (PlanError, SITE, {"gpus": "h100:1", "walltime_s": "24h"}, "longer than the 12:00:00", ""),
+        (PlanError, SITE, {"gpus": "h100:1", "cpus": 97}, "has 96", ""),
+        (PlanError, SITE, {"gpus": "h100:1", "memory_mb": "2T"}, "has 1024G", ""),
     ],
 )  # fmt: skip
-def test_more_than_a_profile_has_is_refused_with_what_would_do(
-    profile: Profile, asked: dict[str, Any], message: str, hint: str
+def test_what_cannot_be_is_refused_with_its_arithmetic_and_what_would_do(
+    error: type[HpcrunError], profile: Profile, asked: dict[str, Any], message: str, hint: str
 ) -> None:
-    with pytest.raises(PlanError) as refused:
-        decide_shape(request(**asked), for_gpu_type(profile, request(**asked)))
+    with pytest.raises(error) as refused:
+        plan(profile, **asked)
     assert message in refused.value.message
     assert hint in ("", refused.value.hint)
 
@@ -122,15 +136,10 @@ def test_a_shape_always_is_what_was_asked_for(total: int | None, each: int | Non
     assert shape.gpus_per_node <= 4
 
 
-@pytest.mark.parametrize(
-    ("profile_type", "typed", "type_"),
-    [("a100", "4", "a100"), ("a100", "a100:4", "a100"), (None, "4", None), (None, "h100:4", "h100")],
-)
-def test_the_gpu_type_is_the_one_named_else_the_profile_s(
-    profile_type: str | None, typed: str, type_: str | None
-) -> None:
-    profile = cluster(gpu={"type": profile_type, "per_node": 4})
-    assert decide_shape(request(gpus=typed), profile).gpu_type == type_
+def test_the_gpu_type_is_the_one_named_else_the_profile_s() -> None:
+    for of_profile, typed, type_ in (("a100", "4", "a100"), (None, "4", None), (None, "h100:4", "h100")):
+        profile = cluster(gpu={"type": of_profile, "per_node": 4})
+        assert decide_shape(request(gpus=typed), profile).gpu_type == type_
 
 
 @pytest.mark.parametrize(
@@ -163,30 +172,6 @@ def test_a_local_job_takes_any_number_and_type_of_gpus() -> None:
     assert decide_shape(request(), laptop()).gpus == 1
 
 
-TYPES: dict[str, Any] = {
-    "h100": {
-        "per_node": 8,
-        "partition": "h100",
-        "qos": "big",
-        "cpu": {"per_node": 96, "per_gpu": 12},
-        "memory": {"per_node": "1T", "per_gpu": "128G"},
-        "time": {"max": "12:00:00"},
-    },
-    "l40s": {"per_node": 4},
-}
-
-
-def mixed(**gpu: Any) -> Profile:
-    return Profile(
-        name="site",
-        partition="gpu",
-        gpu={"types": TYPES, **gpu},
-        cpu={"per_node": 64, "per_gpu": 16},
-        memory={"per_gpu": "100G"},
-        time={"default": "1:00:00", "max": "2-00:00:00"},
-    )
-
-
 @pytest.mark.parametrize(
     ("asked", "directives"),
     [
@@ -207,47 +192,11 @@ def test_the_request_lies_over_its_type_and_the_type_over_the_profile(
     assert {name: made.directive(name) for name in directives} == directives
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"gpus_per_node": "l40s:8"}, "a node of profile 'site' has 4"),
-        ({"gpus": "h100:1", "walltime_s": "24h"}, "longer than the 12:00:00"),
-        ({"gpus": "h100:1", "cpus": 97}, "has 96"),
-        ({"gpus": "h100:1", "memory_mb": "2T"}, "has 1024G"),
-    ],
-)
-def test_the_limits_are_the_types(asked: dict[str, Any], says: str) -> None:
-    with pytest.raises(PlanError, match=says):
-        plan(mixed(), **asked)
-
-
-@pytest.mark.parametrize("asked", [{}, {"gpus": "2"}], ids=str)
-def test_an_untyped_request_must_choose(asked: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as raised:
-        plan(mixed(), **asked)
-    assert raised.value.message == "profile 'site' has GPUs of several types: h100, l40s"
-    assert raised.value.hint is not None
-    assert "--gpus h100:" in raised.value.hint
-
-
 def test_an_untyped_request_gets_the_profiles_own_type() -> None:
     assert plan(mixed(type="l40s"), gpus="2").directive("gres") == "gpu:l40s:2"
     own = mixed(type="a100", per_node=2)
     assert plan(own, gpus="2").directive("gres") == "gpu:a100:2"
     assert plan(own, gpus="a100:2").directive("partition") == "gpu"
-
-
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("h10:2", "did you mean 'h100'? there are: h100, l40s"),
-        ("any:2", "there are: h100, l40s; for GPUs of any type: docs/profiles.md, Several GPU types"),
-    ],
-)
-def test_an_unknown_type_is_told_the_nearest(typed: str, hint: str) -> None:
-    with pytest.raises(UsageError, match="profile 'site' has no GPUs of type") as raised:
-        plan(mixed(), gpus=typed)
-    assert raised.value.hint == hint
 
 
 def test_more_nodes_than_the_partition_has_are_refused_with_the_numbers() -> None:

@@ -71,12 +71,9 @@ def test_a_number_alone_is_refused_but_for_slurm_s_minutes() -> None:
     assert parse_slurm_time("1:30") == MINUTE + 30
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(1, "00:00:01"), (90, "00:01:30"), (HOUR, "01:00:00"), (DAY - 1, "23:59:59"), (36 * HOUR, "1-12:00:00")],
-)
-def test_a_time_is_written_as_slurm_prints_it(seconds: int, text: str) -> None:
-    assert format_time(seconds) == text
+def test_a_time_is_written_as_slurm_prints_it() -> None:
+    times = {1: "00:00:01", 90: "00:01:30", HOUR: "01:00:00", DAY - 1: "23:59:59", 36 * HOUR: "1-12:00:00"}
+    assert {seconds: format_time(seconds) for seconds in times} == times
 
 
 @given(st.integers(1, 400 * DAY))
@@ -116,27 +113,17 @@ def test_any_text_is_a_time_or_a_size_or_is_refused_in_words(typed: str) -> None
             assert str(error)
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 kB"), (1, "1 kB"), (1025, "2 kB"), (340 << 20, "340 MB"), ((1 << 30) - 1, "1024 MB"), (3 << 29, "1.5 GB")],
-)
-def test_bytes_are_written_in_the_largest_unit_that_fits(size: int, text: str) -> None:
-    assert format_size(size) == text
+def test_bytes_are_written_in_the_largest_unit_that_fits_and_rates_in_powers_of_ten() -> None:
+    sizes = {0: "0 kB", 1: "1 kB", 1025: "2 kB", 340 << 20: "340 MB", (1 << 30) - 1: "1024 MB", 3 << 29: "1.5 GB"}
+    assert {size: format_size(size) for size in sizes} == sizes
+    rates = {0: "0.0 kB/s", 999_999: "1000.0 kB/s", 1_000_000: "1.00 MB/s", 2.5e9: "2.50 GB/s"}
+    assert {rate: format_rate(rate) for rate in rates} == rates
 
 
-@pytest.mark.parametrize(
-    ("rate", "text"), [(0, "0.0 kB/s"), (999_999, "1000.0 kB/s"), (1_000_000, "1.00 MB/s"), (2.5e9, "2.50 GB/s")]
-)
-def test_rates_are_written_in_powers_of_ten(rate: float, text: str) -> None:
-    assert format_rate(rate) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("1.2M", 1_200_000), ("500k", 500_000), ("0.5K", 500), ("7B", 7 * 10**9), ("7G", 7 * 10**9), ("20480", 20480)],
-)
-def test_counts(text: str, number: int) -> None:
-    assert parse_count(text) == number
+def test_counts_and_positive_numbers() -> None:
+    counts = {"1.2M": 1_200_000, "500k": 500_000, "0.5K": 500, "7B": 7 * 10**9, "7G": 7 * 10**9, "20480": 20480}
+    assert {text: parse_count(text) for text in counts} == counts
+    assert [parse_positive(text) for text in ("1e-3", "0.001", ".5", "2")] == [0.001, 0.001, 0.5, 2]
 
 
 @given(st.integers(1, 10**12))
@@ -144,20 +131,13 @@ def test_a_number_in_millions_is_that_number(number: int) -> None:
     assert parse_count(f"{number // 10**6}.{number % 10**6:06}M") == number
 
 
-def test_positive_numbers() -> None:
-    assert [parse_positive(text) for text in ("1e-3", "0.001", ".5", "2")] == [0.001, 0.001, 0.5, 2]
-
-
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [
+def test_nodes_are_listed_as_squeue_does() -> None:
+    for names, text in (
         ([], ""),
         (["login"], "login"),
         (["a100-1"], "a100-1"),
         (["a100-1", "a100-2"], "a100-[1-2]"),
         (["a100-2", "b7", "a100-4", "a100-3", "login"], "a100-[2-4],b7,login"),
         (["node09", "node10"], "node09,node10"),
-    ],
-)
-def test_nodes_are_listed_as_squeue_does(names: list[str], text: str) -> None:
-    assert host_list(names) == text
+    ):
+        assert host_list(names) == text

@@ -28,13 +28,6 @@ def test_an_earlier_folder_hides_a_later_one_and_parts_are_no_profiles(tmp_path:
     assert profile_names([tmp_path, SHIPPED])["h100"] == SHIPPED / "h100.yaml"
 
 
-def test_a_profile_can_be_named_by_its_path(tmp_path: Path) -> None:
-    path = write(tmp_path / "site.yaml", "partition: gpu\n")
-    assert load_profile(str(path), []).profile.name == "site"
-    with pytest.raises(ProfileError, match="no such file"):
-        find_profile(str(tmp_path / "none.yaml"), [])
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("a10", "did you mean 'a100'?"), ("loca", "did you mean 'local'?"), ("zzz", "hpcrun profile list shows all")],
@@ -42,8 +35,7 @@ def test_a_profile_can_be_named_by_its_path(tmp_path: Path) -> None:
 def test_an_unknown_profile_is_refused_with_the_nearest_or_the_command(name: str, hint: str) -> None:
     with pytest.raises(ProfileError, match=f"there is no profile '{name}'") as refused:
         load_profile(name, [SHIPPED])
-    assert refused.value.hint is not None
-    assert refused.value.hint.startswith(hint)
+    assert (refused.value.hint or "").startswith(hint)
     assert refused.value.exit_code == 3
 
 
@@ -107,14 +99,6 @@ def test_profiles_that_extend_in_a_circle_are_refused_with_the_circle(files: dic
     assert str(tmp_path) in refused.value.message
 
 
-def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.yaml", "partition: x\nextends: [base/slurm, a10]\n")
-    with pytest.raises(ProfileError) as refused:
-        load_profile("mine", [tmp_path, SHIPPED])
-    assert refused.value.message == f"{path}:2: 'extends' names 'a10', which does not exist"
-    assert refused.value.hint == "did you mean 'a100'?"
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -138,18 +122,32 @@ def test_a_base_that_is_nowhere_is_refused_at_its_line_with_the_nearest(tmp_path
         ("card:\n  tflops:\n    bf61: 1\n", 3, "unknown key 'card.tflops.bf61'; did you mean 'card.tflops.bf16'?"),
         ("card:\n  bf16: 'yes'\n", 2, "card.bf16: takes true or false"),
         ("fabric:\n  interface: =ib0\n", 2, "fabric.interface: "),
+        ("partition: x\nextends: [base/slurm, a10]\n", 2, "'extends' names 'a10', which does not exist"),
+        ("qos: x\nextends: {a: b}\n", 2, "'extends' must be the name"),
+        ("extends: [[a]]\n", 1, "'extends' must be the name"),
+        ("extends: part\nmodules+: a\n", 2, "modules+: must be a list of values to add to 'modules'"),
+        ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' is also in this file; write one list"),
+        ("extends: part\nqos: x\ngpu+: [b]\n", 3, "gpu+: 'gpu' is not a list"),
+        ("extends: part\nmodulse+: [b]\n", 2, "unknown key 'modulse'; did you mean 'modules'?"),
+        ("extends: part\nsetup+: [true]\n", 2, "setup.0: "),
+        ("card: gpu/h10\n", 1, "'card' names 'gpu/h10', which does not exist"),
+        ("gpu: {types: {h: {per_node: 1, card: gpu/none}}}\n", 1, "'gpu.types.h.card' names 'gpu/none'"),
+        ("card: mine\n", 1, "'card' names 'mine', which does not exist"),
+        ("card: [gpu/h100]\n", 1, "card: must be a valid section"),
     ],
 )  # fmt: skip
 def test_a_wrong_key_or_value_is_refused_at_its_file_and_line(
     text: str, line: int, message: str, tmp_path: Path
 ) -> None:
+    write(tmp_path / "part.yaml", "partition: x\ngpu: {type: a100}\n")
     path = write(tmp_path / "mine.yaml", text)
     with pytest.raises(ProfileError) as refused:
-        load_profile("mine", [tmp_path])
+        load_profile("mine", [tmp_path, SHIPPED])
     first = refused.value.message.splitlines()[0]
     assert first.startswith(f"{path}:{line}: {message}")
     assert "function-" not in refused.value.message  # pydantic's own words for its machinery
     assert "pydantic" not in refused.value.message.lower()
+    assert "a10]" not in text or refused.value.hint == "did you mean 'a100'?"
 
 
 def test_a_list_is_extended_with_a_plus_and_each_item_and_value_knows_its_line(tmp_path: Path) -> None:
@@ -162,27 +160,6 @@ def test_a_list_is_extended_with_a_plus_and_each_item_and_value_knows_its_line(t
     assert [str(loaded.origins["gpu", key]) for key in ("type", "per_node")] == [f"{base}:3", f"{mine}:6"]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("modules+: a\n", 1, "modules+: must be a list of values to add to 'modules'"),
-        ("modules: [a]\nmodules+: [b]\n", 2, "modules+: 'modules' is also in this file; write one list"),
-        ("qos: x\ngpu+: [b]\n", 2, "gpu+: 'gpu' is not a list"),
-        ("modulse+: [b]\n", 1, "unknown key 'modulse'; did you mean 'modules'?"),
-        ("setup+: [true]\n", 1, "setup.0: "),
-        ("qos: x\nextends: {a: b}\n", 2, "'extends' must be the name"),
-        ("extends: [[a]]\n", 1, "'extends' must be the name"),
-    ],
-)
-def test_a_wrong_extension_is_refused_at_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "base.yaml", "partition: x\ngpu: {type: a100}\n")
-    above = "" if "extends" in text else "extends: base\n"
-    path = write(tmp_path / "mine.yaml", above + text)
-    with pytest.raises(ProfileError) as refused:
-        load_profile("mine", [tmp_path])
-    assert refused.value.message.startswith(f"{path}:{line + bool(above)}: {message}")
-
-
 def test_every_mistake_of_a_profile_and_what_it_extends_is_told_at_once(tmp_path: Path) -> None:
     base = write(tmp_path / "base.yaml", "extends: nowhere\ngpu: {typ: x}\n")
     broken = write(tmp_path / "broken.yaml", "a: b\na: c\n")
@@ -193,14 +170,15 @@ def test_every_mistake_of_a_profile_and_what_it_extends_is_told_at_once(tmp_path
     assert found == [(base, 1), (base, 2), (broken, 2), (mine, 2), (mine, 3)]  # as one reads
 
 
-def test_a_file_named_by_a_relative_path_is_the_one_in_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_can_be_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "profiles/a100.yaml", "extends: a100\nmodules+: [once]\n")
     monkeypatch.chdir(tmp_path)
     loaded = load_profile("./profiles/../profiles/a100.yaml", [tmp_path / "profiles", SHIPPED])
+    assert loaded.profile.name == "a100"
     assert loaded.profile.modules[-1:] == ("once",)
     assert loaded.profile.modules.count("once") == 1
+    with pytest.raises(ProfileError, match="no such file"):
+        find_profile(str(tmp_path / "none.yaml"), [])
 
 
 def test_a_long_chain_is_refused(tmp_path: Path) -> None:
@@ -244,8 +222,7 @@ def mutated(lines: list[str], mutations: list[tuple[str, int, int, str]]) -> str
     lines = [line for line in lines if not line.startswith("#")]
     for change, place, column, piece in mutations:
         number = place % len(lines)
-        line = lines[number]
-        at = column % (len(line) + 1)
+        line, at = lines[number], column % (len(lines[number]) + 1)
         lines[number] = {
             "insert": line[:at] + piece + line[at:],
             "cut": line[:at] + line[at + 1 :],
@@ -264,10 +241,9 @@ def test_a_mutated_profile_loads_or_fails_with_file_line_and_key(mutations: list
         load_text(text, path, [SHIPPED])
     except MistakesError as error:
         assert error.mistakes
+        assert {mistake.path for mistake in error.mistakes} == {path}
         for mistake in error.mistakes:
-            assert mistake.path == path
-            assert mistake.line is not None
-            assert 1 <= mistake.line <= len(text.split("\n")) + 1
+            assert 1 <= (mistake.line or 0) <= len(text.split("\n")) + 1
             assert mistake.text
             # one of the merged values names its key; one of YAML itself has none. To YAML a line ends at \x85 too, and
             # a key that is folded there is spelt with a space
@@ -286,19 +262,3 @@ def test_a_card_is_named_by_its_part(tmp_path: Path) -> None:
     yours = load_profile("yours", [tmp_path, SHIPPED]).profile
     assert (yours.gpu.types["h"].card.memory_gb, yours.gpu.types["h"].card.nvlink_gb_s) == (94, 900)
     assert yours.card.model is None
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("card: gpu/h10\n", "1: 'card' names 'gpu/h10', which does not exist"),
-        ("gpu: {types: {h: {per_node: 1, card: gpu/none}}}\n", "'gpu.types.h.card' names 'gpu/none'"),
-        ("card: mine\n", "'card' names 'mine', which does not exist"),
-        ("card: [gpu/h100]\n", "card: must be a valid section"),
-    ],
-)
-def test_a_card_that_cannot_be_is_a_mistake_with_its_line(text: str, says: str, tmp_path: Path) -> None:
-    write(tmp_path / "mine.yaml", text)
-    with pytest.raises(ProfileError) as refused:
-        load_profile("mine", [tmp_path, SHIPPED])
-    assert says in refused.value.message

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.job.plan import PythonEnvironment, build_plan
 from hpcrun.job.profile import FabricSection, Profile
-from hpcrun.job.request import read_request
-from hpcrun.job.resources import Machine
 from hpcrun.profiles.folders import shipped_folder
 from hpcrun.profiles.load import load_profile, profile_names
 from hpcrun.profiles.variable_catalogue import load_catalogue
 from tests.harness import REPO
-from tests.unit.given import read_yaml, write
+from tests.unit.given import plan, read_yaml, write
 
 SHIPPED = shipped_folder("cluster_profiles")
 CATALOGUE = load_catalogue()
@@ -67,12 +64,9 @@ def test_a_card_is_what_its_maker_says(name: str) -> None:
 def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
     """A node with MemSpecLimit has less for jobs than its RealMemory, and refuses a job that wants all of it."""
     profile = load(name)
-    request = read_request({"script": "train.py", "gpus": str(profile.gpu.per_node)})
-    plan = build_plan(request, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
-    assert plan.memory_mb is not None and profile.memory.per_node is not None
-    assert 0.95 * profile.memory.per_node < plan.memory_mb < 0.97 * profile.memory.per_node
-    assert profile.cpu.per_gpu is not None and profile.cpu.per_node is not None
-    assert profile.gpu.per_node * profile.cpu.per_gpu <= profile.cpu.per_node
+    memory_mb, cpus = profile.memory.per_node or 0, profile.cpu.per_node or 0
+    assert 0.95 * memory_mb < (plan(profile, gpus=str(profile.gpu.per_node)).memory_mb or 0) < 0.97 * memory_mb
+    assert 0 < profile.gpu.per_node * (profile.cpu.per_gpu or 0) <= cpus
     assert profile.description
     assert 0 < (profile.time.default or 0) <= (profile.time.max or 0)
 
@@ -81,21 +75,18 @@ def test_a_whole_node_leaves_memory_to_the_system(name: str) -> None:
 def test_a_card_without_a_profile_has_its_numbers_on_the_common_page(name: str) -> None:
     rows = (REPO / "docs/gpus.md").read_text().splitlines()
     (row,) = (line for line in rows if line.startswith(f"| `gpu/{name}` |"))
-    memory, bandwidth, *rates = DATASHEETS[name][:5]
-    numbers = (memory, bandwidth, *rates, DATASHEETS[name][6], DATASHEETS[name][7], DATASHEETS[name][9])
+    memory, bandwidth, *rates, fp8, nvlink, _, capability, _ = DATASHEETS[name]
+    numbers = (memory, bandwidth, *rates[:3], fp8, nvlink, capability)
     assert all(number is None or f"{number}" in row for number in numbers)
 
 
-@pytest.mark.parametrize("name", [*CARDS, *OTHERS])
-def test_a_card_says_nothing_of_the_network(name: str) -> None:
-    assert set(read_yaml(SHIPPED / "gpu" / f"{name}.yaml").data) == {"gpu", "card"}
-
-
-@pytest.mark.parametrize("name", FABRICS)
-def test_a_fabric_leaves_names_to_the_site(name: str) -> None:
-    said = read_yaml(SHIPPED / "fabric" / f"{name}.yaml").data
-    assert set(said) == {"fabric"}
-    assert set(said["fabric"]) <= {"kind", "bandwidth_gbit_s"}
+def test_a_card_says_nothing_of_the_network_and_a_fabric_leaves_names_to_the_site() -> None:
+    for name in (*CARDS, *OTHERS):
+        assert set(read_yaml(SHIPPED / f"gpu/{name}.yaml").data) == {"gpu", "card"}
+    for name in FABRICS:
+        said = read_yaml(SHIPPED / f"fabric/{name}.yaml").data
+        assert set(said) == {"fabric"}
+        assert set(said["fabric"]) <= {"kind", "bandwidth_gbit_s"}
 
 
 @pytest.mark.parametrize("name", [*CARDS, "cpu"])
@@ -114,13 +105,14 @@ def test_no_shipped_file_sets_what_is_for_debugging_or_read_by_nothing(path: Pat
     assert load_profile(str(path), [SHIPPED]).profile.name == path.stem  # each loads by itself
 
 
-@pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("card", CARDS)
-def test_every_card_goes_with_every_fabric(card: str, fabric: str, tmp_path: Path) -> None:
-    write(tmp_path / "mine.yaml", f"extends: [base/slurm, gpu/{card}, fabric/{fabric}]\ngpu: {{per_node: 4}}\n")
-    profile = load_profile("mine", [tmp_path, SHIPPED]).profile
-    assert profile.card == load(card).card
-    assert profile.fabric.kind == fabric.partition("-")[0]
+def test_every_card_goes_with_every_fabric(card: str, tmp_path: Path) -> None:
+    for fabric in FABRICS:
+        text = f"extends: [base/slurm, gpu/{card}, fabric/{fabric}]\ngpu: {{per_node: 4}}\n"
+        path = write(tmp_path / f"{fabric}.yaml", text)
+        profile = load_profile(str(path), [SHIPPED]).profile
+        assert profile.card == load(card).card
+        assert profile.fabric.kind == fabric.partition("-")[0]
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -148,16 +140,10 @@ def test_a_part_resolves_in_every_folder(tmp_path: Path) -> None:
 def test_an_interface_is_written_as_each_library_spells_it(tmp_path: Path) -> None:
     text = "extends: a100\nfabric: {interface: ib0, hcas: [mlx5_0, mlx5_1]}\nenv: {GLOO_SOCKET_IFNAME: ib1}\n"
     write(tmp_path / "mine.yaml", text)
-    profile = load_profile("mine", [tmp_path, SHIPPED]).profile
-    asked = read_request({"script": "train.py", "gpus": "4"})
-    plan = build_plan(asked, profile, python=PythonEnvironment("python3", "x"), machine=Machine(1))
-    env = dict(plan.env)
+    env = dict(plan(load_profile("mine", [tmp_path, SHIPPED]).profile, gpus="4").env)
     assert env["NCCL_SOCKET_IFNAME"] == "=ib0"
     assert env["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
     assert env["GLOO_SOCKET_IFNAME"] == "ib1", "what a person writes is not changed"
-
-
-@pytest.mark.parametrize("name", ["=ib0", "^docker", "ib0,ib1", "a b"])
-def test_an_interface_is_a_name_alone(name: str) -> None:
-    with pytest.raises(ValueError, match="interface"):
-        FabricSection(interface=name)
+    for name in ("=ib0", "^docker", "ib0,ib1", "a b"):
+        with pytest.raises(ValueError, match="interface"):
+            FabricSection(interface=name)

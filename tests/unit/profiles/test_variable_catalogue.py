@@ -13,13 +13,10 @@ from tests.unit.given import read_yaml, write
 
 CATALOGUE = load_catalogue()
 # The group of NCCL's guide that costs speed or hangs when left on.
-NCCL_DEBUGGING = set(
-    """
+NCCL_DEBUGGING = """
     NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE NCCL_BUFFSIZE NCCL_IB_DISABLE NCCL_IB_QPS_PER_CONNECTION
     NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ NCCL_ALGO NCCL_PROTO NCCL_NVLS_ENABLE NCCL_IB_PCI_RELAXED_ORDERING
-    NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_CHECK_MODE
-    """.split()
-)
+    NCCL_MIN_CTAS NCCL_MAX_CTAS NCCL_CHECK_MODE""".split()
 
 
 def test_reading_piece_by_piece_finds_what_the_whole_file_says() -> None:
@@ -56,27 +53,17 @@ def test_a_variable_is_complete(name: str) -> None:
 def test_every_kind_has_a_variable_and_no_name_stands_twice() -> None:
     assert {variable.kind for variable in CATALOGUE.values()} == set(KINDS)
     assert not CATALOGUE.others & set(CATALOGUE)
+    assert {name for name, one in CATALOGUE.items() if one.kind == "debugging"} >= set(NCCL_DEBUGGING)
 
 
-def test_what_nccl_keeps_for_debugging_is_for_debugging_here() -> None:
-    assert {name for name, one in CATALOGUE.items() if one.kind == "debugging"} >= NCCL_DEBUGGING
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_a_broken_catalogue_says_where(tmp_path: Path) -> None:
+    for text, says in (
         ("NCCL_X:\n  kind: sometimes\n  meaning: x\n  source: y\n", "NCCL_X: "),
         ("NCCL_X:\n  kind: torch\n  means: x\n", "means"),
         ("NCCL_X:\n  kind: [torch\n", "variables.yaml"),
-    ],
-)
-def test_a_broken_catalogue_says_where(text: str, says: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "variables.yaml", text)
-    with pytest.raises(ProfileError, match=re.escape(says)):
-        load_catalogue(path)["NCCL_X"]
-
-
-def test_a_catalogue_that_is_not_there_says_so(tmp_path: Path) -> None:
+    ):
+        with pytest.raises(ProfileError, match=re.escape(says)):
+            load_catalogue(write(tmp_path / "variables.yaml", text))["NCCL_X"]
     with pytest.raises(ProfileError, match="cannot be read"):
         load_catalogue(tmp_path / "none.yaml")
 
@@ -157,21 +144,9 @@ def test_what_is_right_or_unknown_is_left_alone(assignment: str) -> None:
 def test_only_what_is_impossible_is_said_to_be() -> None:
     found = check("l40s", NCCL_TIMEOUT="1", NCCL_P2P_LEVEL="NVL", NCCL_DEBGU="INFO", NCCL_ALGO="Ring")
     assert [finding.impossible for finding in found] == [False] * 4
+    assert CATALOGUE.check(dict.fromkeys(CATALOGUE.others, "x")) == []  # no known name is another one misspelt
 
 
-def test_no_name_that_is_known_is_taken_for_another_misspelt() -> None:
-    env = dict.fromkeys(CATALOGUE.others, "x")
-    assert CATALOGUE.check(env) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (Values(), ""),
-        (Values(one_of=("A", "B")), "A, B"),
-        (Values(range=(0, 7)), "0 to 7"),
-        (Values(range=(1, None)), "1 or more"),
-    ],
-)
-def test_the_values_allowed_are_said_in_words(values: Values, words: str) -> None:
-    assert values.in_words() == words
+def test_the_values_allowed_are_said_in_words() -> None:
+    allowed = (Values(), Values(one_of=("A", "B")), Values(range=(0, 7)), Values(range=(1, None)))
+    assert [values.in_words() for values in allowed] == ["", "A, B", "0 to 7", "1 or more"]

@@ -108,18 +108,13 @@ def test_a_hostile_file_is_refused_soon(text: str, words: str) -> None:
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(TOKENS), max_size=25).map("".join))
 @example("a: &a [*a]")
-@example("a: &a {b: *a}")
 @example("a: &a {b: 1}\nc: {<<: *a}")
-@example("<<: {a: 1}")
-@example("a: !!int x")
 @example("a: !!float x")
 @example("a: !!bool x")
 @example("a: !!omap [b: 1]")
-@example("a: 2001-99-99")
 @example("a: " + "[" * 2000)
 @example("? [a]\n: b")
 @example("%YAML 1.1\n---\na: 1e3")
-@example("%YAML 9.9\n---\na: b")
 def test_any_text_is_read_or_refused_with_the_file_s_name(text: str) -> None:
     try:
         file = parse_yaml(text, FILE)

@@ -27,45 +27,33 @@ ENFORCED = {"ClusterName": "dev", "AccountingStorageEnforce": "associations,limi
 
 def facts(*partitions: Partition, kinds: list[NodeKind] | None = None, **said: Any) -> ClusterFacts:
     """A cluster with two nodes of four A100s in each partition, unless it says otherwise."""
-    values: dict[str, Any] = {
-        "user": "me",
-        "groups": (),
-        "config": ENFORCED,
-        "kinds": kinds or [NodeKind(part.name, 2, 64, 512000, A100) for part in partitions],
-        "partitions": list(partitions),
-        "associations": [LAB],
-        "accounting": True,
-        **said,
-    }
-    return ClusterFacts(**values)
+    values: dict[str, Any] = {"user": "me", "groups": (), "config": ENFORCED, "associations": [LAB], "accounting": True}
+    kinds = kinds or [NodeKind(part.name, 2, 64, 512000, A100) for part in partitions]
+    return ClusterFacts(**{**values, "kinds": kinds, "partitions": list(partitions), **said})
 
 
 def settled(
     folder: Path,
-    found: ClusterFacts,
+    facts: ClusterFacts,
     choose: Callable[[Choice], str] | None = None,
     own: str | None = None,
     profile: str = "detected",
     **asked: Any,
 ) -> Settled:
     """What becomes of a request on a cluster that was detected; ``own`` is a person's copy of the profile."""
-    detected = DetectedProfile(folder / "cache", lambda: found, [shipped("cluster_profiles")])
-    around = surroundings(folder, {})
+    detected = DetectedProfile(folder / "cache", lambda: facts, [shipped("cluster_profiles")])
+    layers: tuple[Folder | Path, ...] = (detected.folder, shipped("cluster_profiles"))
     if own is not None:
-        write(folder / f"own/profiles/{profile}.yaml", own)
-    layers: tuple[Folder | Path, ...] = (
-        *([folder / "own/profiles"] if own else []),
-        detected.folder,
-        shipped("cluster_profiles"),
-    )
-    around = replace(around, profile_folders=layers, detected=detected, choose=choose)
+        layers = (write(folder / f"own/profiles/{profile}.yaml", own).parent, *layers)
+    around = replace(surroundings(folder, {}), profile_folders=layers, detected=detected, choose=choose)
     return settle(request(**asked), load_profile(profile, layers), around)
 
 
-def open_flags(folder: Path, found: ClusterFacts, **asked: Any) -> tuple[str, str | None]:
+def open_flags(folder: Path, facts: ClusterFacts, **asked: Any) -> str:
     with pytest.raises(UsageError) as refused:
-        settled(folder, found, **asked)
-    return refused.value.message, refused.value.hint
+        settled(folder, facts, **asked)
+    assert refused.value.hint == "for all your jobs: hpcrun init"
+    return refused.value.message
 
 
 def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(tmp_path: Path) -> None:
@@ -78,22 +66,20 @@ def test_one_gpu_type_one_account_and_a_default_partition_leave_nothing_open(tmp
     assert found.notes == (words,)
 
 
-BOTH = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H100)]
+MIXED = facts(GPU, kinds=[NodeKind("gpu", 2, 64, 512000, A100), NodeKind("gpu", 4, 64, 512000, H100)])
+TWO_ACCOUNTS = [LAB, replace(LAB, account="thesis")]
 
 
 def test_of_several_gpu_types_without_a_terminal_the_flags_are_named(tmp_path: Path) -> None:
-    assert open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus="4") == (
-        "choose a GPU type: --gpus a100:4, --gpus h100:4",
-        "for all your jobs: hpcrun init",
-    )
-    message, _ = open_flags(tmp_path, facts(GPU, kinds=BOTH), gpus_per_node="2", nodes=2)
+    assert open_flags(tmp_path, MIXED, gpus="4") == "choose a GPU type: --gpus a100:4, --gpus h100:4"
+    message = open_flags(tmp_path, MIXED, gpus_per_node="2", nodes=2)
     assert message == "choose a GPU type: --gpus-per-node a100:2, --gpus-per-node h100:2"
-    assert open_flags(tmp_path, facts(GPU, kinds=BOTH))[0] == "choose a GPU type: --gpus a100:1, --gpus h100:1"
+    assert open_flags(tmp_path, MIXED) == "choose a GPU type: --gpus a100:1, --gpus h100:1"
 
 
 def test_a_gpu_type_that_alone_has_as_many_is_taken(tmp_path: Path) -> None:
     for asked in ({"gpus": "8", "nodes": 1}, {"gpus": "32"}, {"gpus_per_node": "8"}):
-        found = settled(tmp_path, facts(GPU, kinds=BOTH), **asked).request
+        found = settled(tmp_path, MIXED, **asked).request
         assert (found.gpus or found.gpus_per_node or GpuCount(count=0)).type == "h100"
 
 
@@ -109,7 +95,7 @@ def test_what_no_gpu_type_has_is_refused_with_what_there_is(
     asked: dict[str, Any], message: str, hint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(PlanError, match=message) as refused:
-        settled(tmp_path, facts(GPU, kinds=BOTH), **asked)
+        settled(tmp_path, MIXED, **asked)
     assert (refused.value.exit_code, refused.value.hint) == (4, hint)
 
 
@@ -120,22 +106,17 @@ def test_a_person_is_asked_and_told_how_to_keep_the_answer(tmp_path: Path) -> No
         asked.append(choice)
         return "a100"
 
-    found = settled(tmp_path, facts(GPU, kinds=BOTH), choose, gpus="4")
+    found = settled(tmp_path, MIXED, choose, gpus="4")
     assert found.request.gpus == GpuCount(count=4, type="a100")
     assert found.notes[0].endswith("; keep or change it with hpcrun init")
     (choice,) = asked
     assert (choice.what, choice.key, first_option(choice)) == ("GPU type", "gpu.type", "h100")
-    assert [option.about for option in choice.options] == [
-        "2 nodes × 4, 80 GB each, partition gpu",
-        "4 nodes × 8, 80 GB each, partition gpu",
-    ]
-
-
-def test_what_a_person_has_written_is_not_asked_and_not_noted(tmp_path: Path) -> None:
+    about = [option.about for option in choice.options]
+    assert about == ["2 nodes × 4, 80 GB each, partition gpu", "4 nodes × 8, 80 GB each, partition gpu"]
+    # what a person has written is neither asked nor noted
     own = "extends: detected\ngpu: {type: a100}\naccount: thesis\n"
-    two = [LAB, replace(LAB, account="thesis")]
-    found = settled(tmp_path, facts(GPU, kinds=BOTH, associations=two), own=own, gpus="4")
-    assert (found.notes, found.loaded.profile.account) == ((), "thesis")
+    written = settled(tmp_path, replace(MIXED, associations=TWO_ACCOUNTS), own=own, gpus="4")
+    assert (written.notes, written.loaded.profile.account) == ((), "thesis")
 
 
 LONG, SHORT = Partition("long", max_s=7 * 86400), Partition("short", max_s=3600)
@@ -169,9 +150,8 @@ def test_the_limits_are_those_of_the_partition_that_is_taken(tmp_path: Path) -> 
 
 
 def test_several_partitions_without_a_default_are_a_choice(tmp_path: Path) -> None:
-    message, hint = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
+    message = open_flags(tmp_path, facts(LONG, SHORT), gpus="4", walltime_s="30m")
     assert message == "choose a partition: -p long, -p short"
-    assert hint == "for all your jobs: hpcrun init"
     found = settled(tmp_path, facts(LONG, SHORT), lambda _: "short", gpus="4", walltime_s="30m")
     assert (found.request.partition, found.loaded.profile.time.max) == ("short", 3600)
     own = "extends: detected\npartition: short\n"
@@ -206,20 +186,17 @@ def test_they_keep_none_idle_with_a_shipped_profile_and_stay_where_a_person_send
 def test_more_nodes_than_the_partition_has_are_refused_with_one_that_has_them(tmp_path: Path, own: str | None) -> None:
     kinds = [NodeKind("gpu", 2, 64, 512000, A100), NodeKind("cpu", 1, 48, 128000, ())]
     found = facts(GPU, Partition("cpu"), kinds=kinds)
-    asked: dict[str, Any] = {"gpus": "0", "nodes": 2, **({} if own else {"partition": "cpu"})}
-    with pytest.raises(PlanError, match="2 nodes are more than the 1 that partition cpu gives a job") as refused:
-        settled(tmp_path, found, own=own, profile="mine" if own else "detected", **asked)
-    assert refused.value.hint == "use --partition gpu: up to 2"
-    with pytest.raises(PlanError) as refused:
-        settled(tmp_path, found, own=own, profile="mine" if own else "detected", **{**asked, "nodes": 3})
-    assert refused.value.hint == "use --nodes 1"
+    asked: dict[str, Any] = {"gpus": "0", **({} if own else {"partition": "cpu"})}
+    for nodes, hint in ((2, "use --partition gpu: up to 2"), (3, "use --nodes 1")):
+        with pytest.raises(PlanError, match=f"{nodes} nodes are more than the 1 that partition cpu gives a") as refused:
+            settled(tmp_path, found, own=own, profile="mine" if own else "detected", **asked, nodes=nodes)
+        assert refused.value.hint == hint
 
 
 def test_several_accounts_are_a_choice_where_they_are_charged(tmp_path: Path) -> None:
-    two = [LAB, replace(LAB, account="thesis")]
-    message, hint = open_flags(tmp_path, facts(GPU, associations=two), gpus="4")
+    two = TWO_ACCOUNTS
+    message = open_flags(tmp_path, facts(GPU, associations=two), gpus="4")
     assert message == "choose an account: --account lab, --account thesis"
-    assert hint == "for all your jobs: hpcrun init"
     default = settled(tmp_path, facts(GPU, associations=two, default_account="thesis"), gpus="4")
     assert default.request.account == "thesis"
     assert ", account thesis (your default in Slurm); " in default.notes[0]
@@ -250,14 +227,12 @@ def test_a_qos_is_named_only_if_the_default_one_cannot_be_used(
 
 
 def test_all_that_is_open_stands_in_one_message(tmp_path: Path) -> None:
-    two = [replace(LAB, qos=("a", "b")), replace(LAB, account="thesis", qos=("a", "b"))]
-    message, hint = open_flags(tmp_path, facts(GPU, kinds=BOTH, associations=two), gpus="4")
-    assert message.splitlines() == [
+    two = [replace(one, qos=("a", "b")) for one in TWO_ACCOUNTS]
+    assert open_flags(tmp_path, replace(MIXED, associations=two), gpus="4").splitlines() == [
         "choose a GPU type: --gpus a100:4, --gpus h100:4",
         "choose an account: --account lab, --account thesis",
         "choose a QOS: --qos a, --qos b",
     ]
-    assert hint == "for all your jobs: hpcrun init"
 
 
 def test_a_profile_that_a_person_wrote_is_asked_only_for_its_gpu_types(tmp_path: Path) -> None:

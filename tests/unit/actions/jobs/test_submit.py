@@ -55,56 +55,42 @@ class Chain:
 @pytest.mark.parametrize(("text", "third"), [("3", "afternotok:1,afternotok:2"), ("3:any", "afterany:2")])
 def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path: Path, text: str, third: str) -> None:
     chain = Chain(tmp_path, text)
-    first, second, last = chain.submit()
+    results = chain.submit()
+    first = next(results)
+    assert (first.run.job_id, len(chain.scheduler.taken)) == ("1", 1)  # it is known before the next is submitted
+    second, last = results
     assert [run_name(job.folder.name) for job in chain.scheduler.taken] == ["train", "train-2", "train-3"]
-    assert [job.dependency for job in chain.scheduler.taken] == [
-        "afterok:77",
-        f"afterok:77,{third.split(',')[0].replace(':2', ':1')}",
-        f"afterok:77,{third}",
-    ]
+    of_second = third.split(",")[0].replace(":2", ":1")
+    waits = ["afterok:77", f"afterok:77,{of_second}", f"afterok:77,{third}"]
+    assert [job.dependency for job in chain.scheduler.taken] == waits
     assert [item.run.checkpoints_of for item in (first, second, last)] == [None, first.run.run_id, first.run.run_id]
     chains = [{"link": number, "links": 3, "first": first.run.run_id} for number in (1, 2, 3)]
     assert [item.run.chain for item in (first, second, last)] == chains
-
-
-def test_each_is_known_before_the_next_is_submitted(tmp_path: Path) -> None:
-    chain = Chain(tmp_path)
-    results = chain.submit()
-    assert (next(results).run.job_id, len(chain.scheduler.taken)) == ("1", 1)
-    assert (next(results).run.job_id, len(chain.scheduler.taken)) == ("2", 2)
 
 
 @pytest.mark.parametrize(
     ("ends", "message", "hint"),
     [
         ({"train": SchedulerError("no", hint="look")}, "no", "look"),
-        (
-            {"train_2": SchedulerError("no")},
-            "link 2 of 3 was not submitted; the job before it stays submitted:\nno",
-            "hpcrun cancel 1 cancels the submitted jobs",
-        ),
-        (
-            {"train_3": SchedulerError("no", hint="look")},
-            "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nno",
-            "hpcrun cancel 1 2 cancels the submitted jobs; look",
-        ),
-        (
-            {"train_2": SubmissionUncertainError("no answer")},
-            "link 2 of 3 may not be submitted; the job before it stays submitted:\nno answer",
-            "hpcrun cancel 1 cancels the submitted jobs",
-        ),
+        ({"train_2": SchedulerError("no")}, "link 2 of 3 was not submitted; the job before it stays submitted:\nno",
+         "hpcrun cancel 1 cancels the submitted jobs"),
+        ({"train_3": SchedulerError("no", hint="look")},
+         "link 3 of 3 was not submitted; the 2 jobs before it stay submitted:\nno",
+         "hpcrun cancel 1 2 cancels the submitted jobs; look"),
+        ({"train_2": SubmissionUncertainError("no answer")},
+         "link 2 of 3 may not be submitted; the job before it stays submitted:\nno answer",
+         "hpcrun cancel 1 cancels the submitted jobs"),
     ],
-)
+)  # fmt: skip
 def test_the_first_refusal_ends_it_and_says_what_stays(
     tmp_path: Path, ends: dict[str, BaseException], message: str, hint: str
 ) -> None:
-    chain = Chain(tmp_path, "3", profile="a100", **ends)
+    chain = Chain(tmp_path, "3", **ends)  # type: ignore[arg-type]
     refused = chain.refused()
     assert (refused.message, refused.hint) == (message, hint)
-    assert [run_name(job.folder.name) for job in chain.scheduler.taken] == ["train", "train-2"][
-        : len(chain.scheduler.taken)
-    ]
-    (error,) = ends.values()
+    ((failed, error),) = ends.items()
+    taken = [run_name(job.folder.name) for job in chain.scheduler.taken]
+    assert taken == ["train", "train-2", "train-3"][: int(failed.partition("_")[2] or 1) - 1]
     assert type(refused) is type(error)
 
 
@@ -123,18 +109,12 @@ def test_a_job_that_starts_at_once_has_no_chain(tmp_path: Path) -> None:
 # --- a new run ---
 
 
-def made(folder: Path, run_id: str, lineage: Lineage | None = None) -> tuple[Run, Path]:
+def made(folder: Path, run_id: str) -> tuple[Run, Path]:
     write(folder / "train.py", "")
     around = surroundings(folder)
-    run, path, _ = new_run(
-        prepare(request(), "local", around, lambda: Machine(cpus=4)),
-        ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0),
-        around,
-        run_id,
-        output_dir=None,
-        files={"notes/why": "because"},
-        lineage=lineage or Lineage(),
-    )
+    prepared = prepare(request(), "local", around, lambda: Machine(cpus=4))
+    port, files = ports(RunStore(folder / "runs"), LocalScheduler(), 1000.0), {"notes/why": "because"}
+    run, path, _ = new_run(prepared, port, around, run_id, output_dir=None, files=files, lineage=Lineage())
     return run, path
 
 
@@ -165,8 +145,7 @@ def parts(folder: Path, config: str = "", **asked: Any) -> tuple[Prepared, list[
     write(folder / "train.py", "")
     own = folder / "own"
     write(own / "profiles/site.yaml", "time: {default: 1h}\ngpu: {type: a100, per_node: 4}\n")
-    scontrol = write(folder / "bin/scontrol", f"#!/bin/sh\ncat <<'END'\n{config}END\n")
-    scontrol.chmod(0o755)
+    write(folder / "bin/scontrol", f"#!/bin/sh\ncat <<'END'\n{config}END\n").chmod(0o755)
     around = surroundings(folder, {"PATH": f"{folder}/bin:/usr/bin:/bin"}, own=(own,))
     prepared = prepare(request(**asked), "site", around, lambda: Machine(cpus=4))
     return prepared, sweep_parts(prepared, SlurmScheduler(around.env), around)
@@ -176,13 +155,10 @@ def limits(array: int, jobs: int = 10_000) -> str:
     return f"MaxArraySize            = {array}\nMaxJobCount             = {jobs}\n"
 
 
-@pytest.mark.parametrize("config", ["", limits(0), limits(5), limits(1001)])
-def test_a_sweep_that_fits_or_whose_limit_is_not_known_is_one_run(tmp_path: Path, config: str) -> None:
-    prepared, found = parts(tmp_path, config, sweep=["n=a,b,c,d,e"])
-    assert found == [prepared]
-
-
-def test_a_job_that_is_no_sweep_is_itself(tmp_path: Path) -> None:
+def test_no_sweep_or_one_that_fits_or_whose_limit_is_not_known_is_one_run(tmp_path: Path) -> None:
+    for config in ("", limits(0), limits(5), limits(1001)):
+        prepared, found = parts(tmp_path, config, sweep=["n=a,b,c,d,e"])
+        assert found == [prepared], config
     prepared, found = parts(tmp_path, limits(1, 1))
     assert found == [prepared]
 
@@ -197,24 +173,16 @@ def test_a_sweep_over_the_limit_is_several_runs_whose_elements_are_numbered_on(t
     for part in found:
         assert f"#SBATCH --job-name={part.plan.name}\n" in part.script
         assert f"#SBATCH --array={part.plan.directive('array')}\n" in part.script
-
-
-def test_one_late_element_is_one_run_under_its_own_name(tmp_path: Path) -> None:
-    _, found = parts(tmp_path, limits(2), sweep=["n=a,b,c,d,e"], name="grid", elements=[4])
-    (part,) = found
+    _, (part,) = parts(tmp_path, limits(2), sweep=["n=a,b,c,d,e"], name="grid", elements=[4])
     assert (part.plan.name, part.plan.directive("array"), part.request.elements) == ("grid", "0", (4,))
-
-
-def test_a_long_name_keeps_its_part_s_number(tmp_path: Path) -> None:
     _, found = parts(tmp_path, limits(3), sweep=["n=a,b,c,d,e"], name="x" * 100)
     assert [part.plan.name for part in found] == ["x" * 98 + "-1", "x" * 98 + "-2"]
 
 
 def test_more_elements_than_the_cluster_takes_jobs_are_refused_with_what_fits(tmp_path: Path) -> None:
     assert len(parts(tmp_path, limits(1001, 5), sweep=["n=a,b,c,d,e"])[1]) == 1
-    with pytest.raises(
-        PlanError, match=r"5 elements are more than the jobs this cluster takes \(MaxJobCount 4\)"
-    ) as said:
+    words = r"5 elements are more than the jobs this cluster takes \(MaxJobCount 4\)"
+    with pytest.raises(PlanError, match=words) as said:
         parts(tmp_path, limits(1001, 4), sweep=["n=a,b,c,d,e"])
     assert said.value.hint == "submit it in pieces: --elements 0-1, then the rest"
 

@@ -32,31 +32,24 @@ A100 = NodeKind("gpu", 2, 64, 512000, (("a100", 4),))
 NOWHERE = HostFacts("login1", {}, {}, (), None)
 
 
+LAB = Association("lab", None, ("normal",), None)
+
+
 def facts(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> ClusterFacts:
-    values: dict[str, Any] = {
-        "user": "me",
-        "groups": ("lab",),
-        "config": {},
-        "associations": [Association("lab", None, ("normal",), None)],
-        "accounting": True,
-        **said,
-    }
+    values = {"user": "me", "groups": ("lab",), "config": {}, "associations": [LAB], "accounting": True, **said}
     return ClusterFacts(kinds=kinds, partitions=partitions, **values)
 
 
-def text_of(found: ClusterFacts) -> str:
-    return profile_text(found, host=NOWHERE)
-
-
-def loaded(text: str) -> Profile:
-    return load_text(text, Path("x.yaml"), [shipped_folder("cluster_profiles")]).profile
+def made(kinds: list[NodeKind], partitions: list[Partition], **said: Any) -> tuple[str, Profile]:
+    """The text of the profile of such a cluster, and what that says."""
+    text = profile_text(facts(kinds, partitions, **said), host=NOWHERE)
+    return text, load_text(text, Path("x.yaml"), [shipped_folder("cluster_profiles")]).profile
 
 
 def test_the_development_cluster_as_it_was_recorded() -> None:
     nodes = (RECORDED / "scontrol-node.txt").read_text()
     partitions = (RECORDED / "scontrol-partition.txt").read_text()
-    text = text_of(facts(parse_nodes(nodes), parse_partitions(partitions, preempts=True)))
-    profile = loaded(text)
+    text, profile = made(parse_nodes(nodes), parse_partitions(partitions, preempts=True))
     assert (profile.partition, profile.account, profile.gpu.type) == ("cpu", "lab", None)
     assert list(profile.gpu.types) == ["a100", "a40", "h100", "h200", "l40s", "v100"]
     h100 = profile.gpu.types["h100"]
@@ -70,28 +63,23 @@ def test_the_development_cluster_as_it_was_recorded() -> None:
 
 
 def test_one_gpu_type_is_the_profiles_own_and_so_is_its_partition() -> None:
-    found = facts([replace(A100, partition="big")], [GPU, Partition("big", max_s=86400, default_s=600)])
-    profile = loaded(text_of(found))
+    partitions = [GPU, Partition("big", max_s=86400, default_s=600)]
+    _, profile = made([replace(A100, partition="big")], partitions)
     assert profile.gpu.types == {}
     assert (profile.gpu.type, profile.gpu.per_node, profile.gpu.directive) == ("a100", 4, "gres")
     assert (profile.partition, profile.time.max, profile.time.default) == ("big", 86400, 600)
     assert (profile.cpu.per_node, profile.cpu.per_gpu, profile.memory.per_gpu) == (64, 16, 128000)
 
 
-def test_gpus_without_a_name() -> None:
-    profile = loaded(text_of(facts([replace(A100, gpus=((None, 4),))], [GPU])))
+def test_gpus_without_a_name_and_no_gpus() -> None:
+    _, profile = made([replace(A100, gpus=((None, 4),))], [GPU])
     assert (profile.gpu.type, profile.gpu.per_node) == (None, 4)
-
-
-def test_no_gpus() -> None:
-    profile = loaded(text_of(facts([replace(A100, gpus=())], [GPU])))
+    _, profile = made([replace(A100, gpus=())], [GPU])
     assert (profile.gpu.per_node, profile.cpu.per_node, profile.memory.per_node) == (0, 64, 512000)
 
 
 def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
-    small = NodeKind("gpu", 1, 32, 100_000, (("a100", 8),))
-    text = text_of(facts([A100, small], [GPU]))
-    profile = loaded(text)
+    text, profile = made([A100, NodeKind("gpu", 1, 32, 100_000, (("a100", 8),))], [GPU])
     assert (profile.gpu.per_node, profile.cpu.per_node, profile.cpu.per_gpu) == (8, 64, 4)
     assert (profile.memory.per_node, profile.memory.per_gpu) == (512000, 12500)
     assert "some nodes have 4" in text
@@ -101,19 +89,15 @@ def test_nodes_that_differ_limit_by_the_most_and_share_by_the_least() -> None:
 @pytest.mark.parametrize(
     "worse",
     [
-        Partition("a", max_s=10**6, preempted="REQUEUE"),
-        Partition("a", max_s=10**6, up=False),
-        Partition("a", max_s=10**6, root_only=True),
-        Partition("a", max_s=10**6, groups=("others",)),
-        Partition("a", max_s=10**6, accounts=("others",)),
-        Partition("a", max_s=10**6, denied_accounts=("lab",)),
-        Partition("a", max_s=60),
+        {"preempted": "REQUEUE"}, {"up": False}, {"root_only": True}, {"groups": ("others",)},
+        {"accounts": ("others",)}, {"denied_accounts": ("lab",)}, {"max_s": 60},
     ],
     ids=str,
-)
-def test_the_partition_of_a_type_is_one_to_use(worse: Partition) -> None:
+)  # fmt: skip
+def test_the_partition_of_a_type_is_one_to_use(worse: dict[str, Any]) -> None:
     kinds = [replace(A100, partition="a"), replace(A100, partition="b")]
-    (offer,) = gpu_offers(facts(kinds, [worse, Partition("b", max_s=7200)]))
+    partitions = [Partition("a", **{"max_s": 10**6, **worse}), Partition("b", max_s=7200)]
+    (offer,) = gpu_offers(facts(kinds, partitions))
     assert (offer.partition.name, offer.also_in) == ("b", ("a",))
 
 
@@ -130,32 +114,26 @@ def test_gpu_types_have_their_own_times_and_inherit_the_default_one(times: Any, 
     cpu, *others = (Partition(name, default_s=time[0], max_s=time[1]) for name, time in zip("cab", times, strict=True))
     kinds = [replace(A100, partition="c", gpus=()), replace(A100, partition="a")]
     kinds.append(replace(A100, partition="b", gpus=(("h100", 4),)))
-    text = text_of(facts(kinds, [cpu, *others]))
-    profile = loaded(text)
+    text, profile = made(kinds, [cpu, *others])
     assert (profile.time.default, profile.time.max) == top
     assert [(entry.time.default, entry.time.max) for entry in profile.gpu.types.values()] == each
     assert ("# time.max:" in text) == (times[2][1] is None)
 
 
 def test_a_short_limit_lowers_the_default_time() -> None:
-    profile = loaded(text_of(facts([A100], [Partition("gpu", default=True, max_s=600)])))
+    _, profile = made([A100], [Partition("gpu", default=True, max_s=600)])
     assert (profile.time.default, profile.time.max) == (600, 600)
 
 
 def test_what_could_not_be_found_is_a_comment_with_the_reason() -> None:
     problems = {"sacctmgr show assoc": "timed out after 10 s", "scontrol show config": "exit status 1"}
-    found = facts([A100], [GPU], associations=None, accounting=False, problems=problems)
-    text = text_of(found)
+    text, profile = made([A100], [GPU], associations=None, accounting=False, problems=problems)
     assert "# No response: scontrol show config: exit status 1" in text
     assert "# account:                          # sacctmgr show assoc: timed out after 10 s" in text
-    assert loaded(text).account is None
-
-
-def test_several_accounts_are_for_the_person_to_choose_from() -> None:
-    both = [Association(name, None, (), None) for name in ("b", "a")]
-    assert "# account:                          # sacctmgr show assoc: a, b;" in text_of(
-        facts([A100], [GPU], associations=both)
-    )
+    assert profile.account is None
+    both = [Association(name, None, (), None) for name in ("b", "a")]  # for the person to choose from
+    text, _ = made([A100], [GPU], associations=both)
+    assert "# account:                          # sacctmgr show assoc: a, b;" in text
 
 
 @pytest.mark.parametrize(
@@ -171,29 +149,18 @@ def test_several_accounts_are_for_the_person_to_choose_from() -> None:
 def test_a_qos_is_written_where_slurm_would_take_one_that_the_person_may_not_use(
     qos: tuple[str, ...], default: str | None, line: str
 ) -> None:
-    text = text_of(facts([A100], [GPU], associations=[Association("lab", None, qos, default)]))
+    text, profile = made([A100], [GPU], associations=[replace(LAB, qos=qos, default_qos=default)])
     (found,) = (each for each in text.splitlines() if "qos:" in each.partition("  ")[0])
-    assert " ".join(found.split()).startswith(" ".join(line.split()))
-    assert loaded(text).qos == (None if line.startswith("#") else "gpu")
+    assert " ".join(found.split()).startswith(line)
+    assert profile.qos == (None if line.startswith("#") else "gpu")
 
 
 WORD = st.text(min_size=1, max_size=6) | st.sampled_from(
     ["null", "a: b", "#", "'", '"', "1", "\udcff", "\x85", "\ufeff"]
 )
-AMOUNT = st.none() | st.integers(0, 10**6)
-COUNT = st.integers(1, 16)
-KINDS = st.lists(
-    st.builds(
-        NodeKind,
-        st.sampled_from(["a", "b", "c"]),
-        COUNT,
-        AMOUNT,
-        AMOUNT,
-        st.lists(st.tuples(st.none() | st.sampled_from(["x", "1g.10gb", "null"]) | WORD, COUNT), max_size=2).map(tuple),
-    ),
-    max_size=4,
-)
-TIMES = st.none() | st.integers(1, 10**7)
+AMOUNT, COUNT, TIMES = st.none() | st.integers(0, 10**6), st.integers(1, 16), st.none() | st.integers(1, 10**7)
+GPUS = st.lists(st.tuples(st.none() | st.sampled_from(["x", "1g.10gb", "null"]) | WORD, COUNT), max_size=2).map(tuple)
+KINDS = st.lists(st.builds(NodeKind, st.sampled_from(["a", "b", "c"]), COUNT, AMOUNT, AMOUNT, GPUS), max_size=4)
 PARTITIONS = st.lists(
     st.builds(Partition, st.sampled_from(["a", "b"]) | WORD, st.booleans(), st.booleans(), TIMES, TIMES), max_size=3
 )
@@ -203,46 +170,32 @@ PARTITIONS = st.lists(
 def test_whatever_a_cluster_says_the_profile_loads(
     kinds: list[NodeKind], partitions: list[Partition], associations: list[Association] | None, word: str
 ) -> None:
-    found = facts(kinds, partitions, associations=associations, config={"ClusterName": word}, problems={"x": word})
-    text = text_of(found)
+    said = {"config": {"ClusterName": word}, "problems": {"x": word}}
+    text, profile = made(kinds, partitions, associations=associations, **said)
     text.encode("utf-8")
-    profile = loaded(text)
     assert profile.time.default is None or profile.time.max is None or profile.time.default <= profile.time.max
 
 
-@pytest.mark.parametrize(
-    ("type_", "part"),
-    [
-        ("a100", "a100"),
-        ("A100", "a100"),
-        ("a100_80gb", "a100"),
-        ("nvidia_a100-sxm4-40gb", "a100-40gb"),
-        ("nvidia_a100_80gb_pcie", None),
-        ("a100_3g.20gb", None),
-        ("nvidia_a100_1g.5gb", None),
-        ("a100l", None),
-        ("tesla_v100-sxm2-32gb", "v100"),
-        ("v100s", None),
-        ("nvidia_h100_80gb_hbm3", "h100"),
-        ("h100_nvl", None),
-        ("nvidia_gh200_480gb", "gh200"),
-        ("gb200", "gb200"),
-        ("l40", None),
-        ("nvidia_l40s", "l40s"),
-        ("mi300x", "mi300x"),
-        ("amd_instinct_mi300x", "mi300x"),
-        ("gtx1080ti", None),
-        ("h100_64gb", None),
-    ],
-)
-def test_the_card_is_known_by_slurms_name_of_its_type(type_: str, part: str | None) -> None:
-    assert card_part(type_) == (f"gpu/{part}" if part else None)
-    if part:
-        assert (shipped_folder("cluster_profiles") / f"gpu/{part}.yaml").is_file()
+def test_the_card_is_known_by_slurms_name_of_its_type() -> None:
+    for line in """
+        a100 A100 a100_80gb | a100
+        nvidia_a100-sxm4-40gb | a100-40gb
+        tesla_v100-sxm2-32gb | v100
+        nvidia_h100_80gb_hbm3 | h100
+        nvidia_gh200_480gb | gh200
+        gb200 | gb200
+        nvidia_l40s | l40s
+        mi300x amd_instinct_mi300x | mi300x
+        nvidia_a100_80gb_pcie a100_3g.20gb nvidia_a100_1g.5gb a100l v100s h100_nvl l40 gtx1080ti h100_64gb |
+        """.strip().splitlines():
+        types, _, part = line.partition(" |")
+        for type_ in types.split():
+            assert card_part(type_) == (f"gpu/{part.strip()}" if part else None), type_
+        assert not part or (shipped_folder("cluster_profiles") / f"gpu/{part.strip()}.yaml").is_file()
 
 
 def test_the_nodes_of_a_job_are_no_more_than_the_partition_allows() -> None:
-    assert loaded(text_of(facts([A100], [GPU]))).gpu.nodes == 2
-    text = text_of(facts([A100], [replace(GPU, max_nodes=1)]))
-    assert loaded(text).gpu.nodes == 1
+    assert made([A100], [GPU])[1].gpu.nodes == 2
+    text, profile = made([A100], [replace(GPU, max_nodes=1)])
+    assert profile.gpu.nodes == 1
     assert "MaxNodes=1 of partition gpu" in text

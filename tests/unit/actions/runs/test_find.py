@@ -31,53 +31,39 @@ def store(tmp_path: Path) -> RunStore:
 
 
 @pytest.mark.parametrize(
-    ("word", "run_id"),
+    ("run_id", "words"),
     [
-        ("last", OTHER),
-        (OLD, OLD),
-        ("100", OLD),
-        ("102", OTHER),
-        ("eval-my-model", OTHER),
-        ("20260101", OLD),
-        ("20260102-000000", NEW),
-        ("bbbb", NEW),
-        ("20260102-000001-eval", OTHER),
-        ("L77", DIGITS),
-        ("2024", DIGITS),
-        ("1234", DIGITS),
+        (OTHER, "last 102 eval-my-model 20260102-000001-eval"),
+        (OLD, f"{OLD} 100 20260101"),
+        (NEW, "20260102-000000 bbbb"),
+        (DIGITS, "L77 2024 1234"),
     ],
 )
-def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(word: str, run_id: str, store: RunStore) -> None:
+def test_a_run_is_meant_by_its_id_or_job_id_or_name_or_a_part(run_id: str, words: str, store: RunStore) -> None:
     store.create(run(DIGITS, job_id="L77", scheduler="local"), "")
     store.create(run("20251231-000000-bad-1111", job_id="99"), "")
     (store.root / "notes").mkdir()
     for path in ("jobs", "README.md", "20251231-000000-bad-1111/run.json"):  # none of it hides a run
         write(store.root / path, "{")
-    found = find_run(word, store)
-    assert found.run.run_id == run_id
-    assert found.note is None
-
-
-def test_of_several_runs_of_a_name_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
-    found = find_run("train", store)
-    assert found.run.run_id == NEW
-    assert found.note == f"train: the newest of 2 runs of that name, {NEW}"
+    for word in words.split():
+        found = find_run(word, store)
+        assert (found.run.run_id, found.note) == (run_id, None), word
 
 
 def test_an_ambiguous_word_lists_its_candidates(store: RunStore) -> None:
     with pytest.raises(UsageError, match="matches 2 runs") as refused:
         find_run("20260102-", store)
-    assert NEW in refused.value.message
-    assert OTHER in refused.value.message
-    assert OLD not in refused.value.message
+    assert [run_id in refused.value.message for run_id in (NEW, OTHER, OLD)] == [True, True, False]
 
 
-def test_of_several_runs_of_a_job_id_of_one_cluster_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
+def test_of_several_runs_of_a_name_or_a_job_id_the_newest_is_meant_and_that_is_said(store: RunStore) -> None:
     again = run("20260103-000000-again-dddd", job_id="100", created_s=time.time())
     store.create(again, "")
+    found = find_run("train", store)
+    assert (found.run.run_id, found.note) == (NEW, f"train: the newest of 2 runs of that name, {NEW}")
     found = find_run("100", store)
-    assert found.run.run_id == again.run_id
-    assert found.note == f"100: the newest of 2 runs of that job id, {again.run_id}"
+    words = f"100: the newest of 2 runs of that job id, {again.run_id}"
+    assert (found.run.run_id, found.note) == (again.run_id, words)
 
 
 def entries(store: RunStore) -> set[str]:
@@ -115,33 +101,22 @@ def test_of_two_runs_with_a_job_id_both_are_found_when_one_alone_is_noted(store:
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("trian", "did you mean 'train'?"),
-        ("zzz", "hpcrun status --all"),
-        ("999", "hpcrun status --all"),
-        *((number, "hpcrun status --all lists them") for number in ("19", "2", "2026", "19_3")),
-    ],
+    ("words", "hint"),
+    [("trian", "did you mean 'train'?"), ("zzz 999 19 2 2026 19_3", "hpcrun status --all lists them")],
 )
-def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(word: str, hint: str, store: RunStore) -> None:
-    with pytest.raises(NotFoundError) as refused:
-        find_run(word, store)
-    assert word in refused.value.message
-    assert refused.value.hint is not None
-    assert hint in refused.value.hint
-    assert refused.value.exit_code == 6
-
-
-def test_without_runs_none_is_found(tmp_path: Path) -> None:
+def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(words: str, hint: str, store: RunStore) -> None:
+    for word in words.split():
+        with pytest.raises(NotFoundError, match=word) as refused:
+            find_run(word, store)
+        assert hint in (refused.value.hint or "")
+        assert refused.value.exit_code == 6
     with pytest.raises(NotFoundError, match="there are no runs in"):
-        find_run("last", RunStore(tmp_path / "none"))
+        find_run("last", RunStore(store.root / "none"))
 
 
-@pytest.mark.parametrize(
-    ("run_id", "name"), [(OTHER, "eval-my-model"), (OLD, "train"), ("20260101-000000-a-b-0-0a1b", "a-b-0"), ("x", "x")]
-)
-def test_a_run_s_name_is_read_from_its_id(run_id: str, name: str) -> None:
-    assert run_name(run_id) == name
+def test_a_run_s_name_is_read_from_its_id() -> None:
+    names = {OTHER: "eval-my-model", OLD: "train", "20260101-000000-a-b-0-0a1b": "a-b-0", "x": "x"}
+    assert {run_id: run_name(run_id) for run_id in names} == names
 
 
 def test_of_two_runs_of_one_second_the_one_that_was_created_later_is_the_newest(tmp_path: Path) -> None:

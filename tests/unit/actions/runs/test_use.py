@@ -83,18 +83,16 @@ def test_the_use_in_short_words() -> None:
 
 def ended(folder: Path, state: str = "COMPLETED", *, message: str = "", reason: str = "") -> RunStatus:
     """A run of two attempts on two nodes, whose second GPU is mostly idle."""
+    gpus = [(0, 0.8, 4 * GB, 8 * GB, 200.0), (1, 0.0, GB, 8 * GB, None)]
     for attempt in (0, 1):
         place = folder / f"elements/0/attempts/{attempt}"
         began = 1000.0 * (attempt + 1)
         write(place / "start", json.dumps({"job_id": "7", "host": "a", "started": began}))
         write(place / "hosts", "b\na\n")
+        samples = "".join(line(began + at, 2, 2 * GB, 1000, None, gpus) for at in (100, 200, 300))
+        head = json.dumps({"started": began, "cpus": 8, "memory_limit": 32 * GB})
         for node in ("a", "b"):
-            samples = [
-                line(began + at, 2, 2 * GB, 1000, None, [(0, 0.8, 4 * GB, 8 * GB, 200.0), (1, 0.0, GB, 8 * GB, None)])
-                for at in (100, 200, 300)
-            ]
-            head = json.dumps({"started": began, "cpus": 8, "memory_limit": 32 * GB})
-            write(place / f"node-{node}.use", f"{head}\n{''.join(samples)}")
+            write(place / f"node-{node}.use", f"{head}\n{samples}")
     exit_ = {"status": 143, "signal": "", "ended": 2400.0, "message": message, "reason": reason}
     write(folder / "elements/0/attempts/1/exit", json.dumps(exit_))
     return RunStatus(run(job_id="7"), folder, LastStatus(state, 3000.0, final=True, elapsed_s=1400))
@@ -121,9 +119,8 @@ def test_the_details_of_a_named_element_are_its_own(tmp_path: Path) -> None:
     item = replace(ended(tmp_path), status=LastStatus("RUNNING", 3000.0))
     for index in (0, 2):
         attempt = RunFolder(tmp_path).element(index).attempt(0)
-        attempt.path.mkdir(parents=True, exist_ok=True)
-        attempt.rank_log(0, "out").write_text(f"element {index}\n")
-        attempt.start.write_text('{"job_id": "4711", "host": "a", "started": 1000}')
+        write(attempt.rank_log(0, "out"), f"element {index}\n")
+        write(attempt.start, '{"job_id": "4711", "host": "a", "started": 1000}')
     element = ElementStatus(2, "4711_2", (), LastStatus("RUNNING", 3000.0))
     assert insight_json(replace(item, elements=(element,)), Insight())["last_line"] == "element 2"
 
@@ -152,9 +149,8 @@ def test_gpu_shows_what_a_run_that_has_ended_recorded(tmp_path: Path) -> None:
 
 
 def test_gpu_of_a_run_without_samples_says_so(tmp_path: Path) -> None:
-    item = RunStatus(run(), tmp_path, LastStatus("FAILED", 1.0, final=True))
     with pytest.raises(PlanError, match="is FAILED: its allocation has ended, and it recorded no use"):
-        next(recorded_uses(item))
+        next(recorded_uses(RunStatus(run(), tmp_path, LastStatus("FAILED", 1.0, final=True))))
 
 
 def test_gpu_shows_each_element_of_a_sweep_that_has_ended(tmp_path: Path) -> None:
@@ -179,16 +175,12 @@ def test_gpu_of_a_running_job_without_nvidia_smi_on_its_nodes_shows_the_record(t
     assert record_instead(replace(item, folder=tmp_path / "none"), result) is None
 
 
-def test_explain_shows_the_use_of_a_run_that_completed(tmp_path: Path) -> None:
+def test_explain_shows_the_use_of_a_run_that_completed_and_that_gpus_were_idle(tmp_path: Path) -> None:
     found = explain(ended(tmp_path), ())
     assert found.summary == "nothing failed: the job completed"
     assert [one.who for one in found.evidence] == ["attempts", "use"]
     assert found.fix.startswith("2 of 4 GPUs were idle throughout: ask for --gpus 2")
-
-
-def test_explain_of_a_job_whose_gpus_were_idle(tmp_path: Path) -> None:
     message = "cancelled: its GPUs were idle for 30 min"
     found = explain(ended(tmp_path, "CANCELLED", message=message, reason="idle"), ())
-    assert found.summary == message
+    assert (found.summary, found.next) == (message, "hpcrun logs --all-ranks 7")
     assert "--cancel-idle" in found.fix
-    assert found.next == "hpcrun logs --all-ranks 7"

@@ -45,20 +45,15 @@ def status(store: RunStore, now_s: float = NOW, host: str = "here") -> RunStatus
     return item
 
 
-def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_from_then_on(tmp_path: Path) -> None:
+def test_a_run_that_is_found_unknown_is_shown_for_a_day_and_lost_until_it_is_heard_of_again(tmp_path: Path) -> None:
     store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 5 * DAY, missed_s=NOW - 5 * DAY), alive_d=5)
     for days, lost in ((0.0, False), (0.5, False), (0.99, False), (1.01, True), (30.0, True)):
         item = status(store, NOW + days * DAY)
         assert (item.status.state, item.lost, item.stale) == ("UNKNOWN", lost, False)
         assert item.status.asked_s == NOW  # since then
-
-
-def test_a_run_that_is_heard_of_again_is_not_lost(tmp_path: Path) -> None:
-    store = a_run(tmp_path, age_d=9, last=LastStatus("UNKNOWN", NOW - 5 * DAY), alive_d=5)
-    assert status(store).lost
-    write(store.folder(RUN_ID) / "elements/0/attempts/0/heartbeat", str(NOW))
-    found = status(store)
-    assert (found.status.state, found.lost) == ("RUNNING", False)
+    write(store.folder(RUN_ID) / "elements/0/attempts/0/heartbeat", str(NOW + 30 * DAY))
+    again = status(store, NOW + 30 * DAY)
+    assert (again.status.state, again.lost) == ("RUNNING", False)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +78,10 @@ def test_a_run_of_another_cluster_is_lost_when_nothing_was_heard_of_it(
 
 def test_where_nobody_answers_a_run_that_ran_is_not_lost(tmp_path: Path) -> None:
     store = a_run(tmp_path, age_d=9, last=LastStatus("RUNNING", NOW - 3 * DAY), alive_d=3)
-    (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
-    assert (known.status.state, known.lost) == ("RUNNING", False)
-    store.save_status(RUN_ID, LastStatus("UNKNOWN", NOW - 3 * DAY))
-    (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
-    assert known.lost
+    for state, lost in (("RUNNING", False), ("UNKNOWN", True)):
+        store.save_status(RUN_ID, LastStatus(state, NOW - 3 * DAY))
+        (known,) = last_known([RUN_ID], store=store, now_s=NOW).runs
+        assert (known.status.state, known.lost) == (state, lost)
 
 
 def test_lost_runs_count_as_unknown_and_can_be_left_out(tmp_path: Path) -> None:
@@ -124,17 +118,23 @@ def test_unknown_since_is_kept_and_nothing_else_is() -> None:
     assert keep_since(LastStatus("UNKNOWN", 9.0), LastStatus("RUNNING", 5.0)).asked_s == 9.0
 
 
+CLEAN, OLDER = CleanChoice(states=frozenset({"UNKNOWN"})), CleanChoice(older_than_s=30 * 86400)
+
+
 @pytest.mark.parametrize(
     ("host", "last", "alive_d", "choice", "goes"),
     [
-        ("here", "UNKNOWN", 2.0, CleanChoice(states=frozenset({"UNKNOWN"})), True),
-        ("here", "UNKNOWN", 0.5, CleanChoice(states=frozenset({"UNKNOWN"})), False),
-        ("here", "UNKNOWN", 31.0, CleanChoice(older_than_s=30 * 86400), True),  # what clean does by itself
-        ("here", "UNKNOWN", 29.0, CleanChoice(older_than_s=30 * 86400), False),
-        ("there", "RUNNING", 31.0, CleanChoice(older_than_s=30 * 86400), True),
-        ("there", "RUNNING", 29.0, CleanChoice(states=frozenset({"UNKNOWN"})), False),
-        ("there", "PENDING", None, CleanChoice(states=frozenset({"UNKNOWN"})), False),  # it may wait that long
-        ("there", "PENDING", None, CleanChoice(older_than_s=30 * 86400), False),
+        ("here", "UNKNOWN", 2.0, CLEAN, True),
+        ("here", "UNKNOWN", 0.5, CLEAN, False),
+        ("here", "UNKNOWN", 31.0, OLDER, True),  # what clean does by itself
+        ("here", "UNKNOWN", 29.0, OLDER, False),
+        ("there", "RUNNING", 31.0, OLDER, True),
+        ("there", "RUNNING", 29.0, CLEAN, False),
+        ("there", "PENDING", None, CLEAN, False),  # it may wait that long
+        ("there", "PENDING", None, OLDER, False),
+        # of a cluster without a name, it may live on another one
+        ("nameless", "UNKNOWN", 29.0, CLEAN, False),
+        ("nameless", "UNKNOWN", 31.0, CLEAN, True),
     ],
 )
 def test_clean_offers_a_lost_run_unless_it_may_live(
@@ -142,17 +142,11 @@ def test_clean_offers_a_lost_run_unless_it_may_live(
 ) -> None:
     heard = NOW - (40.0 if alive_d is None else alive_d) * DAY
     store = a_run(tmp_path, age_d=40, last=LastStatus(last, heard), alive_d=alive_d)
-    plan = plan_clean([status(store, host=host)], choice, store=store, now_s=NOW)
+    item = status(store, host="there" if host == "there" else "here")
+    if host == "nameless":
+        item = replace(item, run=replace(item.run, scheduler="slurm", cluster=None))
+    plan = plan_clean([item], choice, store=store, now_s=NOW)
     assert len(plan.going) == goes
     if choice.states and not goes:
         (stays,) = plan.staying
         assert stays.kept
-
-
-@pytest.mark.parametrize(("heard_d", "goes"), [(29.0, False), (31.0, True)])
-def test_a_run_of_a_cluster_without_a_name_may_live_on_another_one(heard_d: float, goes: bool, tmp_path: Path) -> None:
-    store = a_run(tmp_path, age_d=40, last=LastStatus("UNKNOWN", NOW - heard_d * DAY), alive_d=heard_d)
-    item = status(store)
-    item = replace(item, run=replace(item.run, scheduler="slurm", cluster=None))
-    plan = plan_clean([item], CleanChoice(states=frozenset({"UNKNOWN"})), store=store, now_s=NOW)
-    assert len(plan.going) == goes

@@ -41,48 +41,6 @@ def decide(
     return judge(of or run(), info, records, last, answered=answered, now_s=now_s, sending=sending)
 
 
-@pytest.mark.parametrize(
-    ("state", "final"),
-    [
-        ("PENDING", False),
-        ("RUNNING", False),
-        ("TELEPORTING", False),
-        ("COMPLETED", True),
-        ("CANCELLED", True),
-        ("OUT_OF_MEMORY", True),
-    ],
-)
-def test_the_scheduler_s_word_comes_first(state: str, final: bool, tmp_path: Path) -> None:
-    ended = attempt(tmp_path, ExitRecord(0, "", 9_500.0))
-    status = decide(JobInfo("4711", state, "Resources", 5, 60, "node1"), ended)
-    assert (status.state, status.final, status.asked_s) == (state, final, NOW)
-    reason = (
-        None if state in ("COMPLETED", "CANCELLED") else "Resources"
-    )  # squeue keeps the last one for which it waited
-    assert (status.reason, status.elapsed_s, status.limit_s, status.hosts) == (reason, 5, 60, "node1")
-
-
-@pytest.mark.parametrize(
-    ("record", "state", "exit_status"),
-    [
-        (ExitRecord(0, "", 9_500.0), "COMPLETED", 0),
-        (ExitRecord(3, "", 9_500.0, reason="failure"), "FAILED", 3),
-        (ExitRecord(143, "TERM", 9_500.0), "PREEMPTED", 143),
-        (ExitRecord(124, "", 9_500.0, reason="preemption"), "PREEMPTED", 124),
-        (ExitRecord(124, "", 9_500.0, reason="preemption", again=True), "PREEMPTED", 124),
-        (ExitRecord(3, "", 9_500.0, reason="failure", again=True), "PREEMPTED", 3),
-    ],
-)
-def test_an_attempt_that_ended_by_itself_was_not_preempted(
-    record: ExitRecord, state: str, exit_status: int, tmp_path: Path
-) -> None:
-    """Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt ended well."""
-    status = decide(JobInfo("4711", "PREEMPTED", elapsed_s=77, limit_s=3600, hosts="node1"), attempt(tmp_path, record))
-    assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
-    assert status.elapsed_s == 77
-    assert decide(JobInfo("4711", "PREEMPTED"), None).state == "PREEMPTED"
-
-
 def stopped(reason: str, *, again: bool, status: int = 124, message: str = "") -> ExitRecord:
     return ExitRecord(status, "", 9_500.0, message, reason, again)
 
@@ -94,12 +52,26 @@ PENDING, RUNNING = LastStatus("PENDING", 500.0, reason="Resources"), LastStatus(
 LOST = replace(RUNNING, missed_s=NOW - MISSED_FOR_S)
 BY_SIGTERM = "terminated by SIGTERM (cancelled, preempted or time limit); Slurm no longer has the record"
 FAILED, CANCELLED = JobInfo("4711", "FAILED", "NonZeroExitCode"), JobInfo("4711", "CANCELLED", "Resources", elapsed_s=0)
-KILLED = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
+KILLED, PREEMPTED = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed"), JobInfo("4711", "PREEMPTED")
+OVER = {"elapsed_s": 500, "hosts": "node[1-2]", "limit_s": 3600, "final": True}
 
 
 @pytest.mark.parametrize(
     ("known", "exit_", "expected"),
     [
+        # the scheduler's word comes first; of a job that ended, squeue keeps the last reason for which it waited
+        *(({"info": JobInfo("4711", state, "Resources", 5, 60, "node1")}, WELL,
+           {"state": state, "final": final, "asked_s": NOW, "reason": reason, "elapsed_s": 5, "limit_s": 60,
+            "hosts": "node1"})
+          for state, final, reason in (
+            ("PENDING", False, "Resources"), ("TELEPORTING", False, "Resources"), ("COMPLETED", True, None),
+            ("CANCELLED", True, None), ("OUT_OF_MEMORY", True, "Resources"))),
+        # Slurm 24.11 says PREEMPTED|0:0 of a job that was preempted once and whose last attempt ended well
+        ({"info": replace(PREEMPTED, elapsed_s=77)}, WELL, {"state": "COMPLETED", "exit_status": 0, "elapsed_s": 77}),
+        *(({"info": PREEMPTED}, exit_, {"state": state, "final": True, "exit_status": exit_ and exit_.status})
+          for exit_, state in (
+            (stopped("failure", again=False, status=3), "FAILED"), (stopped("failure", again=True), "PREEMPTED"),
+            (stopped("preemption", again=False), "PREEMPTED"), (TOLD, "PREEMPTED"), (None, "PREEMPTED"))),
         # the reason of a job that is over
         ({"info": FAILED}, ExitRecord(1, "", 9_500.0, "no module"), {"reason": "no module", "exit_status": 1}),
         ({"info": replace(FAILED, exit_status=3, signal=9)}, None, {"exit_status": 3, "signal": 9}),
@@ -134,11 +106,20 @@ KILLED = JobInfo("L1", "NODE_FAIL", "the job's supervisor was killed")
         ({}, TOLD, {"state": "UNKNOWN", "reason": BY_SIGTERM}),
         ({"last": RUNNING}, TOLD, {"state": "RUNNING"}),  # the next answer may say who ended it
         ({"last": LOST}, TOLD, {"state": "UNKNOWN"}),
-        # the scheduler is away
+        # it has forgotten a job, or is away
+        *(({"answered": answered}, ExitRecord(status, "", 9_500.0), {"state": state, "exit_status": status, **OVER})
+          for status, state in ((0, "COMPLETED"), (137, "FAILED")) for answered in (True, False)),
         ({"answered": False}, TOLD, {"final": False, "reason": None}),
         ({"answered": False, "last": PENDING}, None, {"state": "PENDING", "asked_s": 500.0, "reason": "Resources"}),
         ({"answered": False}, None, {"state": "PENDING", "final": False, "asked_s": 1000.0}),
         ({"answered": False, "of": run(job_id=None)}, None, {"state": "SUBMITTING"}),
+        # of a run without a job: the scheduler may know one, and has to say that it does not
+        *(({"of": run(job_id=None), "sending": sending, "answered": answered}, None,
+           {"state": state, "final": state == "NOT_SUBMITTED"})
+          for sending, answered, state in (
+            (Sending.UNDER_WAY, True, "SUBMITTING"), (Sending.UNDER_WAY, False, "SUBMITTING"),
+            (Sending.ENDED, True, "NOT_SUBMITTED"), (Sending.ENDED, False, "SUBMITTING"),
+            (Sending.NEVER, True, "NOT_SUBMITTED"), (Sending.NEVER, False, "NOT_SUBMITTED"))),
         # it leaves out a job
         ({"of": run(created_s=NOW - 1)}, None, {"state": "PENDING", "final": False, "missed_s": NOW}),
         ({"info": JobInfo("4711", "RUNNING"), "last": replace(RUNNING, missed_s=NOW, reason="not listed")}, None,
@@ -162,34 +143,6 @@ def test_with_the_scheduler_away_and_nothing_known_the_folder_speaks(tmp_path: P
     assert (status.state, status.final, status.elapsed_s, status.hosts) == ("RUNNING", False, 1000, "node[1-2]")
 
 
-@pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize(("exit_status", "state"), [(0, "COMPLETED"), (1, "FAILED"), (137, "FAILED")])
-def test_a_job_the_scheduler_has_forgotten_is_judged_by_its_own_exit_record(
-    exit_status: int, state: str, answered: bool, tmp_path: Path
-) -> None:
-    status = decide(None, attempt(tmp_path, ExitRecord(exit_status, "", 9_500.0)), answered=answered)
-    assert (status.state, status.final, status.exit_status) == (state, True, exit_status)
-    assert (status.elapsed_s, status.hosts, status.limit_s) == (500, "node[1-2]", 3600)
-
-
-@pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize(
-    ("sending", "state", "final"),
-    [
-        (Sending.UNDER_WAY, "SUBMITTING", False),
-        (Sending.ENDED, "NOT_SUBMITTED", True),
-        (Sending.NEVER, "NOT_SUBMITTED", True),
-    ],
-)
-def test_a_run_without_a_job_is_declared_so_only_where_nobody_can_submit_it(
-    sending: Sending, state: str, final: bool, answered: bool
-) -> None:
-    status = decide(of=run(job_id=None), sending=sending, answered=answered)
-    if not answered and sending is Sending.ENDED:  # the scheduler may know a job, and has to say that it does not
-        state, final = "SUBMITTING", False
-    assert (status.state, status.final) == (state, final)
-
-
 def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
     lost = run(job_id=None, created_s=NOW - 5)
     first = decide(of=lost, sending=Sending.ENDED)
@@ -204,8 +157,7 @@ def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
 
 
 def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tmp_path: Path) -> None:
-    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
-    status = decide(None, attempt(tmp_path), last)
+    status = decide(None, attempt(tmp_path), LOST)
     assert (status.state, status.final) == ("UNKNOWN", False)
     assert status.reason is not None
     assert "last seen RUNNING" in status.reason
@@ -213,36 +165,28 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
 
 
 def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
-    last = LastStatus("RUNNING", 500.0, elapsed_s=5)
-    first = decide(None, None, last)
+    first = decide(last=LastStatus("RUNNING", 500.0, elapsed_s=5))
     assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
     assert first.reason == "Slurm does not list this job"
-    soon = decide(None, None, first, now_s=NOW + MISSED_FOR_S - 1)
-    assert soon == first
-    later = decide(None, None, soon, now_s=NOW + MISSED_FOR_S)
-    assert later.state == "UNKNOWN"
+    assert decide(last=first, now_s=NOW + MISSED_FOR_S - 1) == first
+    assert decide(last=first, now_s=NOW + MISSED_FOR_S).state == "UNKNOWN"
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("last", [PENDING, RUNNING])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_job_that_hpcrun_cancelled_and_that_is_left_out_is_cancelled_at_once(
-    tmp_path: Path, state: str, begun: bool
-) -> None:
-    last, record = LastStatus(state, 500.0), attempt(tmp_path) if begun else None
+def test_a_cancelled_job_that_is_left_out_is_cancelled_at_once(last: LastStatus, begun: bool, tmp_path: Path) -> None:
+    record = attempt(tmp_path) if begun else None
     assert decide(None, record, last, cancelled=True).state == "CANCELLED"
-    assert decide(None, record, last, cancelled=True, answered=False).state == state
+    assert decide(None, record, last, cancelled=True, answered=False).state == last.state
 
 
 def test_a_job_that_gives_signs_of_life_runs_whatever_the_scheduler_leaves_out(tmp_path: Path) -> None:
     alive = Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, None, NOW - 40)
-    last = LastStatus("RUNNING", 500.0, missed_s=NOW - MISSED_FOR_S)
-    assert decide(None, alive, last).state == "RUNNING"
+    assert decide(None, alive, LOST).state == "RUNNING"
 
 
 def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    status = decide(
-        None, Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, ExitRecord(0, "", 9_500.0), STARTED)
-    )
+    status = decide(attempt=Attempt(AttemptFolder(tmp_path), 0, "4711", "node1", STARTED, WELL, STARTED))
     assert (status.state, status.hosts) == ("COMPLETED", None)
 
 
@@ -251,10 +195,6 @@ def test_hosts_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
 
 def numbered(number: int, exit_: ExitRecord | None = None) -> Attempt:
     return Attempt(AttemptFolder(Path("/nowhere")), number, "4711", "node1", STARTED, exit_, STARTED)
-
-
-def test_before_the_first_start_there_is_no_attempt_to_speak_of() -> None:
-    assert with_attempts(PENDING, []) == PENDING
 
 
 @pytest.mark.parametrize(
@@ -275,15 +215,13 @@ def test_the_attempt_before_is_said_to_have_ended_by(ended: ExitRecord | None, b
     assert (status.attempt, status.before) == (1, before)
 
 
-def test_a_job_that_waits_to_be_started_again_is_at_its_next_attempt() -> None:
-    status = with_attempts(PENDING, [numbered(1, stopped("preemption", again=True)), numbered(0)])
-    assert (status.attempt, status.before) == (2, "preempted")
-
-
-def test_a_job_that_is_over_is_at_its_last_attempt() -> None:
+def test_the_attempt_of_a_job_is_the_next_while_it_waits_to_be_requeued_else_its_last() -> None:
+    assert with_attempts(PENDING, []) == PENDING
+    waits = with_attempts(PENDING, [numbered(1, stopped("preemption", again=True)), numbered(0)])
+    assert (waits.attempt, waits.before) == (2, "preempted")
     over = LastStatus("TIMEOUT", NOW, final=True)
-    status = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0, None)])
-    assert (status.attempt, status.before) == (1, "no heartbeat from node1: a node failed")
+    ended = with_attempts(over, [numbered(1, stopped("time_limit", again=True)), numbered(0)])
+    assert (ended.attempt, ended.before) == (1, "no heartbeat from node1: a node failed")
 
 
 LATER = NOW + 5

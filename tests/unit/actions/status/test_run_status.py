@@ -70,16 +70,13 @@ def test_failed_elements_can_be_submitted_again() -> None:
     assert interesting_element([ElementStatus(4, None, (), statuses("PENDING")[0])]) == 4
 
 
-def test_elements_survive_being_written_and_read(tmp_path: Path) -> None:
+def test_elements_survive_being_written_and_read_and_what_another_version_has_noted_stays(tmp_path: Path) -> None:
     known = {0: LastStatus("COMPLETED", 2.0, True, elapsed_s=0, exit_status=0), 7: LastStatus("PENDING", 2.0)}
     save_statuses(tmp_path, known)
     assert load_statuses(tmp_path) == known
-    (tmp_path / "elements.json").write_text("{")
-    assert load_statuses(tmp_path) == {}
-
-
-def test_what_another_version_has_noted_of_elements_stays(tmp_path: Path) -> None:
     record = tmp_path / "elements.json"
+    record.write_text("{")
+    assert load_statuses(tmp_path) == {}
     noted = {"schema": 7, "0": {"state": "RUNNING", "asked_s": 1.0, "power": 3}, "1": {"state": "PENDING"}}
     record.write_text(json.dumps(noted))
     save_statuses(tmp_path, {0: LastStatus("COMPLETED", 2.0, True)})
@@ -98,74 +95,57 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
     elements = elements_of(run)
     assert elements is not None
     assert elements.job_id(run, 3) == "4711_1"
-    for word in ("train/1", "4711_2"):
-        with pytest.raises(NotFoundError, match="has no element"):
+    store.create(given.run("20260102-030405-plain-0a1b", job_id="12"), "")
+    for word, wrong in (("train/1", "has no element"), ("4711_2", "has no element"), ("plain/0", "is no array")):
+        with pytest.raises(NotFoundError, match=wrong):
             find_element(word, store)
-
-
-def test_an_ordinary_run_has_no_elements(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.create(given.run(), "")
-    with pytest.raises(NotFoundError, match="is no array"):
-        find_element("train/0", store)
     assert elements_of(given.run()) is None
 
 
 def test_a_hundred_thousand_lines_are_read_in_time() -> None:
     rest = ["0:01", "1:00", "n1", "/runs/a/.submission_file_0.sh", "N/A"]
     refs = [JobRef(Path(f"/runs/a/elements/{index}"), f"1_{index}") for index in range(30)]
-
-    def lines(number: int) -> str:
-        ids = (f"{7 + index % 100}_{index}" for index in range(number))
-        return "\n".join(SEPARATOR.join([job_id, "RUNNING", "None", *rest]) for job_id in ids)
-
-    text = lines(100_000) + "\n" + SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", *rest])
+    ids = (f"{7 + index % 100}_{index}" for index in range(100_000))
+    lines = [SEPARATOR.join([job_id, "RUNNING", "None", *rest]) for job_id in ids]
+    text = "\n".join([*lines, SEPARATOR.join(["1_[5-9,20%4]", "PENDING", "Priority", *rest])])
     start = time.process_time()
     known = jobs_of_runs(parse_squeue(text), refs)
     assert time.process_time() - start < 10  # about one second; a quadratic way would take hours
     assert sorted(int(folder.name) for folder in known) == [5, 6, 7, 8, 9, 20]
 
 
-FIRST = "20260101-000000-first-0000"
-
-
-LAST = "20260101-000000-last-0000"
-
-
 AFTER = [
-    {"run_id": FIRST, "job_id": "1", "condition": "ok", "over": False},
-    {"run_id": LAST, "job_id": "2", "condition": "fail", "over": False},
+    {"run_id": "20260101-000000-first-0000", "job_id": "1", "condition": "ok", "over": False},
+    {"run_id": "20260101-000000-last-0000", "job_id": "2", "condition": "fail", "over": False},
 ]
 
 
-def names(state: str, *, final: bool = False, **states: str | None) -> list[str]:
-    """The runs that one waits for, each of which is in a state; a state in capitals with a star is not final."""
+def judged(state: str, final: bool, **states: str | None) -> tuple[list[str], LastStatus]:
+    """The runs that one waits for, each in a state, which is not final with a star; and its status after all."""
 
     def status_of(run_id: str) -> LastStatus | None:
-        word = states["first" if run_id == FIRST else "last"]
+        word = states[run_id.split("-")[2]]
         return None if word is None else LastStatus(word.rstrip("*"), 0, final=not word.endswith("*"))
 
     status = LastStatus(state, 0, final=final)
-    return [f"{wait.name} {wait.state}" for wait in waits_of(run(after=AFTER), status, status_of)]
+    waits = waits_of(run(after=AFTER[: len(states)]), status, status_of)
+    return [f"{wait.name} {wait.state}" for wait in waits], never_started(status, waits)
 
 
-def test_a_waiting_run_waits_for_what_is_not_fulfilled() -> None:
-    assert names("PENDING", first="RUNNING*", last=None) == ["first RUNNING", "last UNKNOWN"]
-    assert names("PENDING", first="COMPLETED", last="RUNNING*") == ["last RUNNING"]
-    assert names("PENDING", first="COMPLETED", last="FAILED") == []
-    assert names("RUNNING", first="RUNNING*", last="RUNNING*") == []
+def test_a_waiting_run_waits_for_what_is_not_fulfilled_and_a_cancelled_one_names_what_it_could_not_wait_for() -> None:
+    for state, final, first, last, names in (
+        ("PENDING", False, "RUNNING*", None, ["first RUNNING", "last UNKNOWN"]),
+        ("PENDING", False, "COMPLETED", "RUNNING*", ["last RUNNING"]),
+        ("PENDING", False, "COMPLETED", "FAILED", []),
+        ("RUNNING", False, "RUNNING*", "RUNNING*", []),
+        ("CANCELLED", True, "FAILED", "RUNNING*", ["first FAILED"]),
+        ("CANCELLED", True, "RUNNING*", "RUNNING*", []),
+    ):
+        assert judged(state, final, first=first, last=last)[0] == names
 
 
-def test_a_cancelled_run_names_what_it_could_not_wait_for() -> None:
-    assert names("CANCELLED", final=True, first="FAILED", last="RUNNING*") == ["first FAILED"]
-    assert names("CANCELLED", final=True, first="RUNNING*", last="RUNNING*") == []
-
-
-@pytest.mark.parametrize(("first", "ends"), [("FAILED", True), ("RUNNING*", False), ("COMPLETED", False)])
-def test_a_run_that_slurm_forgot_was_cancelled_where_it_could_not_start(first: str, ends: bool) -> None:
-    def status_of(run_id: str) -> LastStatus:
-        return LastStatus(first.rstrip("*"), 0, final=not first.endswith("*"))
-
-    status = LastStatus("UNKNOWN", 0)
-    judged = never_started(status, waits_of(run(after=AFTER[:1]), status, status_of))
-    assert judged == (LastStatus("CANCELLED", 0, final=True, reason=NEVER) if ends else status)
+def test_a_run_that_slurm_forgot_was_cancelled_where_it_could_not_start() -> None:
+    never = LastStatus("CANCELLED", 0, final=True, reason=NEVER)
+    unknown = LastStatus("UNKNOWN", 0)
+    for first, expected in (("FAILED", never), ("RUNNING*", unknown), ("COMPLETED", unknown)):
+        assert judged("UNKNOWN", False, first=first)[1] == expected

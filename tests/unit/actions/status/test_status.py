@@ -22,7 +22,6 @@ from hpcrun.actions.status.status import (
 )
 from hpcrun.job.layout import WITHIN, AttemptFolder, RunFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
-from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
@@ -110,19 +109,8 @@ def test_a_status_that_says_nothing_new_is_written_once_a_minute(tmp_path: Path,
 @pytest.mark.parametrize("ended", [True, False])
 def test_accounting_is_asked_for_the_job_of_a_submission_that_ended_without_word(tmp_path: Path, ended: bool) -> None:
     """While its sbatch goes on, squeue knows best."""
-    answer = "\x1f".join(
-        (
-            "4711",
-            "COMPLETED",
-            "0:0",
-            "90",
-            "60",
-            "node1",
-            "None",
-            "2026-01-01T00:00:00",
-            f"sbatch /r/{RUN_ID}/.submission_file_9.sh",
-        )
-    )
+    line = f"4711 COMPLETED 0:0 90 60 node1 None 2026-01-01T00:00:00 sbatch_/r/{RUN_ID}/.submission_file_9.sh"
+    answer = line.replace(" ", "\x1f").replace("_/", " /")
     for name, says in (("squeue", "true"), ("sacct", f"echo asked >>{tmp_path}/asked; echo '{answer}'")):
         write(tmp_path / "bin" / name, f"#!/bin/sh\n{says}\n").chmod(0o755)
     store = RunStore(tmp_path / "runs")
@@ -167,61 +155,38 @@ def store(tmp_path: Path) -> RunStore:
     return made
 
 
-def test_of_a_run_of_which_nothing_is_left_its_name_is_known(store: RunStore) -> None:
-    wrong, known = words(store, "")
-    assert wrong.startswith(f"{RUN.run_id} is damaged: ")
-    assert known == "run train"
-
-
 def test_what_the_script_the_last_status_and_the_index_of_jobs_say_is_put_together(store: RunStore) -> None:
+    assert words(store, "")[1] == "run train"
     store.save_status(RUN.run_id, LastStatus("RUNNING", 1000.0))
-    assert words(store, "{")[1] == "run train, last known RUNNING"
+    wrong, known = words(store, "{")
+    assert wrong.startswith(f"{RUN.run_id} is damaged: ")
+    assert known == "run train, last known RUNNING"
     attempt = store.folder(RUN.run_id) / "elements/0/attempts/0"
     write(attempt / "start", json.dumps({"job_id": "4712", "host": "node1", "started": 1.0}))
     assert words(store, "{")[1] == "run train, job 4712, last known RUNNING"
     write(attempt / "exit", json.dumps({"status": 3, "signal": "", "ended": 2.0}))
     assert words(store, "{")[1] == "run train, job 4712, last known RUNNING, exit status 3"
     store.note_job(RUN)
-    assert words(store, "{")[1] == f"run train, job {RUN.job_id}, last known RUNNING, exit status 3"
-
-
-def test_a_record_of_a_newer_hpcrun_is_not_called_damaged(store: RunStore) -> None:
-    store.note_job(RUN)
     wrong, known = words(store, json.dumps({"schema": 99}))
     assert wrong.startswith(f"{RUN.run_id} needs a newer hpcrun: ")
-    assert known == f"run train, job {RUN.job_id}"
+    assert known == f"run train, job {RUN.job_id}, last known RUNNING, exit status 3"
 
 
-FAILED = (
-    FailedNode("a-1", "big", 5.0, "down or not responding", "r1"),
-    FailedNode("b-1", "other", 5.0, "down or not responding", "r2"),
-    FailedNode("a-2", "big", 4.0, "down or not responding", "r3"),
-)
-
-
-def attempt(number: int, exit_: ExitRecord | None) -> Attempt:
+def attempt(number: int, exit_: ExitRecord | None = None) -> Attempt:
     return Attempt(AttemptFolder(Path("/runs/r")), number, "4711", f"head-{number}", 100.0, exit_, 150.0)
 
 
-def test_the_nodes_of_a_node_failure_failed_and_no_others() -> None:
-    dead = attempt(
-        0, ExitRecord(137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2"))
-    )
-    wrong = attempt(1, ExitRecord(3, "", 300.0, reason="failure", again=True, how="restart", nodes=("a-3",)))
+def test_the_nodes_of_a_node_failure_failed_and_those_of_an_attempt_without_word_once_another_has_started() -> None:
+    dead = ExitRecord(137, "", 200.0, reason="node_failure", again=True, how="restart", nodes=("a-1", "a-2"))
+    wrong = ExitRecord(3, "", 300.0, reason="failure", again=True, how="restart", nodes=("a-3",))
     run = given.run(cluster="big")
-    found = [(one.node, one.cluster, one.failed_s) for one in failures_of(run, [attempt(2, None), wrong, dead])]
-    assert found == [("a-1", "big", 200.0), ("a-2", "big", 200.0)]
-
-
-def test_an_attempt_that_left_no_word_was_on_a_node_that_died_once_another_has_started() -> None:
-    run = given.run(cluster="big")
-    assert list(failures_of(run, [attempt(0, None)])) == []
-    assert [one.node for one in failures_of(run, [attempt(1, None), attempt(0, None)])] == ["head-0"]
+    failed = failures_of(run, [attempt(2), attempt(1, wrong), attempt(0, dead)])
+    assert [(one.node, one.cluster, one.failed_s) for one in failed] == [("a-1", "big", 200.0), ("a-2", "big", 200.0)]
+    assert list(failures_of(run, [attempt(0)])) == []
+    assert [one.node for one in failures_of(run, [attempt(1), attempt(0)])] == ["head-0"]
 
 
 NOW_S = 1_800_000_000.0
-
-
 STARTED_S = NOW_S - 36_000
 
 
@@ -257,25 +222,20 @@ def test_a_silence_is_long_by_the_usual_pause_of_the_run(
     assert silence(tmp_path) == expected
 
 
-def test_the_times_of_lines_show_the_pace(tmp_path: Path) -> None:
-    wrote(tmp_path, 0, "".join(f"[{int(NOW_S) - 9000 + 900 * n}] epoch {n}\n" for n in range(9)), 1800)
-    assert silence(tmp_path) is None
-
-
-def test_lines_without_times_have_a_mean_pace(tmp_path: Path) -> None:
-    wrote(tmp_path, 0, "epoch\n" * 10, 6000)  # 3000 s each
-    assert silence(tmp_path) is None
-    wrote(tmp_path, 0, "step\n" * 64, 6000)
-    assert silence(tmp_path) == 6000
-
-
-def test_the_mean_pace_is_that_of_all_lines_and_not_of_the_last_ones(tmp_path: Path) -> None:
-    wrote(tmp_path, 0, "step\n" * 35_000, 720)  # one each second
-    assert silence(tmp_path) == 720
-
-
-def test_any_rank_that_writes_counts(tmp_path: Path) -> None:
-    wrote(tmp_path, 0, "step\n" * 9, 7200)
+@pytest.mark.parametrize(
+    ("text", "ago_s", "expected"),
+    [
+        ("".join(f"[{int(NOW_S) - 9000 + 900 * n}] epoch {n}\n" for n in range(9)), 1800, None),
+        # lines without times have a mean pace, that of all lines and not of the last ones
+        ("epoch\n" * 10, 6000, None),  # 3000 s each
+        ("step\n" * 64, 6000, 6000),
+        ("step\n" * 35_000, 720, 720),  # one each second
+    ],
+    ids=["with times", "few lines", "lines", "many lines"],
+)
+def test_the_lines_of_any_rank_show_the_pace(text: str, ago_s: float, expected: float | None, tmp_path: Path) -> None:
+    wrote(tmp_path, 0, text, ago_s)
+    assert silence(tmp_path) == expected
     wrote(tmp_path, 3, "step\n" * 9, 30, "err")
     assert silence(tmp_path) is None
 
@@ -294,9 +254,6 @@ def test_a_run_that_prints_nothing_has_just_started_or_does_not_run_is_not_silen
 
 
 def test_the_hint_is_for_the_run_that_has_been_silent_for_the_longest_time() -> None:
-    ages = (None, 700.0, 900.0)
-    items = [RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age) for age in ages]
-    found = first_silent(items)
-    assert found is not None
-    assert found.silent_s == 900
+    items = [RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age) for age in (None, 700.0, 900.0)]
+    assert first_silent(items) is items[2]
     assert first_silent(items[:1]) is None

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,20 +29,21 @@ def ended(folder: Path, attempt: int = 0, *, signal: str = "", again: bool = Fal
     write(folder / ATTEMPTS / str(attempt) / "exit", json.dumps(record))
 
 
-def waiter(folder: Path, state: str = "RUNNING", asked: list[str] | None = None) -> Waiter:
-    """A waiter whose scheduler says the same at any time."""
+def waiter(
+    folder: Path, state: str = "RUNNING", tell: Callable[[RunStatus], None] = lambda _: None
+) -> tuple[Callable[[], bool], list[str]]:
+    """Whether a run is over, by a scheduler that says the same at any time, and the answers of that."""
+    asked: list[str] = []
 
     def ask() -> RunStatus:
-        if asked is not None:
-            asked.append(state)
+        asked.append(state)
         return RunStatus(run(), folder, LastStatus(state, time.time(), final=state != "RUNNING"))
 
-    return Waiter(folder, ask)
+    return Waiter(folder, ask, tell=tell).over(), asked
 
 
 def test_a_script_that_says_that_it_has_ended_is_enough(tmp_path: Path) -> None:
-    asked: list[str] = []
-    is_over = waiter(tmp_path, asked=asked).over()
+    is_over, asked = waiter(tmp_path)
     assert not is_over()
     ended(tmp_path)
     assert is_over()
@@ -54,7 +54,7 @@ def test_a_script_that_says_that_it_has_ended_is_enough(tmp_path: Path) -> None:
 def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
     tmp_path: Path, signal: str, again: bool
 ) -> None:
-    is_over = waiter(tmp_path).over()
+    is_over, _ = waiter(tmp_path)
     ended(tmp_path, signal=signal, again=again)
     assert not is_over()
     ended(tmp_path, 1)  # the next attempt goes to its end
@@ -63,7 +63,7 @@ def test_an_attempt_that_is_started_again_or_was_signalled_is_not_the_end(
 
 @pytest.mark.parametrize("mark", ["cancelled", "elements/0/cancelled"])
 def test_a_cancelled_script_that_says_that_it_was_signalled_has_ended(tmp_path: Path, mark: str) -> None:
-    is_over = waiter(tmp_path).over()
+    is_over, _ = waiter(tmp_path)
     ended(tmp_path, signal="TERM")
     assert not is_over()
     write(tmp_path / mark, "")
@@ -80,8 +80,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, clock: list[float]) -> None:
-    asked: list[str] = []
-    is_over = waiter(tmp_path, "CANCELLED", asked).over()
+    is_over, asked = waiter(tmp_path, "CANCELLED")
     clock[0] += wait.ASK_FIRST_S - 0.1
     assert not is_over()
     assert asked == []
@@ -91,8 +90,7 @@ def test_the_scheduler_is_asked_about_a_job_that_left_no_word(tmp_path: Path, cl
 
 
 def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: Path, clock: list[float]) -> None:
-    asked: list[str] = []
-    is_over = waiter(tmp_path, asked=asked).over()
+    is_over, asked = waiter(tmp_path)
     counts = []
     for _ in range(10):
         for _ in range(120):
@@ -104,8 +102,7 @@ def test_the_scheduler_is_asked_soon_at_first_and_then_twice_a_minute(tmp_path: 
 
 
 def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, clock: list[float]) -> None:
-    asked: list[str] = []
-    is_over = waiter(tmp_path, asked=asked).over()
+    is_over, asked = waiter(tmp_path)
     clock[0] += 600
     assert not is_over()
     clock[0] += 1
@@ -120,13 +117,10 @@ def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, cloc
 
 def test_each_answer_is_told_while_the_run_goes_on(tmp_path: Path, clock: list[float]) -> None:
     told: list[str] = []
-    is_over = replace(waiter(tmp_path), tell=lambda item: told.append(item.status.state)).over()
-    clock[0] += 600
-    assert not is_over()
-    assert told == ["RUNNING"]
-    is_over = replace(waiter(tmp_path, "CANCELLED"), tell=lambda item: told.append(item.status.state)).over()
-    clock[0] += 600
-    assert is_over()
+    for state in ("RUNNING", "CANCELLED"):
+        is_over, _ = waiter(tmp_path, state, lambda item: told.append(item.status.state))
+        clock[0] += 600
+        assert is_over() == (state == "CANCELLED")
     assert told == ["RUNNING"]
 
 
@@ -173,18 +167,13 @@ def test_status_watch_looks_again_where_a_run_s_records_have_changed(
     assert 27 <= now_s - before <= 34  # it has become quiet
 
 
-def failing() -> int:
-    raise SchedulerError("away")
+def test_a_quick_answer_is_just_the_answer() -> None:
+    def failing() -> int:
+        raise SchedulerError("away")
 
-
-@pytest.mark.parametrize(("ask", "raises"), [(lambda: 7, False), (failing, True)])
-def test_a_quick_answer_is_just_the_answer(ask: Callable[[], int], raises: bool) -> None:
-    answers = answers_of(ask, 20)
-    if raises:
-        with pytest.raises(SchedulerError, match="away"):
-            next(answers)
-    else:
-        assert list(answers) == [7]
+    assert list(answers_of(lambda: 7, 20)) == [7]
+    with pytest.raises(SchedulerError, match="away"):
+        next(answers_of(failing, 20))
 
 
 def test_before_a_late_answer_comes_none() -> None:
