@@ -32,7 +32,6 @@ from hpcrun.job.secrets import (
     secret_arguments,
     secret_in_command,
     secret_kind,
-    secret_kind,
 )
 from hpcrun.runs.store import RunStore
 from hpcrun.views.plan import plan_lines, prepared_json
@@ -114,7 +113,6 @@ def test_a_name_that_means_other_things_as_well_is_judged_by_its_value(variable:
 def test_a_value_of_this_form_is_a_secret_whatever_its_name(value: str, hidden: str) -> None:
     assert is_secret("X", value)
     assert SecretHider().hide(value) == hidden
-    assert secret_kind(hidden) is None
     assert secret_kind(hidden) is None
 
 
