@@ -219,22 +219,20 @@ def _all_names(surroundings: Surroundings) -> list[str]:
 
 
 def over_partition(plan: Plan, partitions: Sequence[Partition]) -> str | None:
-    """Return why the job cannot start in any partition that it names, None where it may."""
-    if plan.directive("clusters"):  # another cluster's partitions, which sbatch asks there
+    """Return why the job would wait in every partition that it names, None where it may start.
+
+    Of all else sbatch --test-only says itself that it refuses it.
+    """
+    if plan.directive("clusters"):  # another cluster's partitions
         return None
-    named = plan.directive("partition")
-    known = {partition.name: partition for partition in partitions}
-    names = [name for name in (named or "").split(",") if name]  # sbatch(1): several, of which the first that can
-    for name in names:
-        if name not in known:
-            return f"there is no partition {name} on this cluster"
-    possible = [each for each in partitions if each.default] if named is None else [known[name] for name in names]
+    names = (plan.directive("partition") or "").split(",")  # sbatch(1): several, of which the first that can
+    possible = [each for each in partitions if each.name in names or (names == [""] and each.default)]
     reasons = [_over(plan, partition) for partition in possible]
     return reasons[0] if reasons and all(reasons) else None
 
 
 def _over(plan: Plan, partition: Partition) -> str | None:
-    nodes, time_s = plan.shape.nodes, plan.walltime_s
+    time_s = plan.walltime_s
     if not partition.up:
         return f"partition {partition.name} is not up"
     if partition.max_s is not None and time_s is not None and time_s > partition.max_s:
@@ -242,8 +240,6 @@ def _over(plan: Plan, partition: Partition) -> str | None:
             f"--time {format_time(time_s)} is longer than the {format_time(partition.max_s)} of partition "
             f"{partition.name}"
         )
-    if partition.max_nodes is not None and nodes > partition.max_nodes:
-        return f"{nodes} nodes are more than the {partition.max_nodes} per job of partition {partition.name}"
     return None
 
 
