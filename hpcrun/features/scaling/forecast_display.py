@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpcrun.cli.output import TextPart, stdout, table
 from hpcrun.features.scaling.forecast import LARGE_GROWTH, Case, Concern, Forecast, MeasuredEpoch, advised_lr
 from hpcrun.features.scaling.plan import ForecastResult
+from hpcrun.features.scaling.sentences import number_text, times_text, whole_percent
 from hpcrun.views.text import clock_text, count, fitting, labelled, one_line, rows_csv, text_table
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ def _answer(result: ForecastResult, case: Case) -> str:
         return f"If {batch}: {first or 'measure more GPUs'}. One measured size decides nothing."
     answer = f"ask for {count(row.size.gpus, 'GPU')}"
     if (round(row.speedup, 2), round(row.efficiency, 2)) != (1, 1):
-        answer += f", {_speed(row)} at {_percent(row.efficiency)} efficiency"
+        answer += f", {_speed(row)} at {whole_percent(row.efficiency)} efficiency"
     if after and after.speedup < row.speedup:
         answer += f"; {after.size.gpus} would be slower, {_speed(after)}"
     elif after and (step := advice.step):
-        added = f"the added {step.gpus - step.before} at {_percent(step.added)}"
+        added = f"the added {step.gpus - step.before} at {whole_percent(step.added)}"
         answer += f"; {after.size.gpus} would be {_speed(after)}, {added}"
     if case == "scaled" and row.growth >= LARGE_GROWTH:
         answer += f"; check the accuracy with global batch {row.batch_size}"
@@ -81,20 +82,13 @@ def _answer(result: ForecastResult, case: Case) -> str:
 
 
 def _speed(row: Forecast) -> str:
-    low, high = _ends(row)
-    return f"{_times(row.speedup)}×" + (f" ({low} to {high}×)" if low != high else "")
+    span = _range(row, " to ")
+    return times_text(row.speedup) + (f" ({span}×)" if span else "")
 
 
-def _ends(row: Forecast) -> tuple[str, str]:
-    return _times(row.speedup_low), _times(row.speedup_high)
-
-
-def _times(speedup: float) -> str:
-    return f"{speedup:.2f}" if speedup < 9.95 else f"{speedup:.1f}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
+def _range(row: Forecast, to: str) -> str:
+    low, high = f"{row.speedup_low:.2f}", f"{row.speedup_high:.2f}"
+    return f"{low}{to}{high}" if low != high else ""
 
 
 def heading_lines(result: ForecastResult) -> list[str]:
@@ -129,11 +123,11 @@ def case_table(result: ForecastResult, case: Case, width: int) -> Table:
         "STEPS": [str(row.steps) for row in rows],
         "STEP": [span_text(row.step_s) for row in rows],
         "EPOCH": [span_text(row.epoch_s) for row in rows],
-        "SPEED-UP": [_times(row.speedup) for row in rows],
-        "RANGE": ["-" if low == high else f"{low}-{high}" for low, high in map(_ends, rows)],
-        "EFF.": [_percent(row.efficiency) for row in rows],
-        "GPU-HOURS": [_amount(row.gpu_hours) for row in rows],
-        **({"COST": [_amount(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
+        "SPEED-UP": [f"{row.speedup:.2f}" for row in rows],
+        "RANGE": [_range(row, "-") or "-" for row in rows],
+        "EFF.": [whole_percent(row.efficiency) for row in rows],
+        "GPU-HOURS": [number_text(row.gpu_hours) for row in rows],
+        **({"COST": [number_text(row.gpu_hours * result.price) for row in rows]} if result.price else {}),
         "LOST TO": [_LOST_TO[row.concerns[0]] if row.concerns else "" for row in rows],
     }
     if not any(shown["LOST TO"]):
@@ -230,12 +224,6 @@ def span_text(seconds: float) -> str:
         if seconds < 999.5 * size and seconds < 59.95:
             return f"{seconds / size:.3g} {unit}"
     return clock_text(round(seconds))
-
-
-def _amount(number: float) -> str:
-    if number >= 100:
-        return f"{number:.0f}"
-    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
 
 
 def _rate(rate: float | None) -> str:
