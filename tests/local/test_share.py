@@ -91,7 +91,7 @@ def opened(file: Path, folder: Path, scheme: int) -> tuple[str, list[str], objec
 
 def page_of_a_hostile_run(folder: Path) -> bytes:
     hostile(folder / "runs")
-    return share_page(gathered(folder / "runs"), SecretHider({}), "/home/me").content
+    return share_page(gathered(folder / "runs"), SecretHider({}), "/home/me")
 
 
 @pytest.mark.needs("chromium")

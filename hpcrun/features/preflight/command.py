@@ -13,14 +13,15 @@ from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
 from hpcrun.cli.options import argument, takes_options
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, stderr, stdout, table, tell, width
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError, NotFoundError, UsageError
-from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightResult, PreflightWatch
+from hpcrun.features.preflight.preflight_wait import NAME, WALLTIME_S, PreflightWatch
 from hpcrun.job.units import format_age
 from hpcrun.preflight.checks import CHECKS
-from hpcrun.views.text import one_line, text_table
+from hpcrun.views.text import fields_of, one_line, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hpcrun.actions.status.run_status import RunStatus
     from hpcrun.runs.failed_nodes import FailedNode, FailedNodes
     from hpcrun.runs.record import Run
 
@@ -62,7 +63,7 @@ def preflight(
     )
     with interrupted_as(partial(_cancel, watch, submitted.run)):
         result = watch.wait()
-    yield _verdict(result)
+    yield _verdict(*result)
 
 
 def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
@@ -76,23 +77,23 @@ def _cancel(watch: PreflightWatch, run: Run) -> InterruptedByUser:
     return InterruptedByUser(f"interrupted; job {run.job_id} was cancelled")
 
 
-def _verdict(result: PreflightResult) -> Outcome:
+def _verdict(item: RunStatus, verdict: dict[str, Any]) -> Outcome:
     """Return the verdict; it is a failure where a node is bad."""
     failure = None
-    if not result.verdict["ok"]:
-        exclude = result.verdict["exclude"]
+    if not verdict["ok"]:
+        exclude = verdict["exclude"]
         failure = JobFailedError(
             "the preflight found bad nodes",
-            hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {result.item.run.job_id}",
+            hint=f"add --exclude={exclude}" if exclude else f"hpcrun logs --batch {item.run.job_id}",
         )
     return Outcome(
-        lambda: [table(preflight_table(result, width())), stdout(preflight_lines(result))],
-        lambda: preflight_json(result),
+        lambda: [table(preflight_table(verdict, width())), stdout(preflight_lines(verdict))],
+        lambda: preflight_json(item, verdict),
         failure=failure,
     )
 
 
-def preflight_table(result: PreflightResult, width: int) -> Table:
+def preflight_table(verdict: dict[str, Any], width: int) -> Table:
     """Return the table for a terminal; on a narrow one, what is long and wrong is left to the lines below it."""
     from rich.text import Text
 
@@ -101,13 +102,12 @@ def preflight_table(result: PreflightResult, width: int) -> Table:
             text = ""
         return Text.assemble((mark, _COLOURS.get(mark, "")), one_line(f" {text}" if text else ""))
 
-    rows = ((node["node"], *(cell(**node["checks"][check]) for check in CHECKS)) for node in result.verdict["nodes"])
+    rows = ((node["node"], *(cell(**node["checks"][check]) for check in CHECKS)) for node in verdict["nodes"])
     return text_table(_HEADINGS, rows, whole=("NODE",))
 
 
-def preflight_lines(result: PreflightResult) -> list[str]:
+def preflight_lines(verdict: dict[str, Any]) -> list[str]:
     """Return the verdict as text, with one line for each bad node."""
-    verdict = result.verdict
     alike: dict[str, list[str]] = {}
     for item in verdict["slow"]:
         alike.setdefault(item["why"], []).append(item["node"])
@@ -119,10 +119,10 @@ def preflight_lines(result: PreflightResult) -> list[str]:
     return [one_line(line) for line in (*slow, *lines)]
 
 
-def preflight_json(result: PreflightResult) -> dict[str, Any]:
+def preflight_json(item: RunStatus, verdict: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as a JSON document."""
-    run, kept = result.item.run, {key: value for key, value in result.verdict.items() if key != "schema"}
-    return {"kind": "preflight", "run_id": run.run_id, "job_id": run.job_id, "folder": str(result.item.folder), **kept}
+    kept = {key: value for key, value in verdict.items() if key != "schema"}
+    return {"kind": "preflight", **fields_of(item.run, "run_id job_id"), "folder": str(item.folder), **kept}
 
 
 def nodes(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from hpcrun.actions.ports import Ports
@@ -33,12 +32,8 @@ SHOWN_WITHIN_S = 60.0
 AWAY_TIMES = 3  # how often the scheduler may not answer
 
 
-@dataclass(frozen=True, slots=True)
-class PreflightResult:
-    """The run, how it ended, and the verdict that ``preflight/judge.py`` has written, or would have."""
-
-    item: RunStatus
-    verdict: dict[str, Any]
+PreflightResult = tuple[RunStatus, dict[str, Any]]
+"""The run with how it ended, and the verdict that ``preflight/judge.py`` has written, or would have."""
 
 
 class PreflightWatch:
@@ -63,7 +58,7 @@ class PreflightWatch:
         while True:
             attempt = last_attempt(self._folder)
             if verdict := _verdict(attempt):
-                return PreflightResult(item, verdict)
+                return item, verdict
             if item.status.final or (attempt is not None and attempt.exit is not None):
                 ended_at = ended_at or time.monotonic()
                 if time.monotonic() - ended_at > (SHOWN_WITHIN_S if _has_judged(item, attempt) else SETTLES_S):
@@ -128,7 +123,7 @@ class PreflightWatch:
         reports = read_reports(attempt.folder.preflight, list(states)) if attempt else {}
         status = item.status
         if silent or (status.state == state.NODE_FAIL and reports):
-            return PreflightResult(item, judge(list(states), reports, srun_errors=silent))
+            return item, judge(list(states), reports, srun_errors=silent)
         how = f"ended as {status.state}" + (f": {status.reason}" if status.reason else "")
         if attempt is not None and attempt.exit is not None and attempt.exit.message:
             how = f"failed: {attempt.exit.message}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +49,10 @@ from hpcrun.profiles.load import LoadedProfile, load_profile
 from hpcrun.views.plan import plan_lines, prepared_json
 from hpcrun.views.text import count, one_line
 
-
-@dataclass(frozen=True, slots=True)
-class StudyJob:
-    """A run of a study that is to be submitted, with its script."""
-
-    point: StudyPoint
-    prepared: Prepared
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of one submission."""
-
-    point: StudyPoint
-    result: SubmitResult | HpcrunError  # an error if no job was submitted, or if this is uncertain
+StudyJob = tuple[StudyPoint, Prepared]
+"""A run of a study that is to be submitted, with its script."""
+Submitted = tuple[StudyPoint, SubmitResult | HpcrunError]
+"""What became of one submission: an error if no job was submitted, or if this is uncertain."""
 
 
 def run_study(
@@ -94,7 +84,7 @@ def run_study(
         one_by_one=loaded.profile.scheduler == "local" if chain is None else chain,
     )
     jobs = prepare_points(study, template, study.points, lambda request: prepare_request(request, name, context))
-    plan = jobs[-1].prepared.plan
+    plan = jobs[-1][1].plan
     study = replace(study, python=asdict(plan.python))
     if dry_run:
         yield study_plan(study, jobs)
@@ -145,13 +135,13 @@ def _submit_jobs(
 ) -> Generator[Outcome, None, list[Submitted]]:
     """Submit runs of a study, each shown when it is."""
     if jobs:
-        yield printed([*plan_lines(jobs[-1].prepared.plan), *study_lines(study)])
+        yield printed([*plan_lines(jobs[-1][1].plan), *study_lines(study)])
     submitted = []
 
     with interrupted_as(partial(interrupted, study, context)):
         for item in submit_points(study, jobs, context, last):
             submitted.append(item)
-            yield printed(submitted_lines(study, item))
+            yield printed(submitted_lines(study, *item))
     return submitted
 
 
@@ -165,9 +155,9 @@ def _finish(
     if wait or waited or shown:
         yield from show_status(study, context, check=wait or waited)
     else:
-        job_ids = [str(item.result.run.job_id) for item in submitted if not isinstance(item.result, HpcrunError)]
+        job_ids = [str(result.run.job_id) for _, result in submitted if not isinstance(result, HpcrunError)]
         yield printed(next_lines(study, job_ids))
-    errors = [item.result for item in submitted if isinstance(item.result, HpcrunError) and not item.point.submitted]
+    errors = [error for point, error in submitted if isinstance(error, HpcrunError) and not point.submitted]
     if errors:
         message = f"{len(errors)} of {count(len(jobs), 'run')} could not be submitted"
         hint = f"hpcrun scale run --resume {study.study_id} submits them again"
@@ -177,32 +167,32 @@ def _finish(
 def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
     """Return what would be submitted: all runs and a plan on stderr, one script on stdout; or one document."""
 
-    def line(job: StudyJob) -> str:
-        command = job.prepared.plan.command
-        program = shlex.join(command[command.index(job.prepared.request.script) :])
-        return one_line(f"{run_name(job.point.run_id)}  {size_text(study, job.point)}: {program}")
+    def line(point: StudyPoint, prepared: Prepared) -> str:
+        command = prepared.plan.command
+        program = shlex.join(command[command.index(prepared.request.script) :])
+        return one_line(f"{run_name(point.run_id)}  {size_text(study, point)}: {program}")
 
     def text() -> Iterator[TextPart]:
-        yield stderr([*study_lines(study), *map(line, jobs), ""])
-        if jobs:
-            yield stderr([*plan_lines(jobs[0].prepared.plan), ""])
-            yield verbatim(jobs[0].prepared.script)
+        yield stderr([*study_lines(study), *starmap(line, jobs), ""])
+        for _, prepared in jobs[:1]:
+            yield stderr([*plan_lines(prepared.plan), ""])
+            yield verbatim(prepared.script)
 
     def document() -> dict[str, Any]:
-        points = [{**asdict(job.point), **prepared_json(job.prepared)} for job in jobs]
+        points = [{**asdict(point), **prepared_json(prepared)} for point, prepared in jobs]
         return {"kind": "study_plan", **head_json(study), "points": points}
 
     return Outcome(text, document)
 
 
-def submitted_lines(study: Study, item: Submitted) -> list[str]:
+def submitted_lines(study: Study, point: StudyPoint, result: SubmitResult | HpcrunError) -> list[str]:
     """Return the result of the submission of one run."""
-    name, size = run_name(item.point.run_id), size_text(study, item.point)
-    if isinstance(item.result, HpcrunError):
-        label = "uncertain" if item.point.submitted else "refused"
-        return [one_line(f"{label:<10} {name}  {size}: {' '.join(item.result.message.split())}")]
-    remarks = [f"           {line}" for line in item.result.remarks.splitlines()]
-    return [one_line(line) for line in (f"submitted  {name}  {size}, job {item.result.run.job_id}", *remarks)]
+    name, size = run_name(point.run_id), size_text(study, point)
+    if isinstance(result, HpcrunError):
+        label = "uncertain" if point.submitted else "refused"
+        return [one_line(f"{label:<10} {name}  {size}: {' '.join(result.message.split())}")]
+    remarks = [f"           {line}" for line in result.remarks.splitlines()]
+    return [one_line(line) for line in (f"submitted  {name}  {size}, job {result.run.job_id}", *remarks)]
 
 
 def new_study(
@@ -297,18 +287,19 @@ def prepare_points(
         args = workload.arguments(template.args, point.gpus, point.nodes, point.repeat)
         sized = _sized(template, Size(point.gpus, point.nodes), study.unit, study.gpu_type)
         named = sized.model_copy(update={"name": run_name(point.run_id), "args": args})
-        jobs.append(StudyJob(point, prepare(named)))
-    if jobs and (script := jobs[0].prepared.plan.batch):
-        raise UsageError(f"scale cannot change the ranks of {script.name}, which starts them itself",
-                         hint="give scale the program that the script starts, with its arguments")  # fmt: skip
-    if jobs and study.one_by_one and jobs[0].prepared.plan.scheduler == "slurm":
-        check_can_wait(jobs[0].prepared.plan, "--chain")
+        jobs.append((point, prepare(named)))
+    for plan in (prepared.plan for _, prepared in jobs[:1]):
+        if plan.batch:
+            raise UsageError(f"scale cannot change the ranks of {plan.batch.name}, which starts them itself",
+                             hint="give scale the program that the script starts, with its arguments")  # fmt: skip
+        if study.one_by_one and plan.scheduler == "slurm":
+            check_can_wait(plan, "--chain")
     return jobs
 
 
 def must_wait_between(study: Study, jobs: Sequence[StudyJob]) -> bool:
     """Whether hpcrun itself lets each run wait for the one before: nothing else would."""
-    return study.one_by_one and any(job.prepared.plan.scheduler == "local" for job in jobs)
+    return study.one_by_one and any(prepared.plan.scheduler == "local" for _, prepared in jobs)
 
 
 def submit_points(
@@ -323,15 +314,14 @@ def submit_points(
     """
     folder, waits = context.store.folder, must_wait_between(study, jobs)
     studies = StudyStore(context.store.root)
-    for job in jobs:
-        point = job.point
+    for point, prepared in jobs:
         if folder(point.run_id).exists():
             study = _noted(study, replace(point, submitted=True), studies)
             continue
         lineage = Lineage(after=(last,) if last else (), code=_shared_code(study, folder))
         item: SubmitResult | HpcrunError
         try:
-            item = submit_run(job.prepared, context.ports, context.surroundings, point.run_id, lineage=lineage)
+            item = submit_run(prepared, context.ports, context.surroundings, point.run_id, lineage=lineage)
             point = replace(point, run_id=item.run.run_id, submitted=True, problem="")
         except InterruptedByUser:  # it speaks of one run, and there are several
             raise KeyboardInterrupt from None
@@ -340,7 +330,7 @@ def submit_points(
         except HpcrunError as error:
             item, point = error, replace(point, problem=" ".join(error.message.split()))
         study = _noted(study, point, studies)
-        yield Submitted(point, item)
+        yield point, item
         if isinstance(item, SubmitResult) and waits:
             context.waiter(item.run.run_id).wait()
         elif isinstance(item, SubmitResult) and study.one_by_one:

@@ -52,14 +52,14 @@ def share(
         rules=context.rules(), patterns=patterns,
     )  # fmt: skip
     yield note(f"hpcrun: {missing}" for missing in shared.missing)
-    page = share_page(shared, HIDER, str(Path.home()))
+    content = share_page(shared, HIDER, str(Path.home()))
     if out == "-":
-        yield Outcome(lambda: [verbatim(page.content.decode())])
+        yield Outcome(lambda: [verbatim(content.decode())])
         return
-    save_page(file, page.content)
-    hidden = f"{count(page.hidden, 'secret')} hidden" if page.hidden else "no secret was found in it"
+    save_page(file, content)
+    hidden = f"{count(HIDER.count, 'secret')} hidden" if HIDER.count else "no secret was found in it"
     hidden += f"; not hidden, since not set here: {', '.join(unset)}" if unset else ""
-    written = one_line(f"written  {out or file.name} ({bytes_text(len(page.content))}; {hidden})")
+    written = one_line(f"written  {out or file.name} ({bytes_text(len(content))}; {hidden})")
     yield Outcome(
         lambda: [
             stdout([written]),
@@ -70,7 +70,7 @@ def share(
             "run_id": named.run.run_id,
             "element": named.element,
             "file": str(file),
-            "bytes": len(page.content),
-            "secrets_hidden": page.hidden,
+            "bytes": len(content),
+            "secrets_hidden": HIDER.count,
         },
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -58,14 +57,6 @@ _LINE_KINDS = (("+++", "file"), ("---", "file"), ("diff ", "file"), ("@@", "hunk
 _BINARY = re.compile(r"^GIT binary patch\n(?:.+\n|\n(?!diff ))*", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPage:
-    """The page, and how many secrets were hidden in it."""
-
-    content: bytes
-    hidden: int
-
-
 class _Cleaner:
     """Makes text of others fit for the page: without secrets, control characters and the caller's home folder."""
 
@@ -97,8 +88,8 @@ def _cut(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"
 
 
-def share_page(shared: SharedRun, hider: SecretHider, home: str) -> SharedPage:
-    """Return the page of a run, without secrets, and with ``~`` for the caller's home folder."""
+def share_page(shared: SharedRun, hider: SecretHider, home: str) -> bytes:
+    """Return the page of a run, without secrets, which the hider counts, and with ``~`` for the caller's home."""
     clean, folder = _Cleaner(hider, home), Path(__file__).parent
     css = folder.joinpath("page.css").read_text("utf-8")
     environment = Environment(
@@ -115,7 +106,7 @@ def share_page(shared: SharedRun, hider: SecretHider, home: str) -> SharedPage:
         content = text.encode("utf-8", "replace")
         if len(content) <= MOST_BYTES:
             break
-    return SharedPage(content, hider.count)
+    return content
 
 
 def _notes(shared: SharedRun, hider: SecretHider) -> Iterator[str]:

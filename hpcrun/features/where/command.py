@@ -83,15 +83,6 @@ class Misfit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WhereResult:
-    """The offers, first start first, and what does not fit."""
-
-    offers: tuple[Offer, ...]
-    misfits: tuple[Misfit, ...]
-    asked_s: float
-
-
 @takes_options(JOB_OPTIONS, without=_NO_MATTER)
 def where(
     options: dict[str, Any],
@@ -110,25 +101,28 @@ def where(
     context = make_context()
     given = {name: value for name, value in options.items() if value is not None}
     request = read_request({**given, "script": "true"})  # nothing runs; a request has a script
-    surroundings = context.surroundings
-    result = compare_profiles(request, profiles or (), SlurmForecast(context.env), surroundings, context.now_s())
-    offers = result.offers
+    now_s = context.now_s()
+    offers, misfits = compare_profiles(request, profiles or (), SlurmForecast(context.env), context.surroundings, now_s)
     hint = "request less, or correct the profile of this cluster: hpcrun init"
     return Outcome(
         lambda: [
-            *([table(offers_table(result, width()))] if offers else ()),
-            stdout(misfit_lines(result)),
+            *([table(offers_table(offers, now_s, width()))] if offers else ()),
+            stdout([*([""] if offers and misfits else []), *misfit_lines(misfits)]),
             *([stdout(["", submit_line(offers[0])])] if offers else ()),
         ],
-        lambda: where_json(result),
+        lambda: where_json(offers, misfits, now_s),
         failure=None if offers else PlanError("the job fits no profile", hint=hint),
     )
 
 
 def compare_profiles(
     request: JobRequest, names: Sequence[str], forecast: SlurmForecast, surroundings: Surroundings, now_s: float
-) -> WhereResult:
-    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none is named."""
+) -> tuple[tuple[Offer, ...], list[Misfit]]:
+    """Ask Slurm when a job could start with each of these profiles; with all of Slurm's where none is named.
+
+    Returns:
+        the offers, first start first, and what does not fit.
+    """
     if request.gpus is None and request.gpus_per_node is None:
         raise UsageError(
             "the size of the job is missing", hint="add --gpus N, or --gpus 0 --cpus N for a job without GPUs"
@@ -160,7 +154,7 @@ def compare_profiles(
             misfits.append(Misfit(candidate.profile, candidate.gpu_type, _no_start(answer)))
     if not offers and (silent := next((answer for answer in answers.values() if answer.silent), None)):
         raise SchedulerError(_no_start(silent), hint="`sinfo` shows when Slurm is back")
-    return WhereResult(ranked(offers, now_s), tuple(misfits), now_s)
+    return ranked(offers, now_s), misfits
 
 
 def ranked(offers: Collection[Offer], now_s: float) -> tuple[Offer, ...]:
@@ -257,9 +251,9 @@ def _gpu_hours(plan: Plan, start: JobStart, partitions: Sequence[Partition]) -> 
     return None if limit_s is None else plan.shape.gpus * limit_s / 3600
 
 
-def offers_table(result: WhereResult, width: int) -> Table:
+def offers_table(offers: Sequence[Offer], now_s: float, width: int) -> Table:
     """Return the offers, the first start first; a terminal of few columns gets fewer of the table's."""
-    rows = [_cells(offer, result.asked_s) for offer in result.offers]
+    rows = [_cells(offer, now_s) for offer in offers]
     longest = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in rows[0]}
     least = {heading: min(length, _FOLDED.get(heading, length)) for heading, length in longest.items()}
     shown = fitting(least, width, _DROPPED)
@@ -304,14 +298,14 @@ def start_text(start_s: float, now_s: float) -> str:
     return f"in {format_span(start_s - now_s)}, {clock}"
 
 
-def misfit_lines(result: WhereResult) -> list[str]:
+def misfit_lines(misfits: Sequence[Misfit]) -> list[str]:
     """Return the profiles that do not fit, each with its reason on one line."""
-    rows = [(who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in result.misfits]
+    rows = [(who(misfit.profile, misfit.gpu_type), misfit.reason.splitlines()) for misfit in misfits]
     if not rows:
         return []
     width = max(len(name) for name, _ in rows)
     texts = (f"  {name:<{width}}  {'; '.join(filter(None, map(str.strip, lines)))}" for name, lines in rows)
-    return [*([""] if result.offers else []), "does not fit:", *map(one_line, texts)]
+    return ["does not fit:", *map(one_line, texts)]
 
 
 def submit_line(offer: Offer) -> str:
@@ -322,13 +316,13 @@ def submit_line(offer: Offer) -> str:
     return one_line(f"hpcrun submit -P {shlex.quote(candidate.profile)} {options} SCRIPT")
 
 
-def where_json(result: WhereResult) -> dict[str, Any]:
+def where_json(offers: Sequence[Offer], misfits: Sequence[Misfit], asked_s: float) -> dict[str, Any]:
     """Return the offers, and the profiles that do not fit, as a JSON document."""
     return {
         "kind": "where",
-        "asked_s": result.asked_s,
-        "offers": [_offer_json(offer) for offer in result.offers],
-        "misfits": [asdict(misfit) for misfit in result.misfits],
+        "asked_s": asked_s,
+        "offers": [_offer_json(offer) for offer in offers],
+        "misfits": [asdict(misfit) for misfit in misfits],
     }
 
 

@@ -90,10 +90,10 @@ def test_a_run_that_is_refused_does_not_keep_the_next_from_its_turn(tmp_path: Pa
     sizes = Design("GPUs", None, (Size(1), Size(2), Size(4)), Workload())
     refuses = Submits(tmp_path, begun(sizes, one_by_one=True), train_g2_r1=SchedulerError("no\nroom"))
     outcomes = refuses.submit_all()
-    assert [isinstance(outcome.result, SchedulerError) for outcome in outcomes] == [False, True, False]
+    assert [isinstance(result, SchedulerError) for _, result in outcomes] == [False, True, False]
     assert refuses.noted() == [(True, ""), (False, "no room"), (True, "")]
     assert [job.dependency for job in refuses.scheduler.taken] == ["", "afterany:1"]
-    assert [job.prepared.plan.command[-1] for job in refuses.jobs] == ["1", "2", "4"]
+    assert [prepared.plan.command[-1] for _, prepared in refuses.jobs] == ["1", "2", "4"]
 
 
 def test_runs_wait_for_none_at_the_same_time_and_without_slurm_each_before_the_next(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_runs_wait_for_none_at_the_same_time_and_without_slurm_each_before_the_n
 
 def test_a_submission_that_nobody_answered_is_noted_as_made_and_an_interruption_is_no_refusal(tmp_path: Path) -> None:
     silent = Submits(tmp_path / "silent", begun(), train_g1_r1=SubmissionUncertainError("no answer"))
-    assert [outcome.point.submitted for outcome in silent.submit_all()] == [True, True]
+    assert [point.submitted for point, _ in silent.submit_all()] == [True, True]
     assert silent.noted() == [(True, ""), (True, "")]
     interrupted = Submits(tmp_path / "interrupted", begun(), train_g8_r1=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -118,6 +118,6 @@ def test_a_submission_that_nobody_answered_is_noted_as_made_and_an_interruption_
 def test_a_run_that_was_made_and_not_noted_is_not_made_again(tmp_path: Path) -> None:
     killed = Submits(tmp_path, begun())
     killed.store.folder(an_id("train-g1-r1")).mkdir(parents=True)
-    assert [outcome.point.gpus for outcome in killed.submit_all()] == [8]
+    assert [point.gpus for point, _ in killed.submit_all()] == [8]
     assert killed.noted() == [(True, ""), (True, "")]
     assert [run_name(job.folder.name) for job in killed.scheduler.taken] == ["train-g8-r1"]

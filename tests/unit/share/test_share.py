@@ -103,7 +103,7 @@ def gathered(folder: Path, **choice: Any) -> SharedRun:
 
 
 def page(folder: Path, env: dict[str, str] | None = None, **choice: Any) -> Page:
-    return Page(share_page(gathered(folder, **choice), SecretHider(env or {}), "/home/me").content)
+    return Page(share_page(gathered(folder, **choice), SecretHider(env or {}), "/home/me"))
 
 
 def elements(status: str, number: int) -> dict[str, Any]:
@@ -353,12 +353,12 @@ def test_no_secret_is_on_the_page(tmp_path: Path) -> None:
     write(place / "rank-0.metrics", json.dumps({"step": 1, "note": secret[0], secret[1]: 1.0}) + "\n")
     write(folder.script, f"{text}\nexport API_KEY='{secret[4]}'\n")
     write(folder.code_diff, "".join(f"+{line}\n" for line in lines) + f'+password = "{secret[4]}"\n')
-    made_page = share_page(gathered(tmp_path), SecretHider({"THE_TOKEN": known, "HOME": "/home/me"}), "/home/me")
-    shown = made_page.content.decode()
+    hider = SecretHider({"THE_TOKEN": known, "HOME": "/home/me"})
+    shown = share_page(gathered(tmp_path), hider, "/home/me").decode()
     for value in (*secret, TOKEN, "MIIEowIBAAKCAQEA7"):
         assert value not in shown
-    assert made_page.hidden >= 8
-    assert f"{made_page.hidden} values look like secrets and are hidden" in shown
+    assert hider.count >= 8
+    assert f"{hider.count} values look like secrets and are hidden" in shown
 
 
 def test_the_page_is_small_whatever_the_run_wrote(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_the_page_is_small_whatever_the_run_wrote(tmp_path: Path) -> None:
         write(place / "rank-0.metrics", "".join(json.dumps({"step": step, **row}) + "\n" for step in range(50)))
     write(folder.script, "'\n" * 500_000)
     write(folder.code_diff, "+\n-\n" * 500_000)
-    content = share_page(gathered(tmp_path), SecretHider({}), "/home/me").content
+    content = share_page(gathered(tmp_path), SecretHider({}), "/home/me")
     assert len(content) < MOST_BYTES
     assert "more elements are left out" in Page(content).text
 
@@ -382,7 +382,7 @@ def test_the_page_is_small_where_a_sweep_has_many_wide_columns(tmp_path: Path) -
     wide = [[[f"{name}{'x' * 150}", '"' * 150] for name in range(30)] for _ in range(320)]
     folder = made(tmp_path, request={**REQUEST, "sweep": wide}, plan={"sweep": {"indices": "0-319", "first": 0}})
     write(folder.script, "set -e\n")
-    content = share_page(gathered(tmp_path), SecretHider({}), "/home/me").content
+    content = share_page(gathered(tmp_path), SecretHider({}), "/home/me")
     assert len(content) < MOST_BYTES
     assert "elements are left out" in Page(content).text
 

@@ -10,7 +10,6 @@ from hpcrun.features.where.command import (
     Misfit,
     Offer,
     Placement,
-    WhereResult,
     misfit_lines,
     offers_table,
     start_text,
@@ -38,7 +37,7 @@ def test_the_command_for_the_best_asks_for_the_same() -> None:
 
 
 def shown(width: int, *offers: Offer) -> list[str]:
-    return drawn(offers_table(WhereResult(offers, (), NOW), width), width)
+    return drawn(offers_table(offers, NOW, width), width)
 
 
 def test_the_table_fits_eighty_columns() -> None:
@@ -63,6 +62,6 @@ def test_a_narrow_table_loses_columns_and_no_digit(width: int) -> None:
 
 def test_a_reason_stands_on_one_line_and_cannot_act_on_a_terminal() -> None:
     misfits = (Misfit("p", "h100", "sbatch: error: no\nallocation failure: \x1b[2Jno"), Misfit("longer", None, "x"))
-    heading, *lines = misfit_lines(WhereResult((), misfits, NOW))
+    heading, *lines = misfit_lines(misfits)
     assert heading == "does not fit:"
     assert lines == ["  p h100  sbatch: error: no; allocation failure: ?[2Jno", "  longer  x"]

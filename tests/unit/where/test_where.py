@@ -104,13 +104,13 @@ def test_one_request_of_two_profiles_is_asked_once_and_gpu_hours_are_gpus_times_
     slurm: Path, tmp_path: Path
 ) -> None:
     same = "partition: gpu\ngpu: {type: a100, per_node: 4}\n"
-    result = ask(tmp_path, {"one": same, "two": same + "description: the same\n"}, "one", "two", gpus="4")
-    assert [offer.candidate.profile for offer in result.offers] == ["one", "two"]
+    offers, _ = ask(tmp_path, {"one": same, "two": same + "description: the same\n"}, "one", "two", gpus="4")
+    assert [offer.candidate.profile for offer in offers] == ["one", "two"]
     assert len(asked(tmp_path)) == 1
     bare = {"bare": "gpu: {type: a100, per_node: 4}\n"}
-    assert ask(tmp_path, bare, "bare", gpus="8", walltime_s="4h").offers[0].gpu_hours == 32
+    assert ask(tmp_path, bare, "bare", gpus="8", walltime_s="4h")[0][0].gpu_hours == 32
     # without a time limit Slurm gives the partition's
-    assert ask(tmp_path, bare, "bare", gpus="8").offers[0].gpu_hours == 8 * 48
+    assert ask(tmp_path, bare, "bare", gpus="8")[0][0].gpu_hours == 8 * 48
 
 
 def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(slurm: Path, tmp_path: Path) -> None:
@@ -118,19 +118,19 @@ def test_one_that_gets_no_answer_is_told_so_beside_those_that_do(slurm: Path, tm
     away = 'case "$*" in *:other:*) echo "Unable to contact slurm controller" >&2; exit 1;; esac'
     sbatch.write_text(sbatch.read_text().replace("#!/bin/sh", f"#!/bin/sh\n{away}"))
     profiles = {name: f"gpu: {{type: {name}, per_node: 4}}\n" for name in ("one", "other")}
-    result = ask(tmp_path, profiles, *profiles, gpus="4")
-    assert [offer.candidate.profile for offer in result.offers] == ["one"]
-    assert result.misfits == (Misfit("other", None, "sbatch did not respond: Unable to contact slurm controller"),)
+    offers, misfits = ask(tmp_path, profiles, *profiles, gpus="4")
+    assert [offer.candidate.profile for offer in offers] == ["one"]
+    assert misfits == [Misfit("other", None, "sbatch did not respond: Unable to contact slurm controller")]
     with pytest.raises(SchedulerError, match="sbatch did not respond: Unable to contact"):
         ask(tmp_path, profiles, "other", gpus="4")
 
 
 def test_no_more_than_twelve_requests_are_asked(slurm: Path, tmp_path: Path) -> None:
     many = {f"p{number:02d}": f"gpu: {{type: t{number:02d}, per_node: 4}}\n" for number in range(15)}
-    result = ask(tmp_path, many, *many, gpus="4", walltime_s="1h")
-    assert [offer.candidate.profile for offer in result.offers] == list(many)[:12]
-    assert [misfit.profile for misfit in result.misfits] == list(many)[12:]
-    assert "at most 12 requests; choose profiles with -P" in result.misfits[0].reason
+    offers, misfits = ask(tmp_path, many, *many, gpus="4", walltime_s="1h")
+    assert [offer.candidate.profile for offer in offers] == list(many)[:12]
+    assert [misfit.profile for misfit in misfits] == list(many)[12:]
+    assert "at most 12 requests; choose profiles with -P" in misfits[0].reason
     assert len(asked(tmp_path)) == 12
 
 
@@ -148,13 +148,13 @@ def test_what_sbatch_is_asked_is_what_submit_sends(slurm: Path, tmp_path: Path) 
 
 def test_what_does_not_fit_says_why_and_nobody_is_asked(tmp_path: Path) -> None:
     own = {"broken": "partitoin: x\n", "desk": "scheduler: local\n"}
-    result = ask(tmp_path, own, gpus="8", walltime_s="30-0")
-    reasons = {misfit.profile: misfit.reason for misfit in result.misfits}
+    offers, misfits = ask(tmp_path, own, gpus="8", walltime_s="30-0")
+    reasons = {misfit.profile: misfit.reason for misfit in misfits}
     assert "unknown key 'partitoin'" in reasons["broken"]
     assert reasons["cpu"] == "8 GPUs per node, but a node of profile 'cpu' has 0"
     assert "longer than the 2-00:00:00 that profile 'a100' allows" in reasons["a100"]
     assert not {"local", "desk"} & set(reasons)
-    assert result.offers == ()
+    assert offers == ()
 
 
 def test_a_contradiction_is_the_request_s_own_a_named_profile_must_be_right_and_slurm_is_away(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_contradiction_is_the_request_s_own_a_named_profile_must_be_right_and_
             ask(tmp_path, {}, nodes=2, **options)
     with pytest.raises(ProfileError, match="partitoin"):
         ask(tmp_path, {"broken": "partitoin: x\n"}, "broken", gpus="1")
-    (misfit,) = ask(tmp_path, {}, "local", gpus="1").misfits
+    (misfit,) = ask(tmp_path, {}, "local", gpus="1")[1]
     assert misfit == Misfit("local", None, "runs on this machine, without Slurm")
     with pytest.raises(SchedulerError, match="scontrol: No such file"):
         ask(tmp_path, {}, "a100", gpus="1")
@@ -175,7 +175,7 @@ def test_the_default_profile_is_asked_first_then_one_s_own(slurm: Path, tmp_path
     forecast = SlurmForecast({"PATH": f"{tmp_path}/bin"})
     for default in ("h100", str(path)):
         around = surroundings(tmp_path, {"HPCRUN_PROFILE": default}, own=(tmp_path / "own",))
-        result = compare_profiles(request("true", gpus="4"), (), forecast, around, NOW)
-        names = [offer.candidate.profile for offer in result.offers]
+        offers, _ = compare_profiles(request("true", gpus="4"), (), forecast, around, NOW)
+        names = [offer.candidate.profile for offer in offers]
         assert names[:3] == [default, "mine", "a100"]
         assert names.count(default) == 1
