@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
 from hpcrun.explain.diagnosis.rules import Rule, load_rules
@@ -22,7 +23,7 @@ from tests.unit.explain.written import CASES, NCCL_GONE, OOM, Written, raised, w
 
 CORPUS = REPO / "tests/data/explain"
 RULES = load_rules([])
-REAL = sorted(path.parent.name for path in CORPUS.glob("*/case.json"))
+REAL = sorted(path.parent.name for path in CORPUS.glob("*/case.yaml"))
 HEALTHY = sorted(CORPUS.glob("healthy/*.log"))
 
 
@@ -34,7 +35,7 @@ def explained(folder: Path, rules: tuple[Rule, ...] = RULES, *, quick: bool = Fa
 def verdicts(tmp_path: Path) -> Iterator[tuple[str, str | None, int | None, Explanation]]:
     """Case, the right rule, the rank to blame, what explain says."""
     for name in REAL:
-        case = json.loads((CORPUS / name / "case.json").read_text())
+        case = YAML(typ="safe").load((CORPUS / name / "case.yaml").read_text("utf-8"))
         yield name, case["expect"], case["rank"], explained(CORPUS / name)
     for name, written in CASES.items():
         write_run(written, tmp_path / name)

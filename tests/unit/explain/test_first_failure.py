@@ -1,4 +1,4 @@
-"""The first failure is the answer: real runs whose ranks ended in another order (data/explain/order/make.py)."""
+"""The first failure is the answer: real runs whose ranks ended in another order (data/explain/make.py)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.harness import REPO
 from tests.unit.explain.test_corpus import explained
 
 RUNS = REPO / "tests/data/explain/order"
-NAMES = sorted(path.parent.name for path in RUNS.glob("*/case.json"))
+NAMES = sorted(path.parent.name for path in RUNS.glob("*/case.yaml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_failure_is_the_answer(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(RUNS / name, folder)
-    case = json.loads((folder / "case.json").read_text())
-    for path, written_s in case["written"].items():
+    case = YAML(typ="safe").load((folder / "case.yaml").read_text("utf-8"))
+    for path, written_s in json.loads((folder / "written.json").read_text()).items():
         os.utime(folder / path, (written_s, written_s))
     said = explained(folder)
     assert case["expect"] in said.summary
