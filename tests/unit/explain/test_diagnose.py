@@ -1,4 +1,4 @@
-"""Which of several failures is the cause, where the records of the ranks are incomplete."""
+"""Which of several failures is the cause: by the records of the ranks, and where they are incomplete."""
 
 from __future__ import annotations
 
@@ -8,54 +8,116 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.explain.test_corpus import explained
-from tests.unit.explain.written import AGENT, CASES, OOM, PEER_CLOSED, Written, raised, write_run
+from tests.unit.explain.written import (
+    AGENT,
+    ATTEMPT,
+    CASES,
+    NCCL_GONE,
+    OOM,
+    PEER_CLOSED,
+    TRACE,
+    Written,
+    explained,
+    raised,
+    record_end,
+    write_run,
+)
 
-ATTEMPT = "elements/0/attempts/0"
+KEY = raised("KeyError: 'lr'")
+FIRST = "rank 5 on node02 failed first"
+FIRST_KEY = f"{FIRST}: KeyError: 'lr' at train.py:63"
+VALUE = f"{TRACE}ValueError: image 4711 is truncated\n"
+IS_TRUNCATED = f"{FIRST}: ValueError: image 4711 is truncated at train.py:63"
+THREAD = f"Exception in thread Thread-1 (loader):\n{TRACE}OSError: stale file handle\n"
+FRAME = '  File "/v/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3, in barrier\n    wait()\n'
+TERMINATED = "terminate called without an active exception"
+LIMIT = "slurmstepd: error: *** JOB 4711 ON node01 CANCELLED AT 2026-11-22T10:00:00 DUE TO TIME LIMIT ***\n"
 
 
-def without_records(case: Written, folder: Path) -> Path:
-    write_run(case, folder)
-    for record in folder.glob(f"{ATTEMPT}/rank-*.exit"):
-        record.unlink()
-    return folder
+def remove(folder: Path, glob: str) -> None:
+    for path in (folder / ATTEMPT).glob(glob):
+        path.unlink()
+
+
+def end(folder: Path, **fields: object) -> None:
+    """Write how the job ended, by its script."""
+    record = {"status": 143, "signal": "", "ended": 1600.0, "message": "", **fields}
+    (folder / ATTEMPT / "exit").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("status", "err", "summary"),
+    [
+        # a printed exception is named whatever the program returns, but not one before a signal
+        *((status, VALUE + after, IS_TRUNCATED) for status in (1, 2, 127) for after in ("", "giving up\n")),
+        (2, THREAD, f"{FIRST}: OSError: stale file handle at train.py:63"),
+        (139, VALUE, f"{FIRST}: crashed in native code"),
+        # nor one after which the program continued
+        (3, VALUE + "".join(f"step {step}\n" for step in range(9)), f"{FIRST} with exit status 3"),
+        # a last line that complains is in the answer
+        (1, "step 3\nERROR: no tokenizer found in ./tok\n",
+         f"{FIRST} with exit status 1: ERROR: no tokenizer found in ./tok"),
+        (17, "2026-11-23 05:28:58,922 CRITICAL root: disk quota exceeded\n",
+         f"{FIRST} with exit status 17: 2026-11-23 05:28:58,922 CRITICAL root: disk quota exceeded"),
+        (4, "prepare: cannot read /data/a.tar\n", f"{FIRST} with exit status 4: prepare: cannot read /data/a.tar"),
+        (3, "ERROR: skipped a.tar\n" + "step\n" * 5, f"{FIRST} with exit status 3"),
+        (3, "saved the model\n", f"{FIRST} with exit status 3"),
+        # what a shell, C++ or hpcrun says of a rank that could not start is the answer
+        (127, "bash: run.sh: No such file or directory\n", f"{FIRST}: run.sh: No such file or directory"),
+        (126, "/bin/sh: ./run.sh: Permission denied\n", f"{FIRST}: ./run.sh: Permission denied"),
+        (134, f"{TERMINATED}\n", f"{FIRST}: {TERMINATED}"),
+        (127, "hpcrun: a100-2 has no apptainer on its PATH; load its module (--load)\n",
+         f"{FIRST}: a100-2 has no apptainer on its PATH"),
+        (127, "hpcrun: a100-2 has no image /x/i.sif; put it where all nodes see it\n",
+         f"{FIRST}: a100-2 has no image /x/i.sif"),
+        (127, "hpcrun: cannot start apptainer: not here\n", f"{FIRST}: cannot start apptainer: not here"),
+    ],
+)  # fmt: skip
+def test_what_the_end_of_a_ranks_log_says_of_its_exit_status(
+    tmp_path: Path, status: int, err: str, summary: str
+) -> None:
+    others = NCCL_GONE if status < 126 or err == VALUE else ""
+    shown = explained(write_run(Written(None, err, others, status=status), tmp_path / "run"))
+    assert shown.summary == summary or (status == 139 and "ValueError" not in shown.summary)
+    fix = err.partition("; ")[2].strip() if err.startswith("hpcrun: ") else ""
+    assert fix in shown.fix
+
+
+def test_an_exception_that_was_printed_long_before_the_other_log_ended_is_not_named(tmp_path: Path) -> None:
+    folder = write_run(Written(None, VALUE, status=3), tmp_path / "run")
+    os.utime(folder / ATTEMPT / "rank-5.err", (1500.0, 1500.0))
+    assert explained(folder).summary == f"{FIRST} with exit status 3"
 
 
 def test_without_records_the_rank_that_fell_silent_first_is_to_blame(tmp_path: Path) -> None:
-    folder = without_records(Written(None, raised("KeyError: 'a'"), "ValueError: b\n"), tmp_path / "run")
-    for rank in range(8):
-        for stream in ("err", "out"):
-            os.utime(folder / f"{ATTEMPT}/rank-{rank}.{stream}", (2000, 1000 if rank == 5 else 2000))
-    said = explained(folder)
-    assert (said.rank, said.rule) == (5, None)
-    assert said.summary == "rank 5: KeyError: 'a' at train.py:63"
+    folder = write_run(Written(None, KEY, "ValueError: b\n"), tmp_path / "run")
+    remove(folder, "rank-*.exit")
+    for log in (folder / ATTEMPT).glob("rank-*.*"):
+        os.utime(log, (2000, 1000 if log.stem == "rank-5" else 2000))
+    shown = explained(folder)
+    assert (shown.rank, shown.rule, shown.summary) == (5, None, "rank 5: KeyError: 'lr' at train.py:63")
 
 
 def test_without_records_torchruns_block_names_rank_and_host(tmp_path: Path) -> None:
-    folder = without_records(Written(None, batch=""), tmp_path / "run")
-    for log in folder.glob(f"{ATTEMPT}/rank-*"):
-        log.unlink()
     block = "Root Cause (first observed failure):\n[0]:\n  time : 2026-11-21_10:00:02\n  host : n2\n  rank : 5\n"
-    (folder / "batch.log").write_text(f"{block}  exitcode  : 1 (pid: 4)\n  traceback : ValueError: b\n{'=' * 40}\n")
-    said = explained(folder)
-    assert said.summary.startswith("rank 5 on n2 failed first with exit status 1")
-    assert any("ValueError: b" in item.lines for item in said.evidence)
+    block += f"  exitcode  : 1 (pid: 4)\n  traceback : ValueError: b\n{'=' * 40}\n"
+    folder = write_run(Written(None, batch=block), tmp_path / "run")
+    remove(folder, "rank-*")
+    shown = explained(folder)
+    assert shown.summary.startswith("rank 5 on n2 failed first with exit status 1")
+    assert any("ValueError: b" in item.lines for item in shown.evidence)
 
 
 def test_what_the_batch_log_says_of_an_earlier_attempt_is_left_out(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, raised("KeyError: 'a'"), ""), folder)
+    folder = write_run(Written(None, KEY, ""), tmp_path / "run")
     (folder / ATTEMPT).rename(folder / "elements/0/attempts/1")
     begins = "hpcrun: job 4711 on node01, rendezvous node01:24711\n"
     (folder / "batch.log").write_text(f"{begins}srun: error: node02: task 5: Out Of Memory\n{begins}")
-    said = explained(folder)
-    assert said.rule is None
-    assert "KeyError" in said.summary
+    assert explained(folder).summary == FIRST_KEY
 
 
 def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(CASES["time-limit-new"], folder)
+    folder = write_run(CASES["time-limit-new"], tmp_path / "run")
     assert explained(folder).fix == "use a longer --time, or --requeue with checkpoints"
     status = json.loads((folder / "status.json").read_text())
     reason = "time limit, not requeued: --requeue 2 is used up"
@@ -64,41 +126,27 @@ def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None
 
 
 def test_the_words_of_the_script_itself_are_the_answer(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, "", "", failed=None), folder)
-    end = {"status": 1, "signal": "", "ended": 1600.0, "message": "cannot load module cuda/12.8"}
-    (folder / ATTEMPT / "exit").write_text(json.dumps(end))
-    for record in folder.glob(f"{ATTEMPT}/rank-*"):
-        record.unlink()
+    folder = write_run(Written(None, failed=None), tmp_path / "run")
+    end(folder, status=1, message="cannot load module cuda/12.8")
+    remove(folder, "rank-*")
     assert explained(folder).summary == "cannot load module cuda/12.8"
 
 
 def test_of_two_causes_that_of_the_rank_that_failed_first_counts(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(CASES["quota"], folder)
+    folder = write_run(CASES["quota"], tmp_path / "run")
     (folder / ATTEMPT / "rank-2.err").write_text(raised(OOM))
-    end = {"rank": 2, "node": "node01", "status": 1, "ended": 1580.0}
-    (folder / ATTEMPT / "rank-2.exit").write_text(json.dumps(end))
-    assert explained(folder).rank == 2
-    (folder / ATTEMPT / "rank-2.exit").write_text(json.dumps({**end, "ended": 1599.0}))
-    assert explained(folder).rank == 5
-
-
-def record_end(folder: Path, rank: int, status: int, ended_s: float) -> None:
-    end = {"rank": rank, "node": f"node0{1 + rank // 4}", "status": status, "ended": ended_s}
-    (folder / ATTEMPT / f"rank-{rank}.exit").write_text(json.dumps(end))
+    for ended_s, rank in ((1580.0, 2), (1599.0, 5)):
+        record_end(folder, 2, 1, ended_s)
+        assert explained(folder).rank == rank
 
 
 def test_the_exception_of_the_first_rank_is_the_answer_and_the_agents_words_are_evidence(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(CASES["rendezvous-lost-after-rank-0"], folder)
-    said = explained(folder)
-    assert said.summary == "rank 0 on node01 failed first: KeyError: 'lr' at train.py:63"
-    assert (said.rule, said.rank, said.node) == (None, 0, "node01")
-    assert "hpcrun preflight" not in said.next
-    (agents,) = [item for item in said.evidence if "RendezvousConnectionError" in " ".join(item.lines)]
-    assert agents.who == "batch script"
-    assert said.evidence.index(agents) > 0
+    shown = explained(write_run(CASES["rendezvous-lost-after-rank-0"], tmp_path / "run"))
+    assert shown.summary == "rank 0 on node01 failed first: KeyError: 'lr' at train.py:63"
+    assert (shown.rule, shown.rank, shown.node) == (None, 0, "node01")
+    assert "hpcrun preflight" not in shown.next
+    (agents,) = [item for item in shown.evidence if "RendezvousConnectionError" in " ".join(item.lines)]
+    assert (agents.who, shown.evidence.index(agents) > 0) == ("batch script", True)
 
 
 @pytest.mark.parametrize(
@@ -110,55 +158,51 @@ def test_the_exception_of_the_first_rank_is_the_answer_and_the_agents_words_are_
     ],
 )
 def test_a_line_in_the_batch_log_is_not_what_ended_a_rank(tmp_path: Path, line: str) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, "", "", failed=None, batch=f"{line}\n"), folder)
+    folder = write_run(Written(None, others="", failed=None, batch=f"{line}\n"), tmp_path / "run")
     assert explained(folder).rule is not None  # where no rank failed it is what is known
-    (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
+    (folder / ATTEMPT / "rank-5.err").write_text(KEY)
     record_end(folder, 5, 1, 1590.0)
-    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+    assert explained(folder).summary == FIRST_KEY
 
 
 def test_a_rank_that_raised_and_was_terminated_before_it_had_ended_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, raised("KeyError: 'lr'"), raised(PEER_CLOSED), status=143), folder)
-    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
+    folder = write_run(Written(None, KEY, raised(PEER_CLOSED), status=143), tmp_path / "run")
+    assert explained(folder).summary == FIRST_KEY
     assert explained(folder, quick=True).rank == 5
     status = json.loads((folder / "status.json").read_text())
     (folder / "status.json").write_text(json.dumps({**status, "state": "CANCELLED"}))  # it had logged an error before
     assert explained(folder).rank is None
 
 
-def test_a_rank_that_lost_the_store_long_before_the_first_was_gone_is_a_victim(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    frame = '  File "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in barrier\n'
-    lost = raised(f"{frame}    work.wait()\ntorch.distributed.DistNetworkError: failed to recv, got 0 bytes")
-    write_run(Written(None, raised("KeyError: 'lr'"), lost), folder)
-    record_end(folder, 5, 1, 1610.0)
-    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
-
-
-def test_the_words_of_libraries_at_the_end_of_a_rank_do_not_make_it_a_victim(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, raised("KeyError: 'lr'") + "terminate called without an active exception\n",
-                      raised("ValueError: the shard is empty")), folder)  # fmt: skip
-    record_end(folder, 0, 1, 1599.0)
-    assert explained(folder).rank == 5
+@pytest.mark.parametrize(
+    ("err", "others", "rank", "ended_s"),
+    [
+        # a rank that lost the store long before the first was gone is a victim
+        (KEY, raised(f"{FRAME}torch.distributed.DistNetworkError: failed to recv, got 0 bytes"), 5, 1610.0),
+        # the words of libraries at its end do not make it one
+        (f"{KEY}{TERMINATED}\n", raised("ValueError: the shard is empty"), 0, 1599.0),
+    ],
+)  # fmt: skip
+def test_a_rank_is_the_victim_of_another_by_its_last_words(
+    tmp_path: Path, err: str, others: str, rank: int, ended_s: float
+) -> None:
+    folder = write_run(Written(None, err, others), tmp_path / "run")
+    record_end(folder, rank, 1, ended_s)
+    assert explained(folder).summary == FIRST_KEY
 
 
 def test_a_rank_that_left_with_0_while_others_worked_on_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, "", raised(PEER_CLOSED), failed=None, batch=AGENT), folder)
+    folder = write_run(Written(None, others=raised(PEER_CLOSED), failed=None, batch=AGENT), tmp_path / "run")
     for ended_s in (1580.0, 1591.5):  # long before the others, or noted after they had noticed
         record_end(folder, 5, 0, ended_s)
-        said = explained(folder)
-        assert said.summary.startswith(
+        shown = explained(folder)
+        assert shown.summary.startswith(
             "rank 5 on node02 ended first, with exit status 0, while 7 other ranks continued; "
             "rank 0 on node01 then failed: RuntimeError: Connection closed by peer"
         )
-        assert (said.rule, said.rank) == (None, 5)
-        assert said.evidence[0].where == f"{ATTEMPT}/rank-5.exit"
+        assert (shown.rule, shown.rank, shown.evidence[0].where) == (None, 5, f"{ATTEMPT}/rank-5.exit")
     record_end(folder, 3, 1, 1590.0)
-    (folder / ATTEMPT / "rank-3.err").write_text(raised("KeyError: 'lr'"))
+    (folder / ATTEMPT / "rank-3.err").write_text(KEY)
     record_end(folder, 5, 0, 1580.0)
     both = explained(folder)
     assert both.summary == "rank 3 on node01 failed first: KeyError: 'lr' at train.py:63"
@@ -167,10 +211,8 @@ def test_a_rank_that_left_with_0_while_others_worked_on_is_named(tmp_path: Path)
 
 @pytest.mark.parametrize(("state", "rule"), [("TIMEOUT", "time-limit"), ("CANCELLED", "cancelled")])
 def test_a_rank_that_ended_before_the_job_was_signalled_is_named(tmp_path: Path, state: str, rule: str) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, "", "", state=state, failed=None), folder)
-    end = {"status": 143, "signal": "TERM", "ended": 1590.5, "message": ""}
-    (folder / ATTEMPT / "exit").write_text(json.dumps(end))
+    folder = write_run(Written(None, others="", state=state, failed=None), tmp_path / "run")
+    end(folder, signal="TERM", ended=1590.5)
     record_end(folder, 5, 0, 1600.0)
     assert (explained(folder).rule, explained(folder).rank) == (rule, None)
     record_end(folder, 5, 0, 1520.0)
@@ -179,59 +221,74 @@ def test_a_rank_that_ended_before_the_job_was_signalled_is_named(tmp_path: Path,
     assert hung.summary.startswith(
         "rank 5 on node02 ended first, with exit status 0, while 7 other ranks continued; the job"
     )
-    (folder / ATTEMPT / "rank-5.err").write_text(raised("KeyError: 'lr'"))
+    (folder / ATTEMPT / "rank-5.err").write_text(KEY)
     record_end(folder, 5, 1, 1520.0)
-    assert explained(folder).summary == "rank 5 on node02 failed first: KeyError: 'lr' at train.py:63"
-    (folder / ATTEMPT / "exit").write_text(json.dumps({**end, "signal": ""}))
+    assert explained(folder).summary == FIRST_KEY
+    end(folder, ended=1590.5)
     (folder / ATTEMPT / "stop").mkdir()
-    (folder / ATTEMPT / "stop" / "time_limit").write_text("node01 1510.25\n")
-    record_end(folder, 5, 1, 1520.0)
+    (folder / ATTEMPT / "stop/time_limit").write_text("node01 1510.25\n")
     assert explained(folder).rank is None
 
 
 def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, "", "", failed=None, batch=AGENT), folder)
+    folder = write_run(Written(None, others="", failed=None, batch=AGENT), tmp_path / "run")
     for rank in range(20):
-        (folder / ATTEMPT / f"rank-{rank}.err").write_text(raised(PEER_CLOSED))
+        (folder / ATTEMPT / f"rank-{rank}.err").write_text(KEY if rank == 17 else raised(PEER_CLOSED))
         record_end(folder, rank, 1, 1590.0 + rank / 100)
-    (folder / ATTEMPT / "rank-17.err").write_text(raised("KeyError: 'lr'"))
     assert explained(folder, quick=True).summary == "rank 17 on node05 failed first: KeyError: 'lr' at train.py:63"
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("what", "fix"),
     [
-        "a100-2 cannot resolve a100-1, the host of rank 0; try --exclude=a100-2",
-        "/tmp/hpcrun-uv-7 on a100-2 is not your folder; submit with HPCRUN_UV_DIR=/path, a folder",
+        ("a100-2 cannot resolve a100-1, the host of rank 0", "try --exclude=a100-2"),
+        ("/tmp/hpcrun-uv-7 on a100-2 is not your folder", "submit with HPCRUN_UV_DIR=/path, a folder"),
     ],
 )
-def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path, said: str) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, others="", status=143), folder)
-    for record in folder.glob(f"{ATTEMPT}/rank-*"):
-        record.unlink()
-    with (folder / "batch.log").open("a") as batch:
-        batch.write(f"hpcrun: {said}\nsrun: error: a100-2: task 1: Exited with exit code 1\n")
-    found = explained(folder)
-    assert (found.rule, found.rank) == ("hpcrun-node", 1)
-    what, _, fix = said.partition("; ")
-    assert found.summary.endswith(what)
-    assert found.fix.startswith(fix)
+def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path, what: str, fix: str) -> None:
+    batch = f"hpcrun: {what}; {fix}\nsrun: error: a100-2: task 1: Exited with exit code 1\n"
+    folder = write_run(Written(None, others="", status=143, batch=batch), tmp_path / "run")
+    remove(folder, "rank-*")
+    shown = explained(folder)
+    assert (shown.rule, shown.rank) == ("hpcrun-node", 1)
+    assert shown.summary.endswith(what)
+    assert shown.fix.startswith(fix)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "a100-2 has no apptainer on its PATH; load its module (--load), or leave the node out (--exclude)",
-        "a100-2 has no image /x/i.sif; put it where all nodes see it, or leave the node out (--exclude)",
-        "cannot start apptainer: Permission denied",
-    ],
-)
-def test_what_hpcrun_says_of_a_rank_that_it_could_not_start_is_the_answer(tmp_path: Path, said: str) -> None:
-    folder = tmp_path / "run"
-    write_run(Written(None, f"hpcrun: {said}\n", others="", status=127), folder)
-    found = explained(folder)
-    what, _, fix = said.partition("; ")
-    assert found.summary == f"rank 5 on node02 failed first: {what}"
-    assert fix in found.fix
+# --- a job that wrote nothing for a long time before it was stopped ------------------------------------------------
+
+
+def stopped(folder: Path, state: str, wrote: dict[int, float], batch: str = "") -> Path:
+    """A job that began at 1500 s and was signalled at 1620 s; rank → when it last wrote, else at 1502 s."""
+    write_run(Written(None, others="", state=state, failed=None, batch=batch), folder)
+    end(folder, signal="TERM", ended=1620.0)
+    remove(folder, "rank-*.exit")
+    for log in (folder / ATTEMPT).glob("rank-*.*"):
+        os.utime(log, (0, wrote.get(int(log.stem[5:]), 1502.0)))
+    return folder
+
+
+@pytest.mark.parametrize(("state", "batch"), [("TIMEOUT", ""), ("TIMEOUT", LIMIT), ("CANCELLED", "")])
+def test_a_job_that_was_silent_before_its_end_may_have_hung(tmp_path: Path, state: str, batch: str) -> None:
+    shown = explained(stopped(tmp_path / "run", state, {3: 1512.0}, batch))
+    how = "reached its time limit" if state == "TIMEOUT" else "was cancelled"
+    assert shown.summary == f"the job {how}; no rank had written for 108 s: it may have hung"
+    assert "--stacks" in shown.fix
+    assert not shown.fix.startswith("use a longer --time")
+
+
+def test_a_job_whose_silence_proves_nothing_did_not_hang(tmp_path: Path) -> None:
+    def is_over_time(folder: Path, *, quick: bool = False) -> bool:
+        shown = explained(folder, quick=quick)
+        return shown.summary == "the job reached its time limit" and shown.fix.startswith("use a longer --time")
+
+    assert is_over_time(stopped(tmp_path / "wrote", "TIMEOUT", {3: 1580.0}))
+    never = stopped(tmp_path / "never", "TIMEOUT", {})
+    for log in never.glob(f"{ATTEMPT}/rank-*.out"):
+        log.write_text("")
+    assert is_over_time(never)
+    many = stopped(tmp_path / "many", "TIMEOUT", {})
+    for rank in range(8, 90):  # of which a quick look reads some
+        (many / ATTEMPT / f"rank-{rank}.out").write_text("step 1\n")
+        os.utime(many / ATTEMPT / f"rank-{rank}.out", (0, 1619.0))
+    assert is_over_time(many, quick=True)

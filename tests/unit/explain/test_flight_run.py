@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Collection
@@ -10,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.explain.ended import Explanation, explain
-from hpcrun.runs.record import run_from_json, status_from_json
+from hpcrun.explain.ended import Explanation
 from hpcrun.views.explain import explanation_json
 from tests.harness import REPO
 from tests.unit.explain.flights import Made, dump, pickled
-from tests.unit.explain.written import CASES, OOM, WATCHDOG, Written, raised, write_run
+from tests.unit.explain.written import ATTEMPT, CASES, OOM, WATCHDOG, Written, explained, raised, record_end, write_run
 
-RULES = load_rules([])
-FLIGHT = Path("elements/0/attempts/0/flight")
+FLIGHT = Path(ATTEMPT, "flight")
 GROUPS = {"0": ("default_pg", range(8))}
 NORMAL = [Made("all_reduce", 81)] * 16
 WAITS = Made("all_reduce", 88, state="started")
@@ -38,11 +33,6 @@ def failed_run(case: Written, folder: Path, missing: Collection[int] = (2,), dum
         calls = NORMAL if rank in missing else [*NORMAL, WAITS]
         (folder / FLIGHT / f"rank_{rank}").write_bytes(pickled(dump(calls, GROUPS)))
     return folder
-
-
-def explained(folder: Path, *, quick: bool = False) -> Explanation:
-    status = status_from_json((folder / "status.json").read_text())
-    return explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), RULES, quick=quick)
 
 
 def shown(said: Explanation) -> list[str]:
@@ -76,16 +66,14 @@ def test_the_rank_that_did_not_come_is_the_cause_of_a_timeout(tmp_path: Path, ca
     ],
 )
 def test_what_a_rank_failed_of_by_itself_stays_the_cause(tmp_path: Path, case: Written) -> None:
-    alone, with_dumps = tmp_path / "alone", tmp_path / "run"
-    write_run(case, alone)
-    said, before = explained(failed_run(case, with_dumps)), explained(alone)
+    said, before = explained(failed_run(case, tmp_path / "run")), explained(write_run(case, tmp_path / "alone"))
     assert (said.summary, said.rule, said.rank) == (before.summary, before.rule, before.rank)
     assert shown(said)[0] == SENTENCE
 
 
 def test_the_dumps_decide_nothing_where_ranks_without_records_raised_an_exception(tmp_path: Path) -> None:
     folder = failed_run(Written(None, raised("KeyError: 'lr'"), others=""), tmp_path / "run")
-    for record in (folder / "elements/0/attempts/0").glob("rank-*.exit"):
+    for record in (folder / ATTEMPT).glob("rank-*.exit"):
         record.unlink()
     said = explained(folder)
     assert said.rule is None
@@ -117,39 +105,31 @@ def test_a_dump_that_cannot_be_read_is_one_remark(tmp_path: Path) -> None:
     folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
     whole = (folder / "rank_1").read_bytes()
     (folder / "rank_1").write_bytes(whole[: len(whole) // 2])
+    os.truncate(folder / "rank_0", 1 << 40)  # it does not use up what is read of the others
     (folder / "rank_3").write_bytes(b"cos\nsystem\n(S'touch here'\ntR.")
     (folder / "rank_4").unlink()
     (folder / "rank_4").symlink_to("/dev/zero")
     (folder / "rank_5").unlink()
     os.mkfifo(folder / "rank_5")
-    (folder / "rank_6").write_bytes(bytes(17 << 20))
     (folder / "notes.txt").write_text("mine")
     said = explained(tmp_path / "run")
     assert [remark.removeprefix(f"{FLIGHT}/") for remark in said.unread] == [
+        "rank_0: is larger than 16777216 bytes",
         "rank_1: is cut off",
         "rank_3: is no pickle of protocol 2",
         "rank_4: is a symbolic link",
         "rank_5: is not a regular file",
-        "rank_6: is larger than 16777216 bytes",
     ]
     assert said.rank == 2
 
 
 def test_of_many_bad_dumps_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
-    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
+    folder = failed_run(CASES["watchdog"], tmp_path / "run")
     for rank in range(100, 200):
-        (folder / f"rank_{rank}").write_text("bad")
-    said = explained(tmp_path / "run")
+        (folder / FLIGHT / f"rank_{rank}").write_text("bad")
+    said = explained(folder)
     assert said.unread[0] == f"{FLIGHT}/rank_100: is no pickle of protocol 2"
     assert said.unread[8:] == (f"{FLIGHT}: 92 more dumps",)
-    assert said.rank == 2
-
-
-def test_a_dump_of_a_terabyte_does_not_use_up_what_is_read_of_the_others(tmp_path: Path) -> None:
-    folder = failed_run(CASES["watchdog"], tmp_path / "run") / FLIGHT
-    os.truncate(folder / "rank_0", 1 << 40)
-    said = explained(tmp_path / "run")
-    assert said.unread == (f"{FLIGHT}/rank_0: is larger than 16777216 bytes",)
     assert said.rank == 2
 
 
@@ -173,8 +153,7 @@ def test_groups_in_different_orders_are_the_cause(tmp_path: Path) -> None:
 
 def test_a_rank_that_left_well_before_the_others_is_still_the_answer(tmp_path: Path) -> None:
     folder = failed_run(CASES["watchdog"], tmp_path / "run")
-    left = {"rank": 2, "node": "node01", "status": 0, "ended": 1500.0}
-    (folder / "elements/0/attempts/0/rank-2.exit").write_text(json.dumps(left))
+    record_end(folder, 2, 0, 1500.0)
     said = explained(folder)
     assert said.summary.startswith("rank 2 on node01 ended first, with exit status 0, while 7 other ranks continued")
     assert shown(said)[0] == SENTENCE
@@ -189,5 +168,5 @@ def test_json_has_where_each_group_of_ranks_stood(tmp_path: Path) -> None:
         "ranks": [2], "collective": "all_reduce", "number": 16, "group": "the default group",
         "tensors": "[1024] Float", "at": "/home/ann/project/train.py:81",
     }]  # fmt: skip
-    write_run(CASES["watchdog"], tmp_path / "without")
-    assert explanation_json(explained(tmp_path / "without"))["flight"] is None
+    without = write_run(CASES["watchdog"], tmp_path / "without")
+    assert explanation_json(explained(without))["flight"] is None

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcrun.explain.diagnosis.stragglers import STEP_TIME, find_stragglers, noted_paces, straggler_sentence
-from tests.unit.explain.test_corpus import explained
-from tests.unit.explain.written import Written, write_run
+from tests.unit.explain.written import Written, explained, write_run
 
 NODES = {rank: f"node-{rank // 4 + 1}" for rank in range(16)}
 

@@ -7,9 +7,19 @@ Every case is a job of eight ranks on two nodes; ``failed`` failed by itself, th
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.explain.any_job_or_log import explain_logs
+from hpcrun.explain.diagnosis.rules import load_rules
+from hpcrun.explain.ended import Explanation, explain
+from hpcrun.runs.record import run_from_json, run_to_json, status_from_json
+from tests.unit.given import run, write
+
+RULES = load_rules([])
+ATTEMPT = "elements/0/attempts/0"
 # ruff: noqa: E501
 NCCL_GONE = (
     "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there "
@@ -44,9 +54,18 @@ class Written:
     batch: str = ""
 
 
-def raised(text: str) -> str:
-    """A traceback that ends so, as torch prints it."""
-    return "".join(f"[rank5]: {line}\n" for line in (TRACE + text).splitlines())
+def raised(text: str, rank: int = 5, prefix: str = "[rank{}]: ") -> str:
+    """A traceback that ends so, as torch prints it: each line with its rank."""
+    return "".join(f"{prefix.format(rank)}{line}\n" for line in (TRACE + text).splitlines())
+
+
+def timed_out(rank: int, clock: str = "20:27:21") -> str:
+    """What torch's watchdog says of a rank that waited in a collective."""
+    return (
+        f"[rank{rank}]:[E1121 {clock}.426415540 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=131072000, NumelOut=131072000, "
+        "Timeout(ms)=600000) ran for 600081 milliseconds before timing out.\n"
+    )
 
 
 OOM = (
@@ -168,28 +187,63 @@ CASES = {
 }  # fmt: skip
 
 
-def write_run(case: Written, folder: Path) -> None:
-    """Write the folder of a case's run."""
-    attempt = folder / "elements/0/attempts/0"
-    attempt.mkdir(parents=True)
-    run = {
-        "schema": 1, "run_id": folder.name, "name": "train", "scheduler": "slurm", "cluster": "alpha", "host": "login1",
-        "created_s": 1000.0, "job_id": "4711", "profile": "a100", "nodes": 2, "gpus_per_node": 4, "world_size": 8,
-        "walltime_s": 3600, "request": {}, "plan": {},
-    }  # fmt: skip
-    (folder / "run.json").write_text(json.dumps(run))
-    status = {"state": case.state, "asked_s": 2000.0, "final": True, "hosts": "node[01-02]", "exit_status": 143}
-    (folder / "status.json").write_text(json.dumps(status))
-    start = {"job_id": "4711", "host": "node01", "started": 1500.0}
-    end = {"status": 143, "signal": "", "ended": 1600.0, "message": ""}
-    (attempt / "start").write_text(json.dumps(start))
-    (attempt / "exit").write_text(json.dumps(end))
+def write_records(
+    folder: Path, state: str, *, nodes: int = 2, per_node: int = 4, status: int = 143, ended_s: float = 1600.0
+) -> Path:
+    """Write the records of a job that has ended; return the folder of its attempt."""
+    size = {"nodes": nodes, "gpus_per_node": per_node, "world_size": nodes * per_node}
+    write(folder / "run.json", run_to_json(run(folder.name, name="train", request={}, plan={}, **size)))
+    last = {"state": state, "asked_s": 2000.0, "final": True, "hosts": "node[01-02]", "exit_status": status}
+    write(folder / "status.json", json.dumps(last))
+    write(folder / ATTEMPT / "start", json.dumps({"job_id": "4711", "host": "node01", "started": 1500.0}))
+    end = {"status": status, "signal": "", "ended": ended_s, "message": ""}
+    write(folder / ATTEMPT / "exit", json.dumps(end))
+    return folder / ATTEMPT
+
+
+def record_end(folder: Path, rank: int, status: int, ended_s: float) -> None:
+    """Write how a rank ended."""
+    end = {"rank": rank, "node": f"node0{1 + rank // 4}", "status": status, "ended": ended_s}
+    (folder / ATTEMPT / f"rank-{rank}.exit").write_text(json.dumps(end))
+
+
+def write_run(case: Written, folder: Path) -> Path:
+    """Write the folder of a case's run; return it."""
+    attempt = write_records(folder, case.state)
     (folder / "batch.log").write_text("hpcrun: job 4711 on node01, rendezvous node01:24711\n" + case.batch)
     for rank in range(8):
-        said = case.err if rank == case.failed else case.others if rank == 0 else ""
+        err = case.err if rank == case.failed else case.others if rank == 0 else ""
         (attempt / f"rank-{rank}.out").write_text("step 1 loss 2.3\n")
-        (attempt / f"rank-{rank}.err").write_text(said)
-        status_of = case.status if rank == case.failed else 1 if rank == 0 and said else 143
-        exited = {"rank": rank, "node": f"node0{1 + rank // 4}", "status": status_of}
+        (attempt / f"rank-{rank}.err").write_text(err)
         # rank 0 is down first: its abort takes no time, and the other writes a traceback
-        (attempt / f"rank-{rank}.exit").write_text(json.dumps({**exited, "ended": 1590.0 + (0 if rank == 0 else 1)}))
+        ended_s = 1590.0 if rank == 0 else 1591.0
+        record_end(folder, rank, case.status if rank == case.failed else 1 if rank == 0 and err else 143, ended_s)
+    return folder
+
+
+def write_job(folder: Path, errs: dict[int, str], ends: dict[int, tuple[int, float]], batch: str = "") -> Path:
+    """Write a job of the ranks in ``ends``: exit status, and seconds after the first end; return its folder."""
+    write_run(Written(None, failed=None, batch=batch), folder)
+    for rank in range(8):
+        (folder / ATTEMPT / f"rank-{rank}.err").write_text(errs.get(rank, ""))
+        (folder / ATTEMPT / f"rank-{rank}.exit").unlink()
+    for rank, (status, after_s) in ends.items():
+        record_end(folder, rank, status, 1590.0 + after_s)
+    return folder
+
+
+def status_of(folder: Path) -> RunStatus:
+    """Return the run of a folder."""
+    last = status_from_json((folder / "status.json").read_text())
+    return RunStatus(run_from_json((folder / "run.json").read_text()), folder, last)
+
+
+def explained(folder: Path, *, quick: bool = False) -> Explanation:
+    """Explain the run of a folder."""
+    return explain(status_of(folder), RULES, quick=quick)
+
+
+def of_log(text: str, name: str = "job.log") -> Explanation:
+    """Explain a log alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        return explain_logs([str(write(Path(folder, name), text))], RULES)
