@@ -18,12 +18,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcrun.actions.status.run_status import RunStatus
-from hpcrun.explain.any_job_or_log import explain_logs
 from hpcrun.explain.diagnosis.launcher import without_lead
-from hpcrun.explain.diagnosis.rules import Rule, load_rules
-from hpcrun.explain.ended import Explanation, explain
-from hpcrun.runs.record import run_from_json, status_from_json
+from hpcrun.explain.ended import Explanation
+from tests.unit.explain.written import explained, of_log, write_records
+from tests.unit.given import write
 
 PUBLIC = Path(__file__).resolve().parents[2] / "data/explain/public"
 UNKNOWN = "unknown"
@@ -77,45 +75,23 @@ def load_public(folder: Path) -> list[Public]:
 
 
 def write_public(case: Public, folder: Path) -> None:
-    """Write the folder of a case's run, as hpcrun leaves one."""
-    said = case.said
-    nodes, per_node = said["world"]["nodes"], said["world"]["per_node"]
-    attempt = folder / "elements/0/attempts/0"
-    attempt.mkdir(parents=True)
-    status = {"state": said["state"], "asked_s": 2000.0, "final": True, "hosts": f"node[1-{nodes}]", "exit_status": 1}
-    run = {
-        "schema": 1, "run_id": folder.name, "name": "train", "scheduler": "slurm", "cluster": "alpha", "host": "login1",
-        "created_s": 1000.0, "job_id": "4711", "profile": "a100", "nodes": nodes, "gpus_per_node": per_node,
-        "world_size": nodes * per_node, "walltime_s": 3600, "request": {}, "plan": {},
-    }  # fmt: skip
-    if case.healthy:  # in a run that failed for a reason that no log names
-        status["state"] = "FAILED"
-    (folder / "run.json").write_text(json.dumps(run))
-    (folder / "status.json").write_text(json.dumps(status))
-    (attempt / "start").write_text(json.dumps({"job_id": "4711", "host": "node1", "started": 1500.0}))
-    (attempt / "exit").write_text(json.dumps({"status": 1, "signal": "", "ended": 1700.0, "message": ""}))
-    for name, text in said["logs"].items():
-        path = folder / "batch.log" if name == "batch" else attempt / f"rank-{name}"
-        path.write_text(text, "utf-8")
-    if "batch" not in said["logs"]:
-        (folder / "batch.log").write_text("hpcrun: job 4711 on node1, rendezvous node1:24711\n")
-    has_logs = any(name != "batch" for name in said["logs"])
-    for place, (rank, exit_status) in enumerate(said["ended"].items() if has_logs else ()):
-        end = {"rank": rank, "node": f"node{1 + rank // per_node}", "status": exit_status, "ended": 1600.0 + 8 * place}
-        (attempt / f"rank-{rank}.exit").write_text(json.dumps(end))
+    """Write the folder of a case's run, as hpcrun leaves one; of a healthy one, of a run whose failure no log names."""
+    logs, world = case.said["logs"], case.said["world"]
+    state = "FAILED" if case.healthy else case.said["state"]
+    attempt = write_records(
+        folder, state, nodes=world["nodes"], per_node=world["per_node"], status=1, ended_s=1700.0, node="node{}"
+    )
+    for name, text in {"batch": "hpcrun: job 4711 on node1, rendezvous node1:24711\n", **logs}.items():
+        write(folder / "batch.log" if name == "batch" else attempt / f"rank-{name}", text)
+    if any(name != "batch" for name in logs):
+        for place, (rank, status) in enumerate(case.said["ended"].items()):
+            end = {"rank": rank, "node": f"node{1 + rank // world['per_node']}", "status": status}
+            (attempt / f"rank-{rank}.exit").write_text(json.dumps({**end, "ended": 1600.0 + 8 * place}))
 
 
-def judge(case: Public, folder: Path, rules: Sequence[Rule]) -> Verdict:
-    """Explain a case, and say whether that is right."""
-    write_public(case, folder)
-    status = status_from_json((folder / "status.json").read_text())
-    return verdict(case, explain(RunStatus(run_from_json((folder / "run.json").read_text()), folder, status), rules))
-
-
-def judge_log(case: Public, path: Path, rules: Sequence[Rule]) -> Verdict:
+def judge_log(case: Public) -> Verdict:
     """Explain the only log of a case, as ``hpcrun explain --log FILE`` does, and say whether that is right."""
-    path.write_text(case.said["logs"]["batch"], "utf-8")
-    return verdict(case, explain_logs([str(path)], rules))
+    return verdict(case, of_log(case.said["logs"]["batch"], f"{case.name}.log"))
 
 
 def verdict(case: Public, said: Explanation) -> Verdict:
@@ -145,10 +121,13 @@ def _cut(wanted: str, line: str) -> bool:
 
 
 def judge_set(folder: Path) -> list[Verdict]:
-    """Explain every case of a set by the shipped rules."""
-    rules = load_rules([])
+    """Explain every case of a set by the shipped rules, and say whether that is right."""
+    verdicts = []
     with tempfile.TemporaryDirectory() as name:
-        return [judge(case, Path(name, case.name), rules) for case in load_public(folder)]
+        for case in load_public(folder):
+            write_public(case, Path(name, case.name))
+            verdicts.append(verdict(case, explained(Path(name, case.name))))
+    return verdicts
 
 
 def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:

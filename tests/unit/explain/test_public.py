@@ -6,77 +6,47 @@ The cases of the set ``test`` are not read while rules are made (docs/explain.md
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.diagnosis.rules import load_rules
-from tests.unit.explain.public import PUBLIC, Verdict, judge_log, judge_set, load_public, scores
+from tests.unit.explain.public import PUBLIC, judge_log, judge_set, load_public, scores
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> list[Verdict]:
-    return judge_set(PUBLIC / "build")
-
-
-def share(found: list[Verdict], of: list[Verdict]) -> float:
-    return len(found) / len(of)
-
-
-def test_the_scores_of_the_cases_from_which_rules_were_made(
-    verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "right", "rank_right", "wrong", "guessed"),
+    [("build", 355, 110, 0, 0), ("test", 147, 24, 4, 99), ("later", 100, 23, 1, 0)],
+)
+def test_the_scores_of_a_set(
+    name: str, right: int, rank_right: int, wrong: int, guessed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with capsys.disabled():
-        print("\nexplain, public cases:", *(f"{name}: {score}" for name, score in scores(verdicts).items()), sep="\n  ")
+    verdicts = judge_set(PUBLIC / name)
+    if name == "build":
+        with capsys.disabled():
+            shown = (f"{label}: {score}" for label, score in scores(verdicts).items())
+            print("\nexplain, public cases:", *shown, sep="\n  ")
+        assert [one.case.name for one in verdicts if one.recorded and one.rank is False] == []
     failures = [one for one in verdicts if not one.case.healthy]
-    assert share([one for one in failures if one.right], failures) >= 0.99
-    assert [one.case.name for one in failures if one.wrong] == []
-    ranked = [one for one in failures if one.rank is not None]
-    assert share([one for one in ranked if one.rank], ranked) >= 0.96
-    assert [one.case.name for one in failures if one.silent is False] == []
+    assert sum(one.right for one in failures) >= right
+    assert sum(bool(one.rank) for one in failures) >= rank_right
+    assert sum(one.wrong for one in failures) <= wrong
+    assert sum(one.silent is False for one in failures) <= guessed
+    assert sum(one.wrong for one in verdicts if one.case.healthy) == 0
 
 
-def test_a_rank_with_records_is_named_rightly_and_a_healthy_log_has_no_claim(verdicts: list[Verdict]) -> None:
-    assert [one.case.name for one in verdicts if one.recorded and one.rank is False] == []
-    assert [one.case.name for one in verdicts if one.case.healthy and one.wrong] == []
+def test_a_log_alone_without_the_run_has_no_wrong_cause_and_no_wrong_rank_either() -> None:
+    alone = [judge_log(case) for case in load_public(PUBLIC / "build") if list(case.said["logs"]) == ["batch"]]
+    assert [one.case.name for one in alone if one.wrong or one.silent is False] == []
+    ranked = [one.rank for one in alone if one.rank is not None]
+    assert sum(ranked) / len(ranked) >= 0.95
 
 
-def test_a_log_alone_without_the_run_has_no_wrong_cause_and_no_wrong_rank_either(tmp_path: Path) -> None:
-    rules = load_rules([])
-    alone = [case for case in load_public(PUBLIC / "build") if list(case.said["logs"]) == ["batch"]]
-    found = [judge_log(case, tmp_path / f"{case.name}.log", rules) for case in alone]
-    assert [one.case.name for one in found if one.wrong or one.silent is False] == []
-    ranked = [one for one in found if one.rank is not None]
-    assert share([one for one in ranked if one.rank], ranked) >= 0.95
-
-
-def test_the_scores_of_the_cases_that_nobody_read() -> None:
-    unseen = judge_set(PUBLIC / "test")
-    failures = [one for one in unseen if not one.case.healthy]
-    ranked = [one.rank for one in failures if one.rank is not None]
-    right, rank, wrong = (
-        sum(found) for found in ([one.right for one in failures], ranked, [one.wrong for one in failures])
-    )
-    claimed = sum(one.wrong for one in unseen if one.case.healthy)
-    assert (right >= 147, rank >= 24, wrong <= 4, claimed == 0) == (True,) * 4
-
-
-def test_the_scores_of_the_cases_that_came_last() -> None:
-    found = judge_set(PUBLIC / "later")
-    ranks = [one.rank for one in found if one.rank is not None]
-    assert len(found) == 101
-    right, wrong = sum(one.right for one in found), sum(one.wrong for one in found)
-    assert (right >= 100, wrong <= 1, sum(ranks) >= 23) == (True, True, True)
-    assert sum(one.silent is False for one in found) == 0
-
-
-@pytest.mark.parametrize("name", ["build", "test"])
-def test_every_case_is_in_the_set_of_its_thread(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("build", 400), ("test", 150), ("later", 101)])
+def test_every_case_is_in_the_set_of_its_thread(name: str, least: int) -> None:
     cases = load_public(PUBLIC / name)
-    assert len(cases) >= 150
+    assert len(cases) >= least
     for case in cases:
         number = int(hashlib.sha256(case.said["thread"].lower().encode()).hexdigest(), 16)
-        assert name == ("test" if number % 3 == 0 else "build"), case.name
+        assert name == "later" or name == ("test" if number % 3 == 0 else "build"), case.name
         lines = [line for text in case.said["logs"].values() for line in text.replace("\r", "\n").splitlines()]
         assert bool(case.said["key"]) != case.healthy, case.name
         for key in (*case.said["key"], *case.said["not"]):

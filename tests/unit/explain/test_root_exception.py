@@ -1,28 +1,44 @@
-"""The root exception of logs that real programs wrote: Python 3.11 with rich, loguru, IPython, hydra, JAX, torch.
+"""The root exception of a log, and what launchers write into it.
 
-``tests/data/explain/exceptions`` has what each printed, and ``expected.json`` which exception ended it and where.
+``tests/data/explain/exceptions`` has what real programs printed (Python 3.11 with rich, loguru, IPython, hydra, JAX,
+torch), and ``expected.json`` which exception ended each and where.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from hpcrun.explain.any_job_or_log import explain_logs
-from hpcrun.explain.diagnosis.launcher import Speaker, speakers_of, without_lead
+from hpcrun.explain.diagnosis.launcher import (
+    Speaker,
+    failed_task,
+    first_failure,
+    first_task,
+    speakers_of,
+    without_lead,
+)
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
+from tests.unit.explain.written import of_log
 
 LOGS = REPO / "tests/data/explain/exceptions"
+HEADER = "Traceback (most recent call last):"
 EXPECTED = json.loads((LOGS / "expected.json").read_text())
+
+
+def of_program(name: str) -> list[str]:
+    return (LOGS / f"{name}.log").read_text().splitlines()
+
+
+def raised(message: str, file: str = "/home/ann/train.py", line: int = 7, code: str = "main()") -> list[str]:
+    return [HEADER, f'  File "{file}", line {line}, in run', f"    {code}", *message.splitlines()]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LOGS.glob("*.log")))
 def test_the_exception_that_ended_a_program(name: str) -> None:
-    found = root_exception((LOGS / f"{name}.log").read_text().splitlines())
+    found = root_exception(of_program(name))
     if found is not None and found.followed_by > AFTER_MOST:  # it was caught
         found = None
     frame = found.user_frame if found else None
@@ -30,51 +46,126 @@ def test_the_exception_that_ended_a_program(name: str) -> None:
     assert [found.exception if found else None, place] == EXPECTED[name]
 
 
+ASSERTED = of_program("assert")
+IGNORED = [
+    "Exception ignored in: <function Loader.__del__ at 0x7f2b>",
+    *raised("AttributeError: 'Loader' has no '_status'"),
+]
+REPORT = raised(
+    "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.", "/opt/launch.py"
+)
+WRITER = ["Exception in thread Thread-1:", *raised("OSError: handle is closed", "/opt/threading.py")]
+WAITED = raised("_queue.Empty")
+DURING = "During handling of the above exception, another exception occurred:"
+CALLS = [text for number in range(900) for text in (f'  File "/a.py", line {number}, in walk', "    walk()")]
+DEEP = [*CALLS, "RecursionError: maximum recursion depth exceeded"]
+CRASH = """Fatal Python error: Aborted
+
+Thread 0x01 (most recent call first):
+  File "/other.py", line 1 in wait
+
+Current thread 0x02 (most recent call first):
+  File "/mine.py", line 2 in step
+  File "/mine.py", line 9 in main
+
+Extension modules: numpy (total: 1)""".splitlines()
+
+
+@pytest.mark.parametrize(
+    ("lines", "mixed", "exception", "begins"),
+    [
+        # the last of several counts, a chain is one, and one that was cut off is none
+        ([*WAITED, "step", *WAITED], False, "_queue.Empty", 5),
+        ([*WAITED, "", DURING, "", *WAITED], False, "_queue.Empty", 0),
+        (WAITED[:3], False, None, 0),
+        ([*WAITED, *raised("")], False, "_queue.Empty", 0),
+        # of several ranks in one log the first that failed counts
+        ([*ASSERTED, "step 3", *of_program("chain-from")], True, "AssertionError", None),
+        ([*ASSERTED, "step 3", *of_program("chain-from")], False, "ValueError", None),
+        # an error that Python ignores while it ends is no answer where anything else is
+        (["ERROR: Fused kernels configured but not installed", *IGNORED], False, None, None),
+        ([*ASSERTED, *IGNORED], False, "AssertionError", None),
+        (IGNORED, False, "AttributeError", None),
+        # what a report follows is the root, and a report alone is better than nothing
+        ([*ASSERTED, *REPORT], False, "AssertionError", None),
+        (REPORT, False, "subprocess.CalledProcessError", 0),
+        # a thread that failed is no root where the program itself raises later, unless it waited for the thread
+        ([*WRITER, *raised("RuntimeError: the input has 6 dimensions")], True, "RuntimeError: the input has 6", 5),
+        ([*WRITER, *WAITED], True, "OSError: handle is closed", None),
+        ([*WRITER, *WAITED], False, "OSError: handle is closed", None),
+        (WRITER, True, "OSError: handle is closed", None),
+        # a traceback in the message of another process is the root
+        (raised("\n".join(["ValueError: " + HEADER, *raised("OSError: the image is truncated")[1:]])), False,
+         "OSError: the image is truncated", 0),
+        # a heading and a C++ exception have their next line
+        (["Lmod has detected the following error:", "  The module cuda/99 is unknown"], False,
+         "Lmod has detected the following error: The module cuda/99 is unknown", None),
+        (["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error"], False,
+         "terminate called after throwing an instance of 'c10::Error' what():  CUDA error", None),
+        (["  words", "loss: 0.3"], False, None, None),
+    ],
+)  # fmt: skip
+def test_which_of_several_exceptions_is_the_root(
+    lines: list[str], mixed: bool, exception: str | None, begins: int | None
+) -> None:
+    root = root_exception(lines, mixed=mixed)
+    assert (root is None) == (exception is None)
+    if root is not None and exception is not None:
+        assert root.exception.startswith(exception)
+        assert begins is None or root.begins == begins
+
+
+@pytest.mark.parametrize(
+    ("lines", "places"),
+    [
+        (CRASH, [("/mine.py", 9), ("/mine.py", 2)]),  # of the thread in which it happened
+        (DEEP[1:], [("/a.py", 899)]),  # without a header
+        ([HEADER, *DEEP], [("/a.py", 899)]),
+    ],
+)
+def test_the_frames_of_a_root(lines: list[str], places: list[tuple[str, int]]) -> None:
+    root = root_exception(lines)
+    assert root is not None
+    shown = root.frames if len(places) > 1 else [root.user_frame or root.frames[0]]
+    assert [(frame.file, frame.line) for frame in shown] == places
+
+
 def test_of_a_chain_its_origin_and_its_aftermath_are_known() -> None:
-    chain = root_exception((LOGS / "chain-from.log").read_text().splitlines())
+    chain, cleanup = root_exception(of_program("chain-from")), root_exception(of_program("chain-cleanup"))
     assert chain is not None and chain.origin is not None
     assert (chain.origin.exception, chain.begins) == ("KeyError: 'valid'", 0)
-    cleanup = root_exception((LOGS / "chain-cleanup.log").read_text().splitlines())
     assert cleanup is not None and cleanup.aftermath is not None
     assert cleanup.aftermath.exception == "AttributeError: 'Run' object has no attribute 'writer'"
-
-
-def test_of_several_ranks_in_one_log_the_first_that_failed_counts() -> None:
-    first = (LOGS / "assert.log").read_text().splitlines()
-    second = (LOGS / "chain-from.log").read_text().splitlines()
-    lines = [*first, "step 3", *second]
-    mixed, alone = root_exception(lines, mixed=True), root_exception(lines)
-    assert mixed is not None and mixed.exception.startswith("AssertionError")
-    assert alone is not None and alone.exception.startswith("ValueError")
 
 
 def test_lines_of_another_process_do_not_end_a_traceback() -> None:
     """pytorch/pytorch#40273, of which one process writes NCCL's lines into the traceback of the other one."""
     log = (REPO / "tests/data/explain/public/build/pytorch-pytorch-40273.yaml").read_text()
     lines = [line.strip(" ") if "NCCL" in line else line.removeprefix("    ") for line in log.splitlines()]
-    raised = root_exception(lines, mixed=True)
-    assert raised is not None and raised.exception.startswith("RuntimeError: NCCL error in")
-    assert [frame.line for frame in raised.frames] == [55, 286, 410]
+    root = root_exception(lines, mixed=True)
+    assert root is not None and root.exception.startswith("RuntimeError: NCCL error in")
+    assert [frame.line for frame in root.frames] == [55, 286, 410]
 
 
-def test_an_error_that_python_ignores_while_it_ends_is_no_answer_where_anything_else_is() -> None:
-    ignored = ["Exception ignored in: <function Loader.__del__ at 0x7f2b>", "Traceback (most recent call last):",
-               '  File "/opt/loader.py", line 1328, in __del__', "    self._shutdown()",
-               "AttributeError: 'Loader' object has no attribute '_status'"]  # fmt: skip
-    assert root_exception(["ERROR: Fused kernels configured but not installed", *ignored]) is None
-    own = root_exception([*(LOGS / "assert.log").read_text().splitlines(), *ignored])
-    assert own is not None and own.exception.startswith("AssertionError")
-    alone = root_exception(ignored)
-    assert alone is not None and alone.exception.startswith("AttributeError")
+def test_a_crash_whose_message_is_a_header_is_one_traceback() -> None:
+    found = list(tracebacks(["hello", f"Fatal Python error: {HEADER[:-1]}", "bye"]))
+    assert [(one.begins, one.exception[:18]) for one in found] == [(1, "Fatal Python error")]
 
 
-def test_what_a_report_follows_is_the_root_and_a_report_alone_is_better_than_nothing() -> None:
-    report = ["Traceback (most recent call last):", '  File "/opt/launch.py", line 3, in run',
-              "subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1."]  # fmt: skip
-    both = root_exception([*(LOGS / "assert.log").read_text().splitlines(), *report])
-    assert both is not None and both.exception.startswith("AssertionError")
-    alone = root_exception(report)
-    assert alone is not None and alone.exception.startswith("subprocess.CalledProcessError")
+def test_a_burst_of_exceptions_that_the_program_survived_ended_nothing() -> None:
+    root = root_exception([*ASSERTED, "step", *ASSERTED, *["step"] * 200], mixed=True)
+    assert root is not None and root.followed_by > AFTER_MOST
+
+
+def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank() -> None:
+    error = (
+        "ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:\n[Rank 3 Error Snippet]:"
+    )
+    quoted = raised("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1)", "/home/me/driver.py", 10)
+    lines = [*raised(error, "/env/lib/python3.11/site-packages/ray/train/v2/api/data_parallel_trainer.py"), *quoted]
+    shown = of_log("\n".join([*lines, ""]))
+    expected = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
+    assert (shown.rank, shown.summary) == (3, f"rank 3: {expected}")
 
 
 @pytest.mark.parametrize(
@@ -109,50 +200,6 @@ def test_who_says_a_line(line: str, words: str, speaker: Speaker | None) -> None
     assert without_lead(line) == (words, speaker)
 
 
-def test_a_crash_whose_message_is_a_header_is_one_traceback() -> None:
-    found = list(tracebacks(["hello", "Fatal Python error: Traceback (most recent call last)", "bye"]))
-    assert [(one.begins, one.exception[:18]) for one in found] == [(1, "Fatal Python error")]
-
-
-def test_the_frames_of_a_crash_are_those_of_the_thread_in_which_it_happened() -> None:
-    stack = """Fatal Python error: Aborted
-
-Thread 0x01 (most recent call first):
-  File "/other.py", line 1 in wait
-
-Current thread 0x02 (most recent call first):
-  File "/mine.py", line 2 in step
-  File "/mine.py", line 9 in main
-
-Extension modules: numpy (total: 1)"""
-    found = root_exception(stack.splitlines())
-    assert found is not None
-    assert [(frame.file, frame.line) for frame in found.frames] == [("/mine.py", 9), ("/mine.py", 2)]
-
-
-def test_a_deep_recursion_is_known_without_its_header() -> None:
-    calls = [text for number in range(900) for text in (f'  File "/a.py", line {number}, in walk', "    walk()")]
-    lines = [*calls, "RecursionError: maximum recursion depth exceeded"]
-    for seen in (lines[1:], ["Traceback (most recent call last):", *lines]):
-        found = root_exception(seen)
-        assert found is not None and found.user_frame is not None
-        assert (found.exception.partition(":")[0], found.user_frame.line) == ("RecursionError", 899)
-    assert root_exception(["  words", "loss: 0.3"]) is None
-
-
-def test_a_burst_of_exceptions_that_the_program_survived_ended_nothing() -> None:
-    own = (LOGS / "assert.log").read_text().splitlines()
-    found = root_exception([*own, "step", *own, *["step"] * 200], mixed=True)
-    assert found is not None and found.followed_by > AFTER_MOST
-
-
-def test_a_heading_and_a_cpp_exception_have_their_next_line() -> None:
-    said = root_exception(["Lmod has detected the following error:", "  The module cuda/99 is unknown"])
-    assert said is not None and said.exception.endswith("error: The module cuda/99 is unknown")
-    thrown = root_exception(["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error"])
-    assert thrown is not None and thrown.exception.endswith("what():  CUDA error")
-
-
 def test_words_with_a_colon_are_no_speakers_and_srun_label_has_one_for_each_task() -> None:
     def voices(lines: list[str]) -> list[str]:
         return [one.name for one in speakers_of([without_lead(line)[1] for line in lines])]
@@ -162,47 +209,56 @@ def test_words_with_a_colon_are_no_speakers_and_srun_label_has_one_for_each_task
     assert voices(["7: step"] * 9) == []
 
 
-def test_a_thread_that_failed_is_no_root_where_the_program_itself_raises_later() -> None:
-    writer = ["Exception in thread Thread-1:", "Traceback (most recent call last):",
-              '  File "/opt/threading.py", line 1016, in run', "OSError: handle is closed"]  # fmt: skip
-    raised = ["Traceback (most recent call last):", '  File "/home/ann/train.py", line 74, in <module>',
-              "    main()", "RuntimeError: the input has 6 dimensions"]  # fmt: skip
-    root = root_exception([*writer, *raised], mixed=True)
-    assert root is not None and root.exception == "RuntimeError: the input has 6 dimensions"
-    empty = [*raised[:-1], "_queue.Empty"]
-    for mixed in (False, True):
-        waited = root_exception([*writer, *empty], mixed=mixed)  # the program waited for what the thread was to bring
-        assert waited is not None and waited.exception == "OSError: handle is closed"
-    alone = root_exception(writer, mixed=True)
-    assert alone is not None and alone.exception == "OSError: handle is closed"
+# as torch 2.13 prints it, with the traceback of @record
+BLOCK = """\
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_10:00:02
+  host      : node02
+  rank      : 5 (local_rank: 1)
+  exitcode  : 1 (pid: 4242)
+  error_file: /tmp/torchelastic_x/5/error.json
+  traceback : Traceback (most recent call last):
+    File "/home/me/train.py", line 7, in main
+      model(batch)
+  ValueError: shapes differ
+
+============================================================
+""".splitlines()
 
 
-def test_a_traceback_in_the_message_of_another_process_is_the_root() -> None:
-    lines = ["Traceback (most recent call last):", '  File "/home/ann/train.py", line 171, in <module>', "    main()",
-             "ValueError: Traceback (most recent call last):", '  File "/opt/PIL/ImageFile.py", line 249, in load',
-             "    raise OSError()", "OSError: the image is truncated"]  # fmt: skip
-    root = root_exception(lines)
-    assert root is not None and (root.exception, root.begins) == ("OSError: the image is truncated", 0)
+def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
+    later = [line.replace("10:00:02", "10:00:09").replace("rank      : 5", "rank      : 1") for line in BLOCK]
+    torn_down = [line.replace("10:00:02", "09:00:00").replace(": 1 (pid", ": -15 (pid") for line in BLOCK]
+    root = first_failure([*torn_down, *later, *BLOCK])
+    assert root is not None
+    assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
+    assert "  ValueError: shapes differ" in root.message
 
 
-def test_ray_train_quotes_the_exception_of_a_worker_with_its_rank(tmp_path: Path) -> None:
-    log = tmp_path / "driver.log"
-    log.write_text(
-        """Traceback (most recent call last):
-  File "/home/me/driver.py", line 14, in <module>
-    trainer.fit()
-  File "/env/lib/python3.11/site-packages/ray/train/v2/api/data_parallel_trainer.py", line 158, in fit
-    raise result.error
-ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:
-[Rank 3 Error Snippet]:
-Traceback (most recent call last):
-  File "/env/lib/python3.11/site-packages/ray/train/v2/_internal/execution/thread_runner.py", line 46, in _run_target
-    result = target()
-  File "/home/me/driver.py", line 10, in train
-    return x @ w
-RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1)
-"""
-    )
-    said = explain_logs([str(log)], [])
-    expected = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x1) at driver.py:10"
-    assert (said.rank, said.summary) == (3, f"rank 3: {expected}")
+def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
+    lines = ["srun: error: n1: task 0: Exited with exit code 143", "srun: error: n2: tasks 4-5: Killed"]
+    assert first_task(lines) == (1, "n2", lines[1])
+    assert first_task(["step 1"]) is None
+
+
+DIED = "subprocess.CalledProcessError: Command '['python', '-u', 'a.py', '--local_rank={}']' returned non-zero"
+FAILED = "failed (exitcode: 1) local_rank: {} (pid: 51121) of binary: /opt/venv/bin/python3"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank"),
+    [
+        (["srun: error: n1: task 0: Terminated", "srun: error: n2: task 5: Killed"], 5),
+        (["srun: error: n1: task 0: Exited with exit code 143"], None),
+        (["srun: error: n1: tasks 0-3: Exited with exit code 1"], None),
+        ([DIED.format(0)], 0),
+        ([DIED.format(7)], None),  # torch 1.8 names the process that it started last, whichever failed
+        ([FAILED.format(1)], 1),
+        ([FAILED.format(1), FAILED.format(2)], None),
+        (["  Process name: [[41525,1],6]", "  Exit code:    1"], 6),
+        (["ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7."], 2),
+    ],
+)
+def test_the_rank_that_failed_is_sruns_task_or_the_launchers_local_rank(lines: list[str], rank: int | None) -> None:
+    assert failed_task(lines) == rank

@@ -188,14 +188,22 @@ CASES = {
 
 
 def write_records(
-    folder: Path, state: str, *, nodes: int = 2, per_node: int = 4, status: int = 143, ended_s: float = 1600.0
+    folder: Path,
+    state: str,
+    *,
+    nodes: int = 2,
+    per_node: int = 4,
+    status: int = 143,
+    ended_s: float = 1600.0,
+    node: str = "node0{}",
 ) -> Path:
     """Write the records of a job that has ended; return the folder of its attempt."""
     size = {"nodes": nodes, "gpus_per_node": per_node, "world_size": nodes * per_node}
     write(folder / "run.json", run_to_json(run(folder.name, name="train", request={}, plan={}, **size)))
-    last = {"state": state, "asked_s": 2000.0, "final": True, "hosts": "node[01-02]", "exit_status": status}
+    hosts = f"node[{node.format(1)[4:]}-{node.format(nodes)[4:]}]"
+    last = {"state": state, "asked_s": 2000.0, "final": True, "hosts": hosts, "exit_status": status}
     write(folder / "status.json", json.dumps(last))
-    write(folder / ATTEMPT / "start", json.dumps({"job_id": "4711", "host": "node01", "started": 1500.0}))
+    write(folder / ATTEMPT / "start", json.dumps({"job_id": "4711", "host": node.format(1), "started": 1500.0}))
     end = {"status": status, "signal": "", "ended": ended_s, "message": ""}
     write(folder / ATTEMPT / "exit", json.dumps(end))
     return folder / ATTEMPT
