@@ -285,7 +285,7 @@ def time_s(value: Any) -> float:
 def flag(value: Any) -> bool:
     """Take true or false."""
     if not isinstance(value, bool):
-        raise ValueError("is not true or false")
+        raise ValueError("takes true or false")
     return value
 
 

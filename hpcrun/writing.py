@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -13,6 +14,15 @@ from pathlib import Path
 def for_oneself(path: str, flags: int) -> int:
     """Open a file for ``open``: no other user can write a new one, whatever the umask."""
     return os.open(path, flags, 0o644)
+
+
+def make_folder(folder: Path, mode: int = 0o755) -> None:
+    """Make a folder and its missing parents, to which other users cannot write, whatever the umask."""
+    missing = [part for part in (folder, *folder.parents) if not part.exists()]
+    for part in reversed(missing):  # one by one: mkdir makes parents with the umask
+        part.mkdir(mode=mode, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def write_file(path: Path | int, content: str | bytes, *, durable: bool = True) -> None:

@@ -78,13 +78,7 @@ class FunctionJob(Job[R]):
 
     @classmethod
     def of_run(
-        cls,
-        run_folder: Path,
-        job_id: str,
-        tasks: int,
-        *,
-        index: int = 0,
-        keeps_trying: bool = False,
+        cls, run_folder: Path, job_id: str, tasks: int, *, index: int = 0, keeps_trying: bool = False
     ) -> FunctionJob[Any]:
         """Return the job of a run whose function is called by so many tasks.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, cast
@@ -189,11 +189,6 @@ def epilog(name: str) -> str:
     """Return the examples of a command, as the end of its help."""
     # the empty line keeps the indentation: typer removes the margin that all lines but the first share
     return "\n".join(["", "Examples:", *(f"  # {purpose}\n  {line}" for line, purpose in EXAMPLES[name])])
-
-
-def first_words(names: Iterable[str]) -> list[str]:
-    """Return the first words of these commands: their names, or those of their groups."""
-    return list(dict.fromkeys(name.split()[0] for name in names))
 
 
 def commands_of_others() -> dict[str, Command]:

@@ -6,14 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from hpcrun.actions.runs.allocation import nodes_of, one_element, open_shell
-from hpcrun.actions.runs.cancel import (
-    Cancelled,
-    cancel_runs,
-    check_listed,
-    hold_runs,
-    left_waiting,
-    named_statuses,
-)
+from hpcrun.actions.runs.cancel import Cancelled, cancel_runs, check_listed, hold_runs, left_waiting, named_statuses
 from hpcrun.actions.status.status import active_ids, one_status
 from hpcrun.cli.complete import RUN, run_name
 from hpcrun.cli.confirm import confirm

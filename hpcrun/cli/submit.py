@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 @takes_options(JOB_SCRIPT, JOB_OPTIONS, START_OPTIONS)
-def submit(
-    options: dict[str, Any],
-    _json: JsonOption = False,
-) -> Outcomes:
+def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     """Submit a training script as a job.
 
     Write hpcrun's options before SCRIPT; all words after it go to the script.

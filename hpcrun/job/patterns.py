@@ -21,14 +21,6 @@ _MOST_CHARACTERS = 20_000
 _MOST_MEMORY = 4 << 20
 """Bytes that one expression may use: with RE2's default, 8 MiB, the shipped rules would use 500 MB."""
 _LINES_AT_ONCE = 512
-_PART = re.compile(
-    r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|(?P<end>Z)|.)"
-    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
-    r"|\(\?(?P<flags>[a-zA-Z]+)(?P<behind>[-:)])"
-    r"|(?P<repeat>\{,(?=\d+\}))",
-    re.DOTALL,
-)
-_UNICODE = re.compile(r"\\(?:u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))")
 
 
 class PatternError(ValueError):
@@ -88,15 +80,16 @@ def compile_pattern(text: str) -> Pattern:
 
     if len(text) > _MOST_CHARACTERS:
         raise PatternError(f"an expression of {len(text)} characters is too long; the most is {_MOST_CHARACTERS}")
-    translated = _PART.sub(_translated, text)
+    if re.search(r"(?<!\\)\{,\d+\}", text):  # for RE2, these characters themselves
+        raise PatternError("write {0,N} in place of {,N}")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
     # "a" at the end of a line and "b" at the beginning of the next match a\sb: so search each line again, alone
-    whole_text = r"\A" in text or r"\z" in translated
+    whole_text = r"\A" in text or r"\z" in text
     try:
-        of_line = re2.compile(_encode(translated), options)
-        of_lines = None if whole_text else re2.compile(_encode(f"(?m:{translated})"), options)
+        of_line = re2.compile(_encode(text), options)
+        of_lines = None if whole_text else re2.compile(_encode(f"(?m:{text})"), options)
     except re2.error as error:
         reason = error.args[0] if error.args else b""
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
@@ -113,23 +106,6 @@ def any_of(words: Iterable[bytes]) -> Any:
     import re2
 
     return re2.compile(b"|".join(map(re.escape, words)))
-
-
-def _translated(part: re.Match[str]) -> str:
-    """Return a part of an expression in RE2's syntax; RE2 itself refuses what it lacks."""
-    if part["set"]:
-        return _UNICODE.sub(_code_point, part["set"])
-    if part["end"]:
-        return r"\z"
-    if part["flags"]:
-        kept = "".join(flag for flag in part["flags"] if flag not in "auL")  # of Python only: here \w is always ASCII
-        return f"(?{kept}{part['behind']}" if kept or part["behind"] != ")" else ""
-    return "{0," if part["repeat"] else _code_point(part)
-
-
-def _code_point(match: re.Match[str]) -> str:
-    number = match["short"] or match["long"]
-    return rf"\x{{{number}}}" if number else match[0]
 
 
 VALUE = "value"  # the named group with the number; without it, the first group has the number

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from hpcrun.job.launch_options import (
-    Directives,
-    Options,
-    check_option,
-    remove_directive,
-    set_directive,
-    unknown_note,
-)
+from hpcrun.job.launch_options import Directives, Options, check_option, remove_directive, set_directive, unknown_note
 from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
 from hpcrun.job.profile import Profile

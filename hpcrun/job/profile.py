@@ -23,6 +23,7 @@ from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
 from hpcrun.job.units import parse_memory, parse_slurm_time
+from hpcrun.reading import flag
 
 
 def _no_bool(value: Any) -> Any:
@@ -39,12 +40,6 @@ def _no_nul(value: Any) -> Any:
 
 def _short(value: float) -> float:
     return int(value) if value.is_integer() else value  # show 80 as written, not as 80.0
-
-
-def _switch(value: Any) -> Any:
-    if not isinstance(value, bool):
-        raise ValueError("takes true or false")
-    return value
 
 
 def _read(parse: Callable[[str], int]) -> BeforeValidator:
@@ -69,7 +64,7 @@ MemoryMb = Annotated[int, _read(parse_memory)]
 Text = Annotated[str, BeforeValidator(_no_nul), Field(min_length=1)]
 Rate = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(gt=0, allow_inf_nan=False)]
 RateOrNone = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_short), Field(ge=0, allow_inf_nan=False)]
-Switch = Annotated[bool, BeforeValidator(_switch)]
+Switch = Annotated[bool, BeforeValidator(flag)]
 # "=", "^" and "," have a meaning for NCCL, and hpcrun adds them itself
 DeviceName = Annotated[Text, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")]
 # as --gpus TYPE:N can name it

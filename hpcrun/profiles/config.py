@@ -14,6 +14,7 @@ from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.units import parse_slurm_time
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.yaml_file import Key, MistakesError, YamlFile, dotted, parse_yaml
+from hpcrun.reading import flag
 
 DETECTED = "detected"  # the name of the profile that is made of what Slurm says of the cluster
 FILE_NAME = "config.yaml"
@@ -31,12 +32,6 @@ def _events(value: Any) -> tuple[str, ...]:
     return check_events(map(_text, value))
 
 
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("takes true or false")
-    return value
-
-
 # key → what reads its value, or each value of its list or section
 _READERS: dict[str, Callable[[Any], Any]] = {
     "profile": _text,
@@ -47,7 +42,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "notify": lambda value: check_destination(_text(value)),
     "notify_on": _events,
     "notify_waiting": lambda value: parse_slurm_time(_text(value)),
-    "wandb_sync": _switch,
+    "wandb_sync": flag,
     "on": _text,
 }
 KEYS = tuple(_READERS)

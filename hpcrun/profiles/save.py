@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from errno import ENOTDIR
 from pathlib import Path
 
 from hpcrun.errors import ProfileError
-from hpcrun.writing import flocked, replace_file
+from hpcrun.writing import flocked, make_folder, replace_file
 
 WAIT_S = 10.0
 """How long to wait for a lock, which is held for the moment of reading, checking and replacing one small file."""
@@ -27,15 +26,6 @@ def locked(lock: Path) -> Iterator[None]:
                 "the profile or configuration is being changed by another program", hint="try again when it has ended"
             )
         yield
-
-
-def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, to which other users cannot write, whatever the umask."""
-    missing = [part for part in (folder, *folder.parents) if not part.exists()]
-    for part in reversed(missing):  # one by one: mkdir makes parents with the umask
-        part.mkdir(mode=mode, exist_ok=True)
-    if not folder.is_dir():
-        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> None:

@@ -37,14 +37,6 @@ def writing(root: Path) -> Iterator[None]:
         raise PlanError(f"cannot write to the runs folder {root}: {error.strerror}", hint=hint) from None
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for this user alone: pathlib makes those above with the umask."""
-    for place in reversed(folder.parents):
-        if not place.exists():
-            place.mkdir(mode=0o700, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def check_private(root: Path) -> None:
     """Refuse a runs folder that others can write to."""
     with suppress(OSError):

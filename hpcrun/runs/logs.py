@@ -16,7 +16,6 @@ import os
 import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -165,14 +164,19 @@ class _Reader:
         except OSError:
             return
         file_id = (status.st_dev, status.st_ino)
-        if self.file_id not in (None, file_id):  # another file has taken its name
-            yield from self._rest_of_rotated()
-            self.offset = 0
-        elif status.st_size < self.offset:
-            self.offset = 0  # truncated: read from the beginning
+        if self.file_id not in (None, file_id) or status.st_size < self.offset:
+            self.offset = 0  # another file has taken its name, or it was truncated
         self.file_id = file_id
-        if status.st_size > self.offset:  # otherwise there is nothing new
-            yield from self._from(self.log.path, stays_open=stays_open)
+        if status.st_size <= self.offset:
+            return  # nothing new
+        try:
+            self._file = open_descriptor(self.log.path, links=False)
+        except OSError:
+            return  # it does not exist, or the file server does not respond: try again later
+        self.calls += 2  # one to check that it is a regular file
+        yield from self._rest_of(self._file)
+        if not stays_open:
+            self.close()
 
     @property
     def is_open(self) -> bool:
@@ -185,24 +189,6 @@ class _Reader:
             os.close(self._file)
             self.calls += 1
             self._file, self._looks = None, 0
-
-    def _rest_of_rotated(self) -> Iterator[str]:
-        """Yield the rest of a file that logrotate has renamed to ``.1``."""
-        path = self.log.path.with_name(f"{self.log.path.name}.1")
-        with suppress(OSError):
-            status = path.lstat()
-            if (status.st_dev, status.st_ino) == self.file_id:
-                yield from self._from(path)
-
-    def _from(self, path: Path, *, stays_open: bool = False) -> Iterator[str]:
-        try:
-            self._file = open_descriptor(path, links=False)
-        except OSError:
-            return  # it does not exist, or the file server does not respond: try again later
-        self.calls += 2  # one to check that it is a regular file
-        yield from self._rest_of(self._file)
-        if not stays_open:
-            self.close()
 
     def _rest_of(self, file: int) -> Iterator[str]:
         """Yield the text from the offset on; a short read is the end, and saves another read."""
@@ -255,11 +241,7 @@ class Pace:
 
 
 def follow(
-    logs: Callable[[], Sequence[LogFile]],
-    *,
-    lines: int | None,
-    is_over: Callable[[], bool],
-    pause: Callable[[], None],
+    logs: Callable[[], Sequence[LogFile]], *, lines: int | None, is_over: Callable[[], bool], pause: Callable[[], None]
 ) -> Iterator[tuple[LogFile, str]]:
     """Yield the existing and the new text of logs, until the job ends.
 

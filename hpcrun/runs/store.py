@@ -34,7 +34,7 @@ from hpcrun.runs.record import (
     status_to_json,
 )
 from hpcrun.runs.removal import NotRemovedError, holds_record, remove_tree, why_not_ours
-from hpcrun.writing import replace_file, write_file
+from hpcrun.writing import make_folder, replace_file, write_file
 
 
 class DamagedRunError(HpcrunError):
@@ -117,7 +117,7 @@ class RunStore:
         folder_checks.check_dedicated(self.root)
         with folder_checks.writing(parent), ExitStack() as undo:
             for needed in (parent, marker.parent):
-                folder_checks.make_folder(needed)
+                make_folder(needed, 0o700)
             folder_checks.check_private(self.root)
             folder_checks.check_path(self.root)
             folder_checks.check_path(parent, "--output-dir /path uses another folder")

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.ports import Choice, Option, Picker
-from hpcrun.actions.profiles.detect_types import (
-    accounts_of,
-    offer_in,
-    partitions_without_gpus,
-    rank,
-    share,
-    why_closed,
-)
+from hpcrun.actions.profiles.detect_types import accounts_of, offer_in, partitions_without_gpus, rank, share, why_closed
 from hpcrun.actions.profiles.detected import DetectedProfile
 from hpcrun.errors import PlanError
 from hpcrun.job.profile import CpuSection, GpuSection, MemorySection, Profile, TimeSection

@@ -53,8 +53,7 @@ def check_program(
     path = Path(request.workdir or surroundings.cwd, script)
     if os.path.isdir(path):  # pathlib's own method fails for a name that is too long, until Python 3.14
         raise UsageError(
-            f"{script} is a folder",
-            hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py",
+            f"{script} is a folder", hint=f"give the script in it: hpcrun submit ... {script.rstrip('/')}/train.py"
         )
     _check_interpreted(request, surroundings, in_container=in_container)
     if os.path.isfile(path):

@@ -120,14 +120,8 @@ def profile_text(
         host: the host it is detected on; None for the profile ``detected``, which is made of the facts alone.
         in_job: whether the host is one that jobs run on, seen from inside a job.
     """
-    lines = [
-        *_heading(facts, host),
-        *(f"No response: {command}: {why}" for command, why in facts.problems.items()),
-    ]
-    rest = [
-        *_table(facts, choices.account),
-        *(_host_lines(host, in_job=in_job) if host else ()),
-    ]
+    lines = [*_heading(facts, host), *(f"No response: {command}: {why}" for command, why in facts.problems.items())]
+    rest = [*_table(facts, choices.account), *(_host_lines(host, in_job=in_job) if host else ())]
     yaml = _yaml_lines(_rows(facts, choices))
     return "\n".join([*map(comment, lines), *yaml, "", *map(comment, rest)]) + "\n"
 

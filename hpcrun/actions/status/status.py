@@ -282,10 +282,7 @@ def _poll(
 
 
 def run_status(
-    one: KnownRun,
-    now_s: float,
-    records: Mapping[int, ElementRecords] | None = None,
-    answers: Answers | None = None,
+    one: KnownRun, now_s: float, records: Mapping[int, ElementRecords] | None = None, answers: Answers | None = None
 ) -> RunStatus:
     """Return the status of a run.
 

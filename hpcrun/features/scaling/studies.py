@@ -20,10 +20,10 @@ from hpcrun.explain.first_line import with_first_lines
 from hpcrun.job import state
 from hpcrun.job.after import Dependency
 from hpcrun.job.layout import RunsFolder, StudyFolder, run_name
-from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, make_folder, writing
+from hpcrun.runs.folder_checks import check_dedicated, check_path, check_private, writing
 from hpcrun.runs.record import REQUEST, RUN_ID, check_schema
 from hpcrun.runs.store import RunStore
-from hpcrun.writing import flocked, replace_file
+from hpcrun.writing import flocked, make_folder, replace_file
 
 SCHEMA = 1
 REMOVED = "run removed"
@@ -157,7 +157,7 @@ class StudyStore:
         fields["points"] = list(map(_with_unknown, fields["points"]))
         check_dedicated(self.runs)
         with writing(self.runs):
-            make_folder(folder.path)
+            make_folder(folder.path, 0o700)
             check_private(self.runs)
             check_path(self.runs)
             replace_file(folder.record, json.dumps({"schema": SCHEMA, **_with_unknown(fields)}, indent=1) + "\n")

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hpcrun.job.patterns import PatternError, compile_pattern
 
 PLAIN = [
-    "loss", r"loss=(?P<value>[\d.]+)", r"^a", r"b$", r"a{,2}b", r"(?i)LOSS", r"\Aa", r"b\Z", "\\u00e9+", "é",
-    r"[\u00e9x]", r"(a)|(b)", r"(?P<x>a+)?b", r"a.b", r"[^a]b", r"(?a)\w+", r"(?:ab)*?c", r"\bab\b", r"(?ai:LOSS)",
-    r"[\]\u00e9]+", r"\U000000e9",
+    "loss", r"loss=(?P<value>[\d.]+)", r"^a", r"b$", r"a{0,2}b", r"(?i)LOSS", r"\Aa", "é",
+    r"[éx]", r"(a)|(b)", r"(?P<x>a+)?b", r"a.b", r"[^a]b", r"\w+", r"(?:ab)*?c", r"\bab\b", r"(?i:LOSS)", r"[\]é]+",
 ]  # fmt: skip
 LINES = st.text(st.sampled_from("ab lossLOSS=1.5é\udcffx"), max_size=20)
 
@@ -59,8 +58,8 @@ def test_no_pattern_takes_more_than_linear_time(text: str) -> None:
     [
         *((text, "RE2 refuses it: (invalid|bad)") for text in (
             "(?=a)", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", "(?P<n>a)(?P=n)", "a++", "(?>a)", "(a)?(?(1)b|c)",
-            "(?x) a", "(?#why)a")),
-        ("(", "missing"),
+            "(?x) a", "(?#why)a", r"b\Z", "\\u00e9", "(?a)b")),
+        ("(", "missing"), ("a{,2}", "write {0,N}"),
         ("a{2000}", "repetition"), ("a" * 30_000, "too long"), ("(" * 15_000, r"missing|nesting"),
         ("((((a{100}){100}){100}){100})", "repetition"),
     ],
