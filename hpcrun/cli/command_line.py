@@ -20,7 +20,7 @@ from hpcrun.cli.context import Context
 from hpcrun.errors import UsageError, nearest
 from hpcrun.job.launch_options import instead_of, takes_no_value
 from hpcrun.job.launchers import find_calls
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.quoting import bash_line
 from hpcrun.job.units import error_words
 
 # Of the options with one letter those that few scripts have; the others are often the script's own.
@@ -86,13 +86,13 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
     moved = lost or names
     before = [*option_groups(words, options), *(group for group in behind if group[0] in moved)]
     left = [token for name, group in behind if name not in moved for token in group]
-    line = _line("hpcrun", *last_of_each(before, options), script, *left)
+    line = bash_line(("hpcrun", *last_of_each(before, options), script, *left))
     listed = f"{', '.join(moved)} after {script}"
     if lost:
         quoted = ", ".join(f'"{name}"' for name in lost)
         raise UsageError(
             f"{listed} would go to the script, but its text has no {quoted}",
-            hint=f"{line}; for the script: {_line('hpcrun', *words, '--', script, *args)}",
+            hint=f"{line}; for the script: {bash_line(('hpcrun', *words, '--', script, *args))}",
         )
     return replace(context, typed=Typed(words, (f"{listed} went to the script; for hpcrun, write: {line}",)))
 
@@ -187,10 +187,6 @@ def last_of_each(groups: Sequence[tuple[str, tuple[str, ...]]], options: Options
     for place, (name, group) in enumerate(groups, 1):
         if not name or options[name] == MANY or _SHORT.get(name, name) not in names[place:]:
             yield from group
-
-
-def _line(*words: str) -> str:
-    return " ".join(map(quote_bash, words))
 
 
 def usage_error(error: typer.TyperException, words: Sequence[str], commands: Sequence[str]) -> UsageError:

@@ -8,13 +8,14 @@ import os.path
 import shlex
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.prepare import Prepared
 from hpcrun.actions.jobs.submit import submit
-from hpcrun.actions.ports import Choice
+from hpcrun.actions.ports import Picker, first_option
 from hpcrun.actions.profiles import init as action
 from hpcrun.actions.profiles.detect import Choices, ask_cluster, detected_profile
 from hpcrun.actions.profiles.detect_types import accounts_of, gpu_offers
@@ -112,14 +113,16 @@ def _on_cluster(chosen: _Chosen, context: Context) -> Generator[Outcome, None, a
     choices = _choices(facts, existing, chosen)
     runs = _runs(chosen, context)
     folders = context.surroundings.profile_folders
-    detected = detected_profile(facts, site, context.host, folders, action.without_none(choices))
+    typed = replace(choices, gpu_type=None) if choices.gpu_type == action.NONE else choices  # then it has no line
+    detected = detected_profile(facts, site, context.host, folders, typed)
     yield note(f"hpcrun: {warning}" for warning in detected.warnings)
     return action.plan_setup(name, detected, choices, context.user_folder / FILE_NAME, runs, place, anew=chosen.anew)
 
 
 def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> Choices:
     """Ask for the account and the GPU type, if the cluster leaves a choice and none was typed."""
-    left: list[Choice] = []
+    ask_person = partial(choose, interrupted=_NOTHING_WRITTEN.message) if chosen.asks else None
+    picker = Picker(ask_person or (first_option if chosen.suggested else None))
     account, gpu_type = chosen.typed.account, chosen.typed.gpu_type
     if existing is not None and not chosen.asks:
         if not chosen.anew:
@@ -127,23 +130,13 @@ def _choices(facts: ClusterFacts, existing: Profile | None, chosen: _Chosen) -> 
         account, gpu_type = account or existing.account, gpu_type or existing.gpu.type
     if account is None and not chosen.asks and facts.default_account in accounts_of(facts):
         account = facts.default_account
-    if account is None:
-        account = _chosen(action.account_choice(facts, existing), chosen, left)
-    if gpu_type is None:
-        gpu_type = _chosen(action.gpu_choice(facts, account, existing), chosen, left)
-    if left:
-        raise action.unmade(left)
+    if account is None and (choice := action.account_choice(facts, existing)):
+        account = picker.pick(choice)
+    if gpu_type is None and (choice := action.gpu_choice(facts, account, existing)):
+        gpu_type = picker.pick(choice)
+    if picker.unmade:
+        raise action.unmade(picker.unmade)
     return Choices(account, gpu_type)
-
-
-def _chosen(choice: Choice | None, chosen: _Chosen, left: list[Choice]) -> str | None:
-    if choice is None:
-        return None
-    if chosen.asks:
-        return choose(choice, _NOTHING_WRITTEN.message)
-    if not chosen.suggested:
-        left.append(choice)
-    return choice.options[choice.default].value
 
 
 def _runs(chosen: _Chosen, context: Context) -> str | None:

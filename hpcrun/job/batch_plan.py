@@ -91,6 +91,7 @@ def plan_script(
         **dict(planned_env(request, bare)),
         **dict.fromkeys(name for name, _ in script.secrets),
     }
+    missing = (f"no logs per rank: hpcrun does not take over the launch: {reason}" for reason in script.missing)
     return Plan(
         name=name,
         profile=profile.name,
@@ -108,7 +109,7 @@ def plan_script(
         workdir=request.workdir,
         requeue=requeue,
         sweep=sweep,
-        notes=(*script.missing_notes, *script.remarks, *_shared_gpus(request, shape)),
+        notes=(*missing, *script.remarks, *_shared_gpus(request, shape)),
         preflight=request.preflight,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,

@@ -67,11 +67,6 @@ class BatchScript:
             return "srun", _tasks(line, sizes)
         return ("python" if line.starter == "python" else "command"), 1
 
-    @property
-    def missing_notes(self) -> tuple[str, ...]:
-        """What the job does not have, and why."""
-        return tuple(f"no logs per rank: hpcrun does not take over the launch: {reason}" for reason in self.missing)
-
 
 @dataclass(frozen=True, slots=True)
 class _Launch:

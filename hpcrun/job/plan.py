@@ -120,11 +120,6 @@ class Plan:
     batch: BatchScript | None = None  # the person's batch script that it runs; None if hpcrun starts the ranks
 
     @property
-    def script_secrets(self) -> dict[str, str]:
-        """The secrets of the batch script, whose values go only through the environment."""
-        return dict(self.batch.secrets) if self.batch else {}
-
-    @property
     def cpus_per_rank(self) -> int | None:
         """CPUs of one rank, at least one; None if the site decides."""
         if self.cpus_per_node is None:

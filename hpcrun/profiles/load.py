@@ -143,7 +143,8 @@ class _Merger:
     def _with_cards(self, file: YamlFile, chain: tuple[Path, ...]) -> _Merged:
         """Return a file's own values, with the cards of the parts that it names: ``card: gpu/a100``."""
         merged = _Merged(file.data, file.origins)
-        for key in [key for key in file.origins if _is_card(key)]:
+        of_types = ("gpu", "types")
+        for key in [key for key in file.origins if key[-1] == "card" and (len(key) == 1 or key[:-2] == of_types)]:
             section: Any = merged.data
             for step in key[:-1]:
                 section = section[step] if isinstance(section, dict) else None
@@ -250,11 +251,6 @@ class _Merger:
                     under.origins[moved] = over.origins[known]
             return
         self._mistake(over.origins[here], here, text)
-
-
-def _is_card(key: Key) -> bool:
-    """Whether a key holds a card: the profile's, or that of a GPU type."""
-    return key == ("card",) or (len(key) == 4 and key[:2] == ("gpu", "types") and key[3] == "card")
 
 
 def _drop_origins(merged: _Merged, section: dict[str, Any], key: Key) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hpcrun.job.layout import JobFolder, RunFolder
 from hpcrun.job.parameters import Parameters, parse_indices
@@ -104,17 +103,10 @@ def _records(folder: RunFolder, index: int, *, cancelled: bool) -> ElementRecord
 
 def load_statuses(run_folder: Path) -> dict[int, LastStatus]:
     """Return the last known status of each element whose record can be read."""
-    return _statuses(_load(run_folder))
-
-
-def _load(run_folder: Path) -> dict[str, Any]:
     try:
-        return read_object(RunFolder(run_folder).element_statuses, MOST_RUN)
+        data = read_object(RunFolder(run_folder).element_statuses, MOST_RUN)
     except (OSError, ValueError):
         return {}
-
-
-def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
     statuses = {}
     for index, fields in data.items():
         if _INDEX.fullmatch(index) and isinstance(fields, dict):
@@ -124,15 +116,11 @@ def _statuses(data: Mapping[str, Any]) -> dict[int, LastStatus]:
 
 
 def save_statuses(run_folder: Path, statuses: Mapping[int, LastStatus]) -> None:
-    """Save the status of each element, in one file: a thousand small files would be slow to write and to read.
-
-    Fields of another version of hpcrun stay.
-    """
-    defaults, before = known_fields(LastStatus("", 0.0)), _load(run_folder)
-    last = _statuses(before)
-    records: dict[str, Any] = {name: value for name, value in before.items() if _INDEX.fullmatch(name) is None}
-    for index, status in statuses.items():
-        changed = {name: value for name, value in known_fields(status).items() if value != defaults[name]}
-        records[str(index)] = {**changed, **(last[index].unknown if index in last else {}), **status.unknown}
+    """Save the status of each element, in one file: a thousand small files would be slow to write and to read."""
+    defaults = known_fields(LastStatus("", 0.0))
+    records = {
+        index: {name: value for name, value in known_fields(status).items() if value != defaults[name]}
+        for index, status in statuses.items()
+    }
     with suppress(OSError):  # only a copy, like status.json
         replace_file(RunFolder(run_folder).element_statuses, json.dumps(records) + "\n", durable=False)

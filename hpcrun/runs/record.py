@@ -1,7 +1,7 @@
 """The record of a run, and its last known status: plain data, written as JSON.
 
-Two versions of hpcrun may share a home directory. Fields that this version does not know are kept and written back;
-only a higher schema number means that a record has another meaning.
+Two versions of hpcrun may share a home directory. Fields of a run that this version does not know are kept and written
+back; a status is only a copy. Only a higher schema number means that a record has another meaning.
 """
 
 from __future__ import annotations
@@ -100,8 +100,6 @@ class LastStatus:
     # when the scheduler expects to start it while it is pending, in seconds since the epoch
     start_s: float | None = None
     total_elapsed_s: int | None = None  # the time of all attempts together; None if there is one
-    # fields that another version of hpcrun wrote
-    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def ran_s(self) -> int | None:
@@ -240,7 +238,7 @@ def known_fields(record: Run | LastStatus) -> dict[str, Any]:
 
 def status_to_json(status: LastStatus) -> str:
     """Return the text of ``status.json``."""
-    return json.dumps({**known_fields(status), **status.unknown}) + "\n"
+    return json.dumps(known_fields(status)) + "\n"
 
 
 def status_from_json(content: str | bytes) -> LastStatus:
@@ -250,5 +248,4 @@ def status_from_json(content: str | bytes) -> LastStatus:
 
 def read_status(data: Mapping[str, Any], needed: tuple[str, ...] = ("state", "asked_s")) -> LastStatus:
     """Return a status from its fields; it raises ValueError if a needed one is missing, or one has a wrong type."""
-    known, unknown = read_fields(data, _STATUS_KINDS, needed)
-    return LastStatus(**{"state": "", "asked_s": 0.0, **known}, unknown=unknown)
+    return LastStatus(**{"state": "", "asked_s": 0.0, **read_fields(data, _STATUS_KINDS, needed)[0]})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, PlanError
@@ -281,9 +281,6 @@ class RunStore:
     def save_status(self, run_id: str, status: LastStatus) -> None:
         """Save the status of a run; after a final status the run is no longer active."""
         # A status is only a copy: on a full or read-only disk it is still shown, and asked again the next time.
-        last = self.last_status(run_id)
-        if last is not None and last.unknown:  # fields of another version of hpcrun
-            status = replace(status, unknown={**last.unknown, **status.unknown})
         with suppress(OSError):
             replace_file(self._runs.run(run_id).status, status_to_json(status), durable=False)
             if status.final:

@@ -12,7 +12,7 @@ from hpcrun.job.launcher_choice import threads_of
 from hpcrun.job.notify import IDLE
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
-from hpcrun.job.quoting import quote_bash
+from hpcrun.job.quoting import bash_line
 from hpcrun.job.resources import Requeue
 from hpcrun.job.shape import Container, option_words
 from hpcrun.job.sweep import Sweep
@@ -72,7 +72,7 @@ def command_line(plan: Plan) -> str:
     words = plan.command
     if plan.sweep:
         words += plan.sweep.arguments[plan.sweep.chosen[0]]
-    return " ".join(quote_bash(token) for token in words)
+    return bash_line(words)
 
 
 def _shape(plan: Plan) -> str:

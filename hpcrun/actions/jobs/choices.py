@@ -16,6 +16,7 @@ from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.job.profile import GpuTypeSection, Profile
 from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.shape import decide_shape, for_gpu_type, naming_gpu_type, types_to_choose_from, types_with_room
+from hpcrun.job.units import count
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.load import LoadedProfile
 
@@ -128,8 +129,8 @@ def _with_gpu_type(request: JobRequest, profile: Profile, picker: Picker, sizes:
         )
     if len(fitting) == 1:
         return naming_gpu_type(request, fitting[0])
-    name, count = ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
-    number = sizes or str(count.count if count else 1)
+    name, gpus = ("gpus", request.gpus) if request.gpus else ("gpus-per-node", request.gpus_per_node)
+    number = sizes or str(gpus.count if gpus else 1)
     reason = f"several GPU types have {_asked(request)}"
     return naming_gpu_type(request, picker.pick(_type_choice(fitting, profile, name, number, reason)))
 
@@ -172,15 +173,13 @@ def _total(entry: GpuTypeSection, profile: Profile) -> int:
 def _asked(request: JobRequest) -> str:
     if request.gpus_per_node:
         return f"{request.nodes or 1} × {request.gpus_per_node.count} GPUs"
-    count = request.gpus.count if request.gpus else 1
-    gpus = f"{count} GPU" if count == 1 else f"{count} GPUs"
+    gpus = count(request.gpus.count if request.gpus else 1, "GPU")
     return f"{gpus} on {request.nodes} nodes" if request.nodes and request.nodes > 1 else gpus
 
 
 def _about_type(entry: GpuTypeSection, profile: Profile) -> str:
     per_node = entry.per_node or profile.gpu.per_node
-    nodes = f"{entry.nodes} node{'' if entry.nodes == 1 else 's'} × {per_node}"
-    nodes = nodes if entry.nodes else f"{per_node} per node"
+    nodes = f"{count(entry.nodes, 'node')} × {per_node}" if entry.nodes else f"{per_node} per node"
     partition = entry.partition or profile.partition
     memory = f"{entry.card.memory_gb} GB each" if entry.card.memory_gb else ""
     return ", ".join(filter(None, (nodes, memory, f"partition {partition}" if partition else "")))

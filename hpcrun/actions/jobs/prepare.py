@@ -56,7 +56,8 @@ class Prepared:
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets, which are passed only through the environment."""
-        env = {**job_env(self.request, self.profile.profile), **self.plan.script_secrets}
+        batch = self.plan.batch
+        env = {**job_env(self.request, self.profile.profile), **dict(batch.secrets if batch else ())}
         return {name: env[name] for name, value in self.plan.env if value is None and name in env}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +97,6 @@ def default_name(facts: ClusterFacts, taken: set[str]) -> str:
     """Return a name for the profile: the cluster's name, unless it would hide a shipped profile."""
     name = _NAME_CHARS.sub("-", facts.config.get("ClusterName", "")).strip("-_")[:60] or "cluster"
     return f"{name}-cluster" if name in taken or name == DETECTED else name
-
-
-def without_none(choices: Choices) -> Choices:
-    """Return the choices for a new profile, where no default type means no line."""
-    return replace(choices, gpu_type=None) if choices.gpu_type == NONE else choices
 
 
 # --- the files ------------------------------------------------------------------------------------------------

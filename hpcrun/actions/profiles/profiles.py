@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from hpcrun.errors import ProfileError, SchedulerError
 from hpcrun.profiles.config import DETECTED
 from hpcrun.profiles.folders import folders_of
 from hpcrun.profiles.load import LoadedProfile, find_profile, load_profile, profile_names
-from hpcrun.profiles.yaml_file import Key, Mistake, MistakesError
+from hpcrun.profiles.yaml_file import Key, Mistake, MistakesError, values_in
 
 if TYPE_CHECKING:
     from hpcrun.job.profile import Profile
@@ -131,13 +131,6 @@ def diff_profiles(left: str, right: str, surroundings: Surroundings) -> list[Dif
     return [Difference(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
 
 
-def flat_values(values: Mapping[str, Any], key: Key = ()) -> dict[Key, Any]:
+def flat_values(values: dict[str, Any]) -> dict[Key, Any]:
     """Return the values of nested sections by their full keys."""
-    flat: dict[Key, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update(flat_values(value, (*key, name)))
-        else:
-            inner = (*key, name)
-            flat[inner] = value
-    return flat
+    return {key: value for key, value in values_in(values) if not isinstance(value, dict)}

@@ -16,7 +16,7 @@ from hpcrun.runs.store import RunStore
 LAST = "last"
 _DATE = len("YYYYMMDD")
 _ELEMENT = re.compile(r"(?P<run>.+)/(?P<index>\d{1,7})", re.ASCII)
-_ANY_JOB = re.compile(r"\d{1,20}(_\d{1,7})?", re.ASCII)
+_ANY_JOB = re.compile(r"\d{1,20}(_\d{1,7})?", re.ASCII)  # a Slurm job, or one of its elements
 _TASK = re.compile(r"(?P<run>L?\d+)_(?P<task>\d{1,7})", re.ASCII)
 
 
@@ -44,7 +44,7 @@ def find_run(label: str, store: RunStore) -> FoundRun:
     try:
         return _find(label, store)
     except NotFoundError as error:
-        if _is_job_number(label):
+        if _ANY_JOB.fullmatch(label):
             what = f"hpcrun explain {label} explains it, scancel {label} cancels it"
             error.job_id, error.if_listed = label, f"hpcrun did not submit this job: {what}"
         raise
@@ -97,7 +97,7 @@ def _find(label: str, store: RunStore) -> FoundRun:
         return FoundRun(store.load(label))
     if JOB_ID.fullmatch(label) and (by_job := _by_job_id(label, ids, store)):
         return by_job
-    if _is_job_number(label) and len(label) < _DATE:
+    if _ANY_JOB.fullmatch(label) and len(label) < _DATE:
         # Every run id begins with its date: a shorter number is a job id, not the beginning of ids.
         ids = [run_id for run_id in ids if run_name(run_id) == label or run_id.endswith(f"-{label}")]
     named = [run_id for run_id in ids if run_name(run_id) == label]
@@ -112,11 +112,6 @@ def _newest(ids: Sequence[str], store: RunStore) -> Run:
     """Return the newest of some runs; ids tell time in seconds, records more exactly."""
     second = ids[-1][:15]  # YYYYMMDD-HHMMSS
     return max((store.load(run_id) for run_id in ids if run_id.startswith(second)), key=lambda run: run.created_s)
-
-
-def _is_job_number(label: str) -> bool:
-    """Whether it can be the number of a Slurm job, or of one of its elements, ``123_4``."""
-    return _ANY_JOB.fullmatch(label) is not None
 
 
 def newest_line(run: Run) -> str:

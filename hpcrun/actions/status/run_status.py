@@ -11,6 +11,7 @@ from hpcrun.job import state
 from hpcrun.job.after import Condition, fulfils
 from hpcrun.job.layout import run_name
 from hpcrun.job.parameters import Parameters, parameters_text
+from hpcrun.job.units import count
 from hpcrun.runs.record import LastStatus, Run
 
 NEVER = "DependencyNeverSatisfied"
@@ -138,8 +139,9 @@ def combine(statuses: Sequence[LastStatus], walltime_s: int | None) -> LastStatu
 def counts_text(states: list[str]) -> str:
     """Return the number of elements in each state: ``8 elements: 2 running, 5 completed, 1 failed``."""
     order = [*(each for each in _ORDER if each in states), *sorted(set(states) - set(_ORDER))]
-    elements = "1 element" if len(states) == 1 else f"{len(states)} elements"
-    return f"{elements}: " + ", ".join(f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order)
+    return f"{count(len(states), 'element')}: " + ", ".join(
+        f"{states.count(each)} {each.lower().replace('_', ' ')}" for each in order
+    )
 
 
 def failed_elements(elements: Iterable[ElementStatus]) -> list[int]:

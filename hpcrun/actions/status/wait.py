@@ -69,11 +69,8 @@ class Waiter:
             if mark != before:
                 while running and records_of(self.folder, running[-1]).ended:
                     running.pop()
-                    mark = None
                 if before is not None:
                     pauses.begin()
-                if mark is None and running:
-                    mark = records_mark(self.folder, running[-1])
             if not running:
                 return True
             if not pauses.are_over() and self.folder.exists():  # it was removed: the query reports it
