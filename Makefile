@@ -88,6 +88,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/many_ranks.py
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/remote.py
 
 apart: $(VENV)/installed-dev ## whether each feature can be taken away: the rest passes its tests; ARGS names some
 	$(BIN)/python -m dev.apart $(ARGS)

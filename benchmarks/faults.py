@@ -19,6 +19,7 @@ from cluster import NoClusterError, cluster_env, cluster_to_oneself
 from fault_nodes import dead_spare, folder_full, folder_squatted, wrapper_killed
 from fault_ranks import local_under_load, wrong_culprit
 from fault_records import another_folder, records_damaged, runs_in_a_home
+from fault_remote import asleep, cut_off, no_space
 from fault_site import Site, Tally
 from fault_slurm import COUNT, accounting, controller_hung, controller_killed, interruptions
 from fault_submission import at_once, disk_full, killed
@@ -41,6 +42,9 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
     "wrapper": lambda site, _: wrapper_killed(site),
     "squatted": lambda site, _: folder_squatted(site),
     "full": lambda site, _: folder_full(site),
+    "cut-off": cut_off,
+    "no-space": lambda site, _: no_space(site),
+    "asleep": lambda site, _: asleep(site),
 }
 
 

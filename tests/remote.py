@@ -20,10 +20,11 @@ SSHD = "/usr/sbin/sshd"
 
 @dataclass(frozen=True)
 class LoginNode:
-    """An sshd for the cluster's ordinary user."""
+    """An sshd for one user."""
 
     folder: Path  # of its files, which this user can read
     port: int
+    user: str = RESEARCHER
 
     @property
     def log(self) -> str:
@@ -47,7 +48,13 @@ def make_key(path: Path) -> None:
 
 @contextmanager
 def login_node(
-    folder: Path, environ: Mapping[str, str], *lines: str, code: str = "", shell: str = ""
+    folder: Path,
+    environ: Mapping[str, str],
+    *lines: str,
+    code: str = "",
+    shell: str = "",
+    user: str = RESEARCHER,
+    port: int = 0,
 ) -> Iterator[LoginNode]:
     """Run an sshd.
 
@@ -59,7 +66,7 @@ def login_node(
     """
     Path("/run/sshd").mkdir(exist_ok=True)
     folder.mkdir(exist_ok=True)
-    node = LoginNode(folder, free_port())
+    node = LoginNode(folder, port or free_port(), user)
     if not (folder / "host").exists():
         make_key(folder / "host")
         make_key(folder / "user")
@@ -83,13 +90,15 @@ def login_node(
         )
     if shell:
         users = Path("/etc/passwd").read_text()
-        texts["/etc/passwd"] = re.sub(rf"^({RESEARCHER}:.*:)[^:]*$", rf"\g<1>{shell}", users, flags=re.MULTILINE)
+        texts["/etc/passwd"] = re.sub(rf"^({user}:.*:)[^:]*$", rf"\g<1>{shell}", users, flags=re.MULTILINE)
     binds = []
     for number, (path, text) in enumerate(texts.items()):
         (folder / f"bound-{number}").write_text(text)
         binds.append(f"mount --bind {folder}/bound-{number} {path}")
     command = [SSHD, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")]
-    server = subprocess.Popen(["unshare", "--mount", "sh", "-ec", "\n".join([*binds, 'exec "$@"']), "sh", *command])
+    if binds:
+        command = ["unshare", "--mount", "sh", "-ec", "\n".join([*binds, 'exec "$@"']), "sh", *command]
+    server = subprocess.Popen(command)
     try:
         wait_for(lambda: (folder / "sshd.log").exists() and "listening" in node.log, 10, "sshd")
         yield node
@@ -109,7 +118,7 @@ def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpc
             "home/.ssh/config",
             f"{lines}\n"
             + "\n".join(
-                f"Host {name}\n HostName 127.0.0.1\n Port {node.port}\n User {RESEARCHER}\n"
+                f"Host {name}\n HostName 127.0.0.1\n Port {node.port}\n User {node.user}\n"
                 f" IdentityFile {node.folder}/user\n UserKnownHostsFile {folder}/known_hosts\n"
                 " StrictHostKeyChecking accept-new"
                 for name, node in hosts.items()

@@ -62,7 +62,7 @@ def send_code(connection: Connection, folder: Path) -> str:
     if not done.ok:
         if not connection.is_alive():
             raise connection.lost()
-        raise SchedulerError(f"the code cannot be copied to {connection.host}: {_last_line(done.stderr)}",
+        raise SchedulerError(f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
                              hint=f"look at the free space there: ssh {connection.host} df -h {home}")  # fmt: skip
     _end(connection, f"{home}/{project}", name, tree.folder)
     return os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
@@ -96,6 +96,11 @@ def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
     )
     if not done.ok:
         raise SchedulerError(f"the copy of the code on {connection.host} has no name: {_last_line(done.stderr)}")
+
+
+def _reason(stderr: str) -> str:
+    """Return the line of rsync that tells of the other side; what follows on this side is its consequence."""
+    return next((line[:300] for line in stderr.splitlines() if "[receiver]" in line), _last_line(stderr))
 
 
 def _last_line(text: str) -> str:

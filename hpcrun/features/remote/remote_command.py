@@ -62,13 +62,13 @@ def run_words(connection: Connection, remote: Remote, words: Sequence[str], fold
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
     line = f"{ATTACHED}=1 exec {shlex.join([remote.hpcrun, *words])}"
     status = connection.session("\n".join([shell_setup(remote), go, line]), on_terminal=on_terminal)
-    if status == SSH_FAILED:
+    if status == -signal.SIGINT:
+        raise InterruptedByUser("interrupted")
+    if status == SSH_FAILED or status < 0:
         raise connection.lost()
     if status == NO_FOLDER:
         raise SchedulerError(f"the folder of the code is gone on {connection.host}: {folder}", hint="run it again")
-    if status == -signal.SIGINT:
-        raise InterruptedByUser("interrupted")
-    return status if status >= 0 else 128 - status
+    return status
 
 
 def _verb_of(words: Sequence[str]) -> str:
