@@ -15,22 +15,8 @@ def squeue(*jobs: str) -> list[QueuedJob]:
     lines = []
     for job in jobs:
         job_id, partitions, user, state, reason, priority, command = job.split()
-        line = (
-            job_id,
-            partitions,
-            "name",
-            user,
-            state,
-            "1:00",
-            "1-00:00:00",
-            "2",
-            reason,
-            priority,
-            "N/A",
-            "normal",
-            command,
-        )
-        lines.append(SEPARATOR.join(line))
+        line = [job_id, partitions, "name", user, state, "1:00", "1-00:00:00", "2", reason, priority, "N/A", "normal"]
+        lines.append(SEPARATOR.join([*line, command]))
     return parse_jobs("\n".join([*lines, "slurm_load_jobs error"]))
 
 
