@@ -58,12 +58,8 @@ def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) ->
     yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in cancelled)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
-        yield stderr(
-            [
-                "hpcrun: jobs that depend on a cancelled run may start now",
-                f"hint: to cancel them as well: hpcrun cancel {names}",
-            ]
-        )
+        hint = f"hint: to cancel them as well: hpcrun cancel {names}"
+        yield stderr(["hpcrun: jobs that depend on a cancelled run may start now", hint])
     if summary and len(cancelled) > 1:
         yield stderr([f"{count(len(cancelled), 'run')} cancelled"])
     yield stderr(f"hpcrun: job {item.run.job_id} has already ended: {item.status.state}" for item in result.over)

@@ -80,7 +80,8 @@ def resubmit(
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
     if not start.dry_run:
-        action.check_over(named.run, context.ports, force=force or failed)
+        waits = not {after.run for after in start.after}.isdisjoint((run, named.run.run_id, named.run.job_id))
+        action.check_over(named.run, context.ports, force=force or failed or waits)
     with _edited(named.run, request, there, fresh) if edit else nullcontext(prepare_job(request, there)) as prepared:
         lineage = action.lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot

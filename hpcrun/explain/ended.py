@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,16 +12,17 @@ from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
-from hpcrun.explain.diagnosis.facts import Facts
+from hpcrun.explain.diagnosis.facts import Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
-from hpcrun.explain.diagnosis.rules import Rule
+from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, advice, answer, evidence_of, next_command, of_scheduler
+from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
 from hpcrun.job import state
 from hpcrun.job.after import Condition
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import explain_reason
+from hpcrun.job.units import format_time
 from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, last_attempt
 from hpcrun.runs.use import UseSummary
 
@@ -31,6 +33,7 @@ _RUNS = (state.RUNNING, state.UNKNOWN)
 _NOT_RUNNING = frozenset("PENDING CONFIGURING SUBMITTING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT".split())
 """States of a job that has no allocation, or none yet."""
 _CONDITIONS: dict[Condition, str] = {"ok": "completed", "any": "ended", "fail": "did not complete"}
+_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _NEARLY_ALL = 0.8
 """The share of its memory from which a failed job's use of the hardware is of interest."""
 
@@ -181,10 +184,38 @@ def explained(
         rank=diagnosis.first,
         node=end.node if end else None,
         evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
-        next=next_command(item, facts, diagnosis),
+        next=_next_command(item, facts, diagnosis),
         unread=(*unread, *(f"{name}: too long; only its beginning and end were searched" for name in cut)),
         flight=facts.flight,
     )
+
+
+def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
+    """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
+    fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis)) if diagnosis.cause else ""
+    used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
+    return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
+
+
+def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
+    """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
+    run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
+    return {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
+            "rank": str(diagnosis.first or 0), "failed": None if item.element is None else "--failed",
+            "longer": format_time(2 * run.walltime_s) if run.walltime_s else None,
+            **(hit.values if hit else {})}  # fmt: skip
+
+
+def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
+    """Return one command that shows more, or checks what is wrong."""
+    run, cause = item.run, diagnosis.cause
+    if cause is not None and cause.rule.next:
+        return fill(cause.rule.next, _values(item, diagnosis))
+    rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
+    if rank is None:
+        has_batch = any(log.scan.tail for log in facts.logs_of(None))
+        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
+    return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
 
 
 def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:

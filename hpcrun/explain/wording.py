@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.culprit import root_of
@@ -30,7 +31,6 @@ _MOST_MESSAGE_LINES = 6
 _MOST_CONSEQUENCES = 3
 _MOST_STANDS = 6
 _NOT_A_REASON = ("NonZeroExitCode", "None", "NodeDown", "TimeLimit")
-_REQUEUES_USED_UP = re.compile(r"--requeue (\d+) is used up")  # launch/decide.py
 _NEXT_RECORD = re.compile(
     r"Traceback|\[(?:\d|rank|[A-Z]\d{3})|\d+[-/:.]\d|[A-Z]\d{4} |\S+:(?:\d+:)? "
     r"|\W*(?:INFO|WARN|ERROR|DEBUG|Killing|Killed)|[-=*#+]{4}|.*%\|| *\d+%"
@@ -186,9 +186,7 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     end, root = facts.ends.get(rank), root_of(facts)
     if root is not None and root.rank == rank and not facts.ends:
         return f"{rank_text(rank, root.host)} failed first"
-    if not diagnosis.failed_first(end):
-        return facts.name(rank)
-    return f"{facts.name(rank)} failed first"
+    return f"{facts.name(rank)} failed first" if diagnosis.failed_first(end) else facts.name(rank)
 
 
 def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt | None) -> Iterator[Evidence]:
@@ -214,10 +212,7 @@ def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: At
     yield from _of_launchers(facts)
     if attempt and attempt.exit and attempt.exit.message:
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
-    for other in diagnosis.consequences[:_MOST_CONSEQUENCES]:
-        if other.log is not None and other.hit is not None:
-            line = _short(other.hit.line.strip())
-            yield Evidence(_name(other.log, facts), _at(other.log, other.hit.number), (line,), other.text)
+    yield from islice(_of_others(facts, diagnosis), _MOST_CONSEQUENCES)
     if item.run.scheduler:
         yield of_scheduler(item)
 
@@ -288,30 +283,22 @@ def _of_launchers(facts: Facts) -> Iterator[Evidence]:
         yield Evidence(f"torchrun: rank {root.rank} on {root.host}", where, lines)
 
 
-def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
-    """Return what to do; empty where nothing is known. Requeues that are used up are not advised again."""
-    fix = fill(diagnosis.cause.rule.fix, _values(item, diagnosis)) if diagnosis.cause else ""
-    used_up = _REQUEUES_USED_UP.search(item.status.reason or "")
-    return fix.replace("--requeue", f"more than --requeue {used_up[1]}") if used_up else fix
-
-
-def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
-    """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
-    run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
-    return {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
-            "rank": str(diagnosis.first or 0), **(hit.values if hit else {})}  # fmt: skip
-
-
-def next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
-    """Return one command that shows more, or checks what is wrong."""
-    run, cause = item.run, diagnosis.cause
-    if cause is not None and cause.rule.next:
-        return fill(cause.rule.next, _values(item, diagnosis))
-    rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
-    if rank is None:
-        has_batch = any(log.scan.tail for log in facts.logs_of(None))
-        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
-    return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
+def _of_others(facts: Facts, diagnosis: Diagnosis) -> Iterator[Evidence]:
+    """Yield what other ranks and the launchers report, the ranks with the same message together."""
+    groups: dict[tuple[str, bool], list[Cause]] = {}
+    for other in diagnosis.consequences:
+        groups.setdefault((other.rule.name, other.rank is None), []).append(other)
+    for first, *more in groups.values():
+        texts = {one.text for one in (first, *more)}
+        text = first.text if len(texts) == 1 else fill(first.rule.cause, {})
+        who = ranks_text([one.rank for one in (first, *more) if one.rank is not None])
+        if more and diagnosis.cause and first.rule is diagnosis.cause.rule:
+            yield Evidence(who, None, ("the same" if texts == {diagnosis.cause.text} else text,))
+        elif more and first.rule.level == "consequence":
+            yield Evidence(who, None, (text,))
+        elif first.log is not None and first.hit is not None:
+            where, lines = _at(first.log, first.hit.number), (_short(first.hit.line.strip()),)
+            yield Evidence(who if more else _name(first.log, facts), where, lines, text)
 
 
 def _first_ranks_log(diagnosis: Diagnosis, facts: Facts) -> Log | None:
@@ -345,13 +332,10 @@ def _exception_lines(log: Log) -> tuple[str, ...]:
         return ()
     if raised.stated:
         line = _short(log.scan.tail[raised.ends].strip())
-        return (line, *_message_lines(log), *(_frame_lines(log) if raised.frames[1:] else ()))
+        return (line, *_message_lines(log), *(_frame_lines(raised) if raised.frames[1:] else ()))
     others = (_short(other.exception) for other in (raised.origin, raised.aftermath) if other is not None)
-    return (*_herald_lines(log), *_frame_lines(log), _short(raised.exception), *_message_lines(log), *others)
-
-
-def _herald_lines(log: Log) -> tuple[str, ...]:
-    return tuple(_short(log.scan.tail[place].strip()) for place in log.heralds)
+    heralds = (_short(log.scan.tail[place].strip()) for place in log.heralds)
+    return (*heralds, *_frame_lines(raised), _short(raised.exception), *_message_lines(log), *others)
 
 
 def _message_lines(log: Log) -> tuple[str, ...]:
@@ -366,10 +350,8 @@ def _message_lines(log: Log) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _frame_lines(log: Log) -> tuple[str, ...]:
-    if log.traceback is None:
-        return ()
-    shown = (log.traceback.user_frame, *log.traceback.frames[-1:])
+def _frame_lines(raised: Traceback) -> tuple[str, ...]:
+    shown = (raised.user_frame, *raised.frames[-1:])
     return tuple(dict.fromkeys(_frame_text(frame) for frame in shown if frame is not None))
 
 

@@ -10,59 +10,64 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight, Stand
 from hpcrun.explain.diagnosis.waiting_cause import group_text
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.wording import Evidence
-from hpcrun.views.text import fields_of, harmless, one_line, without_colours
+from hpcrun.job.units import cut_at_word
+from hpcrun.views.text import fields_of, harmless, labelled, one_line, without_colours
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 _ROOM_LEAST = 30
 _MOST_MEETINGS = 20
-_MOST_LINES_EACH = 3
-"""The most lines of the terminal for a line of evidence."""
+_SCREEN_ROWS = 22
+"""A terminal of 24 lines less the prompt and a note."""
 
 
 def explanation_text(explanation: Explanation, width: int) -> Text:
-    """Return the answer first, then evidence, then what to do, at most ``width`` characters wide."""
+    """Return the answer, then evidence, then what to do, at most ``width`` characters wide.
+
+    Where that fills more than a screen, long lines of evidence are cut to fewer rows.
+    """
+    room = max(_ROOM_LEAST, width)
+    texts = [_text(explanation, room, most_rows) for most_rows in (3, 2, 1)]
+    return next((text for text in texts if text.plain.count("\n") < _SCREEN_ROWS), texts[-1])
+
+
+def _text(explanation: Explanation, room: int, most_rows: int) -> Text:
     from rich.text import Text
 
-    text = Text()
-    room = max(_ROOM_LEAST, width)
-    for line in _wrapped(explanation.summary, room):
-        text.append(f"{line}\n", "bold")
+    text = Text("".join(f"{line}\n" for line in _wrapped(explanation.summary, room)))
+    text.stylize("bold")
+    text.append("\n" if explanation.evidence or explanation.unread else "")
     for evidence in explanation.evidence:
-        text.append("\n")
-        _append_evidence(text, evidence, room)
-    for missing in explanation.unread:
-        text.append(f"\nnot read: {one_line(missing)}\n")
-    rows = [("fix", explanation.fix), ("next", explanation.next)]
-    if any(words for _, words in rows):
-        text.append("\n")
-    for name, words in rows:
-        if words:
-            first, *more = _wrapped(words, room - 6) if name == "fix" else [one_line(words)]
-            text.append(f"{name:<4}  ", "bold")
-            text.append("".join(f"{line}\n" for line in (first, *(f"      {line}" for line in more))))
+        _append_evidence(text, evidence, room, most_rows)
+    text.append("".join(f"not read: {one_line(missing)}\n" for missing in explanation.unread))
+    text.append("\n")
+    fix = labelled("fix", one_line(explanation.fix), 6, room) if explanation.fix else []
+    for line in (*fix, *([f"next  {one_line(explanation.next)}"] if explanation.next else [])):
+        text.append(line[:6], "bold").append(f"{line[6:]}\n")
     text.rstrip()
     return text
 
 
-def _append_evidence(text: Text, evidence: Evidence, room: int) -> None:
+def _append_evidence(text: Text, evidence: Evidence, room: int, most_rows: int) -> None:
+    who, where, lines = one_line(evidence.who), one_line(evidence.where or ""), evidence.lines
+    if not where and len(lines) == 1:
+        where, lines = _plain(lines[0]), ()
     note = f" ({one_line(evidence.note)})" if evidence.note else ""
-    head = f"{one_line(evidence.who)}{note}"
-    where = one_line(evidence.where) if evidence.where else ""
-    if where and len(head) + 2 + len(where) > room:
-        text.append(f"{head}\n", "cyan")
-        text.append(f"  {where}\n", "dim")
-    else:
-        text.append(head, "cyan")
-        text.append(f"  {where}\n" if where else "\n", "dim")
-    for line in evidence.lines:
-        plain = one_line(without_colours(harmless(line.strip())))
+    start = len(text)
+    text.append("\n  ".join(_wrapped(f"{who}{note}  {where}", room - 2)) + "\n", "dim" if evidence.where else "")
+    text.stylize("cyan", start, start + len(who))
+    for line in lines:
+        plain = cut_at_word(_plain(line), most_rows * (room - 4))
         parts = textwrap.wrap(plain, room - 4, break_on_hyphens=False, subsequent_indent="  ")
-        shown = parts[:_MOST_LINES_EACH]
+        shown = parts[:most_rows]
         if len(parts) > len(shown):
             shown[-1] = f"{shown[-1][: room - 5]}…"
         text.append("".join(f"    {part}\n" for part in shown))
+
+
+def _plain(line: str) -> str:
+    return one_line(without_colours(harmless(line.strip())))
 
 
 def _wrapped(words: str, room: int) -> list[str]:

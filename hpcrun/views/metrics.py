@@ -143,12 +143,14 @@ def plot_lines(metrics: Metrics, width: int) -> list[str]:
 
 
 def curves_of(metrics: Metrics, name: str) -> dict[int, list[_Point]]:
-    """Return the finite numbers of a metric by rank; a row without a step is placed by its position."""
+    """Return the finite numbers of a metric by rank, over the steps; over their positions where none has a step."""
+    rows = [(number, row, row.values[name]) for number, row in enumerate(metrics.rows) if name in row.values]
+    has_steps = any(row.step is not None for _, row, _ in rows)
     points: dict[int, list[_Point]] = {}
-    for number, row in enumerate(metrics.rows):
-        value = row.values.get(name)
-        if isinstance(value, float | int) and math.isfinite(value):
-            points.setdefault(row.rank, []).append((float(number if row.step is None else row.step), float(value)))
+    for number, row, value in rows:
+        at = row.step if has_steps else number
+        if at is not None and isinstance(value, float | int) and math.isfinite(value):
+            points.setdefault(row.rank, []).append((float(at), float(value)))
     return points
 
 

@@ -119,11 +119,7 @@ def left_alone(lab: Lab) -> list[float]:
     return losses(folder)
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {
-    "alone": left_alone,
-    "stopped": stopped,
-    "loader": loader,
-}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {"alone": left_alone, "stopped": stopped, "loader": loader}
 
 
 def line_of(code: str) -> int:

@@ -62,11 +62,7 @@ def unplugged(lab: Lab) -> Ended:
         lab.cluster.plug(node)
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {
-    "unplugged": unplugged,
-    "time limit": time_limit,
-    "whole": whole,
-}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {"unplugged": unplugged, "time limit": time_limit, "whole": whole}
 
 
 def losses(run: Ended) -> dict[int, set[float]]:

@@ -36,7 +36,7 @@ def check_over(run: Run, ports: Ports, *, force: bool) -> None:
         raise result.away
     raise PlanError(
         f"{run.run_id} has not ended: {item.status.state}",
-        hint=f"hpcrun cancel {run.job_id or run.run_id} cancels it; --after submits a job that starts after it; "
+        hint=f"--after {run.job_id or run.run_id} starts the new job after it; hpcrun cancel cancels it; "
         "--force submits now",
     )
 

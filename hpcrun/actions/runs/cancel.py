@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import unlisted_words
@@ -79,13 +78,13 @@ def _cancel_jobs(scheduler: Scheduler, refs: Sequence[JobRef]) -> None:
 
 
 def left_waiting(run_ids: Collection[str], store: RunStore) -> list[Run]:
-    """Return the other runs that wait for one of these: cancelling a run may let another start."""
+    """Return the other runs that may start once these are cancelled; Slurm cancels those that wait for completion."""
     waiting = []
     for run_id in store.active_ids():
-        if run_id not in run_ids:
-            with suppress(HpcrunError):
-                run = store.load(run_id)
-                waiting += [run] if any(after["run_id"] in run_ids for after in run.after) else []
+        with suppress(HpcrunError):
+            run = store.load(run_id)
+            conditions = {after["condition"] for after in run.after if after["run_id"] in run_ids}
+            waiting += [run] if conditions and "ok" not in conditions and run_id not in run_ids else []
     return waiting
 
 
@@ -120,9 +119,8 @@ def _has_pending(item: RunStatus) -> bool:
 
 
 def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef]]]:
-    for name in sorted({item.run.scheduler for item in items}):
-        yield name, [JobRef(_job_folder(item), item.run.job_id) for item in items if item.run.scheduler == name]
-
-
-def _job_folder(item: RunStatus) -> Path:
-    return item.folder if item.element is None else RunFolder(item.folder).element(item.element).path
+    refs: dict[str, list[JobRef]] = {}
+    for item in items:
+        folder = item.folder if item.element is None else RunFolder(item.folder).element(item.element).path
+        refs.setdefault(item.run.scheduler, []).append(JobRef(folder, item.run.job_id))
+    yield from sorted(refs.items())

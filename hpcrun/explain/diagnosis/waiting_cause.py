@@ -144,7 +144,8 @@ def with_silence(before: Diagnosis, facts: Facts, attempt: Attempt | None) -> Di
     if silent_s is None:
         return before
     text = f"{cause.rule.cause}; no rank had written for {format_span(silent_s)}: it may have hung"
-    return replace(before, cause=replace(cause, rule=replace(cause.rule, cause=text, fix=_FIX_OF_SILENCE)))
+    rule = replace(cause.rule, cause=text, fix=_FIX_OF_SILENCE, next="hpcrun resubmit {run}")
+    return replace(before, cause=replace(cause, rule=rule))
 
 
 def silence_s(facts: Facts, attempt: Attempt) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,9 @@ from ruamel.yaml import YAML
 from hpcrun.actions.status.run_status import StatusResult
 from hpcrun.explain.ended import Explanation
 from hpcrun.explain.first_line import ending, with_first_lines
+from hpcrun.launch import sampler
 from hpcrun.runs.store import RunStore
+from hpcrun.views.explain import explanation_text
 from tests.harness import REPO
 from tests.unit.explain.written import (
     ATTEMPT,
@@ -31,6 +34,7 @@ from tests.unit.explain.written import (
     status_of,
     write_run,
 )
+from tests.unit.given import drawn, write
 
 CORPUS = REPO / "tests/data/explain"
 REAL = sorted(path.parent.name for path in CORPUS.glob("*/case.yaml"))
@@ -100,12 +104,25 @@ def test_no_cause_is_claimed_for_what_healthy_programs_say(tmp_path: Path, capsy
 # --- how much of it is shown ----------------------------------------------------------------------------------
 
 
-def test_of_what_the_other_ranks_say_of_it_three_are_shown(tmp_path: Path) -> None:
-    folder = write_run(Written(None, raised(OOM)), tmp_path / "run")
+@pytest.mark.parametrize(("others", "line"), [(NCCL_GONE, "another rank had already ended"), (raised(OOM), "the same")])
+def test_other_ranks_with_one_message_are_one_line(tmp_path: Path, others: str, line: str) -> None:
+    folder = write_run(Written(None, raised(OOM), others), tmp_path / "run")
     for rank in (1, 2, 3, 4):
-        (folder / ATTEMPT / f"rank-{rank}.err").write_text(NCCL_GONE)
-    others = [part.who for part in explained(folder).evidence if part.note == "another rank had already ended"]
-    assert others == ["rank 0 on node01", "rank 1 on node01", "rank 2 on node01"]
+        (folder / ATTEMPT / f"rank-{rank}.err").write_text(others)
+    assert re.search(rf"\nranks [-0-5, ]+  {line}\nSlurm  FAILED", explanation_text(explained(folder), 80).plain)
+
+
+def test_an_explanation_fits_a_screen_and_its_headings_are_indented(tmp_path: Path) -> None:
+    shown = {name: drawn(explanation_text(said, 80), 80) for name, _, _, said in verdicts(tmp_path)}
+    requeued = write_run(CASES["time-limit-new"], tmp_path / "requeued")
+    use = sampler.line(110, 2.5, 1 << 30, 10**6, None, [(0, 0.5, 1 << 30, 80 << 30, 300)])
+    for number in range(1, 9):
+        attempt = requeued / f"elements/0/attempts/{number}"
+        shutil.copytree(requeued / ATTEMPT, attempt)
+        write(attempt / "node-a.use", f'{{"started": 100.0, "cpus": 8, "memory_limit": 17179869184}}\n{use}')
+    shown["requeued"] = drawn(explanation_text(explained(requeued), 80), 80)
+    assert [(name, len(lines)) for name, lines in shown.items() if len(lines) > 22] == []
+    assert "  that the loss does not use)  elements/0/attempts/0/rank-0.err:18" in shown["unused-parameters"]
 
 
 def test_a_line_of_evidence_has_three_hundred_characters(tmp_path: Path) -> None:

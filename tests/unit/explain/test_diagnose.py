@@ -119,6 +119,7 @@ def test_what_the_batch_log_says_of_an_earlier_attempt_is_left_out(tmp_path: Pat
 def test_requeues_that_are_used_up_are_not_advised_again(tmp_path: Path) -> None:
     folder = write_run(CASES["time-limit-new"], tmp_path / "run")
     assert explained(folder).fix == "use a longer --time, or --requeue with checkpoints"
+    assert explained(folder).next == "hpcrun resubmit 4711 --time 02:00:00"
     status = json.loads((folder / "status.json").read_text())
     reason = "time limit, not requeued: --requeue 2 is used up"
     (folder / "status.json").write_text(json.dumps({**status, "reason": reason}))

@@ -288,7 +288,7 @@ def test_of_ranks_that_have_all_lost_another_one_none_is_named_and_what_they_say
     shown = of_log("saving\n" + raised(LOST, 3) + raised(LOST, 5))
     assert (shown.rule, shown.rank) == (None, None)
     assert shown.summary.startswith("another rank had already ended: RuntimeError: Connection closed by peer [n1]:9")
-    assert [item.who for item in shown.evidence] == ["rank 3", "rank 5"]
+    assert [item.who for item in shown.evidence] == ["ranks 3, 5"]
 
 
 def test_of_many_ranks_that_fail_alike_the_first_in_the_log_is_shown() -> None:

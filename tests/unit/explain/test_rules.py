@@ -11,7 +11,7 @@ import pytest
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.facts import Cause, Culprit, Diagnosis
 from hpcrun.explain.diagnosis.rules import load_rules
-from hpcrun.explain.wording import advice
+from hpcrun.explain.ended import advice
 from hpcrun.profiles.yaml_file import MistakesError
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write

@@ -65,12 +65,7 @@ def test_ranks_that_wait_for_each_other_say_nothing() -> None:
 
 @pytest.mark.parametrize(
     "times",
-    [
-        {},
-        {0: steps(1.0)},
-        {0: steps(1.0), 1: steps(9.0, 4)},
-        {0: steps(1.0), 1: [0.0, -1.0, float("inf")] * 20},
-    ],
+    [{}, {0: steps(1.0)}, {0: steps(1.0), 1: steps(9.0, 4)}, {0: steps(1.0), 1: [0.0, -1.0, float("inf")] * 20}],
 )
 def test_too_few_numbers_say_nothing(times: dict[int, list[float]]) -> None:
     assert said(times) == ""

@@ -12,13 +12,7 @@ import pytest
 
 from hpcrun.explain.diagnosis.rules import load_rules
 from hpcrun.features.history.history import History, budgets_of, get_history
-from hpcrun.features.history.past_jobs import (
-    OTHER,
-    REMOVED,
-    cause_of,
-    parse_accounted,
-    project_of,
-)
+from hpcrun.features.history.past_jobs import OTHER, REMOVED, cause_of, parse_accounted, project_of
 from hpcrun.job.layout import SUBMISSION_FILE
 from hpcrun.runs.elements import load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus

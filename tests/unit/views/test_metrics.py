@@ -14,6 +14,7 @@ from hpcrun.cli.metrics import how_to_record
 from hpcrun.runs.metrics import MetricsRow
 from hpcrun.views.metrics import (
     braille_plot,
+    curves_of,
     metrics_csv,
     metrics_json,
     metrics_table,
@@ -50,6 +51,12 @@ def test_csv_json_and_a_table_that_counts_attempts_from_1_as_status_does() -> No
     rows = json.loads(text)["rows"]
     assert [row["values"]["loss"] for row in rows] == [0.5, "NaN", "-Infinity"]
     assert [row["step"] for row in rows] == [1, 2, None]
+
+
+def test_a_value_without_a_step_is_not_on_the_curve_of_those_that_have_one() -> None:
+    rows = [MetricsRow(0, 0, step, None, {"loss": 3.0}) for step in (0, 100, None)]
+    assert curves_of(Metrics(("loss",), tuple(rows)), "loss") == {0: [(0, 3.0), (100, 3.0)]}
+    assert curves_of(Metrics(("loss",), tuple(rows[2:])), "loss") == {0: [(0, 3.0)]}
 
 
 def test_a_curve_goes_from_corner_to_corner() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.runs.cancel import hold_runs
+from hpcrun.actions.runs.cancel import hold_runs, left_waiting
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import SchedulerError
 from hpcrun.job.state import JobInfo
@@ -77,3 +77,10 @@ def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) ->
     with pytest.raises(SchedulerError):
         held(tmp_path, queue, (0, None))
     assert queue.said == []
+
+
+def test_of_the_runs_that_depend_on_a_cancelled_one_those_that_may_start_are_named(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for run_id, condition in zip(IDS, ("ok", "any", "fail"), strict=True):
+        store.create(run(run_id, after=[{"run_id": "x", "job_id": "1", "condition": condition}]), "")
+    assert {each.run_id for each in left_waiting({"x"}, store)} == set(IDS[1:])
