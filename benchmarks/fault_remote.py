@@ -47,8 +47,8 @@ class Reach:
         children: dict[int, list[int]] = {}
         for pid, parent in (map(int, line.split()) for line in table.splitlines()):
             children.setdefault(parent, []).append(pid)
-        servers = subprocess.run(["pgrep", "-f", f"{self.home}/sshd/sshd_config"], capture_output=True, text=True).stdout
-        doomed = [int(pid) for pid in servers.split()]
+        servers = subprocess.run(["pgrep", "-f", f"{self.home}/sshd/sshd_config"], capture_output=True, text=True)
+        doomed = [int(pid) for pid in servers.stdout.split()]
         for pid in doomed:
             doomed += children.get(pid, [])
         for pid in doomed:

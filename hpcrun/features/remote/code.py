@@ -50,7 +50,7 @@ def send_code(connection: Connection, folder: Path) -> str:
         tell([f"hpcrun: not copied, since they look like secrets: {listed(sorted(left_out), MOST_NAMED)}"])
     project = _project_name(tree.root)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
-    home = _begin(connection, project, name)
+    home = connection.make_folder(_FOLDER, f"{project}/{name}.part")
     argv = [
         "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0", "--files-from=-",
         "--delete-missing-args", "--link-dest=../latest/", rsh_option(connection), "--timeout=60", "--",
@@ -71,17 +71,6 @@ def send_code(connection: Connection, folder: Path) -> str:
 def _project_name(root: Path) -> str:
     digest = hashlib.sha256(os.fsencode(f"{os.uname().nodename}:{root}")).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', root.name).lstrip('.')[:40] or 'project'}-{digest}"
-
-
-def _begin(connection: Connection, project: str, name: str) -> str:
-    """Make the folder of a copy; return the folder of all code, an absolute path."""
-    done = connection.run(
-        f"cd && umask 077 && mkdir -p {_FOLDER}/{project}/{name}.part && cd -P {_FOLDER} && printf '\\n//%s' \"$PWD\""
-    )
-    _, mark, home = done.stdout.rpartition("\n//")
-    if not done.ok or not mark or not home.startswith("/") or not home.isprintable():
-        raise SchedulerError(f"no folder for the code on {connection.host}: {_last_line(done.stderr or done.stdout)}")
-    return home
 
 
 def _end(connection: Connection, folder: str, name: str, inner: str) -> None:

@@ -92,6 +92,20 @@ class Connection(NamedTuple):
             raise self.lost()
         return done
 
+    def make_folder(self, path: str, inner: str = ".") -> str:
+        """Make a folder below the home there, and one in it; return the path of the first, an absolute one.
+
+        Raises:
+            SchedulerError: it cannot be made.
+        """
+        make = f"mkdir -p {shlex.quote(f'{path}/{inner}')}"
+        done = self.run(f"cd && umask 077 && {make} && cd -P {shlex.quote(path)} && printf '\\n//%s' \"$PWD\"")
+        _, mark, folder = done.stdout.rpartition("\n//")  # behind what start-up files print
+        if not done.ok or not mark or not folder.startswith("/") or not folder.isprintable():
+            reason = (done.stderr or done.stdout).strip()[-300:] or "no message"
+            raise SchedulerError(f"no folder {path} on {self.host}: {reason}")
+        return folder
+
     def session(self, script: str, *, on_terminal: bool = False) -> int:
         """Run a script of sh there with the stdin and the output of this process; return the exit status of ssh.
 

@@ -37,7 +37,8 @@ done; exit 1
 _INSTALL = """set -e
 cd {folder}
 {python} -m venv --clear --without-pip {version}.part
-{version}.part/bin/python {version}.wheels/pip-*.whl/pip install --quiet --no-index --find-links {version}.wheels \
+set -- {version}.wheels/pip-*.whl
+{version}.part/bin/python "$1/pip" install --quiet --no-index --find-links {version}.wheels \
 {version}.wheels/{wheel}
 test ! -e {version} || find {version} -delete
 mv {version}.part {version}
@@ -63,14 +64,15 @@ def install_hpcrun(connection: Connection, path: str) -> None:
         _download(wheels, wheel, f"{major}.{minor}", machine)
         size = sum(file.stat().st_size for file in wheels.iterdir())
         tell([f"hpcrun: copying {len(list(wheels.iterdir()))} wheels, {size / 1024**2:.0f} MB"])
-        place = f"{INSTALLED}/{__version__}"
-        made = connection.run(f"cd && umask 077 && mkdir -p {place}.wheels")
+        folder = connection.make_folder(INSTALLED)
         argv = ["rsync", "--recursive", "--delete", rsh_option(connection), "--",
-                f"{wheels}/", f"{connection.host}:{place}.wheels/"]  # fmt: skip
+                f"{wheels}/", f"{connection.host}:{folder}/{__version__}.wheels/"]  # fmt: skip
         done = run_command(argv, timeout_s=_MINUTES_S)
-        if not made.ok or not done.ok:
-            raise SchedulerError(f"the wheels cannot be copied: {(made.stderr or done.stderr).strip()[-300:]}")
-    script = _INSTALL.format(folder=INSTALLED, version=__version__, python=shlex.quote(python), wheel=wheel.name)
+        if not done.ok:
+            raise SchedulerError(f"the wheels cannot be copied: {done.stderr.strip()[-300:]}")
+    script = _INSTALL.format(
+        folder=shlex.quote(folder), version=__version__, python=shlex.quote(python), wheel=wheel.name
+    )
     done = connection.run(script, timeout_s=_MINUTES_S)
     if not done.ok:
         raise SchedulerError(f"hpcrun cannot be installed on {connection.host}: {done.stderr.strip()[-400:]}")
