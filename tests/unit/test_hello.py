@@ -27,12 +27,9 @@ def test_without_torch_the_ranks_add_up_over_sockets() -> None:
     said = [rank.communicate(timeout=60)[0] for rank in ranks]
     host = os.uname().nodename.split(".")[0]
     assert [rank.returncode for rank in ranks] == [0, 0, 0]
-    assert said == [
-        "".join(f"rank {rank}  {host}  2 GPUs\n" for rank in range(3))
-        + "all-reduce of 3 ranks on 1 node works (sockets, since the job's Python has no torch)\n",
-        "",
-        "",
-    ]
+    lines = [f"rank {rank}  {host}  2 GPUs\n" for rank in range(3)]
+    lines.append("all-reduce of 3 ranks on 1 node works (sockets, since the job's Python has no torch)\n")
+    assert said == ["".join(lines), "", ""]
 
 
 def test_one_rank_is_a_sum() -> None:

@@ -40,16 +40,9 @@ def test_a_dry_run_imports_what_plans_and_nothing_that_submits_and_no_plugins_of
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "--help",
-        "submit --help",
-        "scale run --list",
-        "preflight --help",
-        "scale plan --help",
-        "doctor --help",
-        "--version",
-    ],
-)
+    ["--help", "submit --help", "scale run --list", "preflight --help", "scale plan --help", "doctor --help",
+     "--version"],
+)  # fmt: skip
 def test_help_imports_nothing_heavy(hpcrun: Hpcrun, line: str) -> None:
     modules = imported_by(hpcrun, *line.split())
     assert not modules & (HEAVY | MODELS | READERS | UNUSED_BY_HELP)

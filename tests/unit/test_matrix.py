@@ -30,9 +30,8 @@ def test_some_tests_of_a_module_are_added_and_all_of_it_replace_it() -> None:
 
 
 def test_tests_that_are_gone_do_not_count() -> None:
-    seen: matrix.Seen = {
-        "26.05": {"modules": {"test_where": {"test_gone[1]": "passed"}, "test_gone": {"test_a": "passed"}}}
-    }
+    gone = {"test_where": {"test_gone[1]": "passed"}, "test_gone": {"test_a": "passed"}}
+    seen: matrix.Seen = {"26.05": {"modules": gone}}
     matrix.note(seen, "sid", VERSIONS, REPORT, whole=False)
     assert "test_gone[1]" not in seen["26.05"]["modules"]["test_where"]
     assert "test_gone" not in seen["26.05"]["modules"]

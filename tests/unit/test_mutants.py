@@ -52,35 +52,24 @@ def test_the_lines_of_a_statement(line: str, first: str, last: str) -> None:
     assert line_of(line) in lines
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "used"),
-    [
-        (SOURCE, line_of("WAIT_S = 60"), {1, line_of("seconds: int = WAIT_S")}),
-        ("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n", 1, {1, 4}),
-        (
-            "LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n",
-            1,
-            {1, 2, 3, 5},
-        ),
-    ],
-    ids=["one", "two in a line", "one that is made of another"],
-)
-def test_a_constant_is_tested_where_it_is_used(text: str, line: int, used: set[int]) -> None:
-    assert set(lines_that_use(ast.parse(text), line)) == used
+LEAST = "LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n"
 
 
-def test_a_default_is_tested_by_the_function_s_own_lines() -> None:
+def test_a_constant_is_tested_where_it_is_used_and_a_default_by_the_function_s_own_lines() -> None:
+    for text, line, used in (
+        (SOURCE, 1, {1, line_of("seconds: int = WAIT_S")}),
+        ("MOST, LEAST = 300, 120\nOTHER = 1\ndef cut(text):\n    return text[:LEAST]\n", 1, {1, 4}),  # two in a line
+        (LEAST, 1, {1, 2, 3, 5}),  # one that is made of another
+    ):
+        assert set(lines_that_use(ast.parse(text), line)) == used
     lines = set(lines_that_use(TREE, line_of("seconds: int = WAIT_S")))
     assert {line_of("return start("), line_of("return None")} <= lines
     assert 1 not in lines
 
 
-def test_annotations_and_decorators_are_left_alone() -> None:
+def test_annotations_and_decorators_are_left_alone_and_a_star_made_an_operator_is_no_python() -> None:
     texts = [SOURCE.splitlines()[first[0] - 1][first[1] : last[1]] for first, last in left_out_spans(TREE)]
     assert sorted(texts) == ["dataclass(frozen=True)", "int", "int | None", "str | None"]
-
-
-def test_a_star_made_an_operator_is_no_python() -> None:
     assert is_python("def f(*, a): return a")
     assert not is_python("def f(%, a): return a")
 

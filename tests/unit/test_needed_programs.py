@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPO
+from tests.unit.given import write
 
 TESTS = """
 import pytest
@@ -32,16 +33,11 @@ def test_that_finds_its_program(): assert True
 def test_a_missing_program_is_named_and_fails_where_it_is_required(
     tmp_path: Path, required: str, status: int, counts: str, line: str
 ) -> None:
-    path = tmp_path / "test_programs.py"
-    path.write_text(TESTS)
+    path = write(tmp_path / "test_programs.py", TESTS)
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--config-file={REPO}/pyproject.toml"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(path)],
-        env={**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=REPO,
-        capture_output=True,
-        text=True,
-    )
+    argv = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(path)]
+    env = {**os.environ, "HPCRUN_REQUIRE_PROGRAMS": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(argv, env=env, cwd=REPO, capture_output=True, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     assert counts in done.stdout
     assert line in done.stdout

@@ -9,7 +9,6 @@ import pytest
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.plan import build_plan
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.shape import Container, is_image_file
 from tests.unit.given import PYTHON, cluster, laptop, plan, request
@@ -23,9 +22,8 @@ def container(**said: Any) -> Profile:
 
 def test_a_request_names_an_image_and_the_profile_the_rest() -> None:
     decided = plan(container(runtime="podman", mounts=["/data"]), gpus="4", container=SIF, mounts=["/x:/y:ro"])
-    assert decided.container == Container(
-        "podman", SIF, ("/data:/data", "/x:/y:ro"), gpus=True, host_python=PYTHON.executable
-    )
+    made = Container("podman", SIF, ("/data:/data", "/x:/y:ro"), gpus=True, host_python=PYTHON.executable)
+    assert decided.container == made
 
 
 def test_in_an_image_the_job_runs_the_image_python_and_the_host_has_its_own() -> None:
@@ -40,11 +38,11 @@ def test_in_an_image_the_job_runs_the_image_python_and_the_host_has_its_own() ->
     assert named.python.executable == "python3.12"
 
 
-@pytest.mark.parametrize(("said", "gpus", "sees"), [({}, "4", True), ({}, "0", False), ({"nv": False}, "4", False)])
-def test_gpus_are_seen_where_there_are_some(said: dict[str, Any], gpus: str, sees: bool) -> None:
-    decided = plan(container(image=SIF, **said), gpus=gpus).container
-    assert decided is not None
-    assert decided.gpus is sees
+def test_gpus_are_seen_where_there_are_some() -> None:
+    for nv, gpus, sees in ((True, "4", True), (True, "0", False), (False, "4", False)):
+        decided = plan(container(image=SIF, nv=nv), gpus=gpus).container
+        assert decided is not None
+        assert decided.gpus is sees
 
 
 def test_none_undoes_the_container_of_a_profile() -> None:
@@ -52,31 +50,21 @@ def test_none_undoes_the_container_of_a_profile() -> None:
         assert (decided.container, decided.python) == (None, PYTHON)
 
 
-def test_mounts_without_a_container_say_nothing() -> None:
+def test_mounts_without_a_container_and_pyxis_without_slurm_are_refused() -> None:
     with pytest.raises(UsageError, match="--mount has no effect"):
         plan(cluster(), gpus="4", mounts=["/data"])
-
-
-def test_pyxis_is_of_srun() -> None:
-    local = laptop().model_copy(update={"container": container(runtime="pyxis", image=SIF).container})
     with pytest.raises(PlanError, match="pyxis, which needs Slurm"):
-        plan(local, gpus="0")
+        plan(laptop(container={"runtime": "pyxis", "image": SIF}), gpus="0")
 
 
-@pytest.mark.parametrize("mount", ["data", "/a,b", "/a:b", "/a:/b:x", "", "/a\n"])
-def test_a_mount_is_of_absolute_folders(mount: str) -> None:
-    with pytest.raises(UsageError, match=r"--mount: .*write /data"):
-        read_request({"script": "x.py", "mounts": [mount]})
+def test_a_mount_is_of_absolute_folders() -> None:
+    for mount in ("data", "/a,b", "/a:b", "/a:/b:x", "", "/a\n"):
+        with pytest.raises(UsageError, match=r"--mount: .*write /data"):
+            request(mounts=[mount])
 
 
-@pytest.mark.parametrize(
-    ("runtime", "image", "is_file"),
-    [
-        ("apptainer", "torch.sif", True),
-        ("singularity", "docker://pytorch/pytorch", False),
-        ("pyxis", "nvcr.io#nvidia/pytorch:26.01-py3", False),
-        ("pyxis", "./torch.sqsh", True),
-    ],
-)
-def test_an_image_is_a_file_or_a_reference(runtime: str, image: str, is_file: bool) -> None:
-    assert is_image_file(runtime, image) is is_file
+def test_an_image_is_a_file_or_a_reference() -> None:
+    assert is_image_file("apptainer", "torch.sif")
+    assert is_image_file("pyxis", "./torch.sqsh")
+    assert not is_image_file("singularity", "docker://pytorch/pytorch")
+    assert not is_image_file("pyxis", "nvcr.io#nvidia/pytorch:26.01-py3")

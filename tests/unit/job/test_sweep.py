@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.parameters import MOST, index_ranges, parse_assignments, parse_indices, side_by_side
+from hpcrun.job.quoting import quote_bash
 from hpcrun.job.request import read_request
 from hpcrun.job.resources import Machine
 from hpcrun.job.sweep import Sweep, decide_sweep, parts_of
@@ -27,9 +28,8 @@ def sweep(**asked: Any) -> Sweep:
 
 
 def test_the_last_parameter_varies_fastest() -> None:
-    assert [dict(row) for row in parse_assignments(["lr=1,2", "m=a,b"])] == [
-        {"lr": "1", "m": "a"}, {"lr": "1", "m": "b"}, {"lr": "2", "m": "a"}, {"lr": "2", "m": "b"},
-    ]  # fmt: skip
+    rows = [list(dict(row).values()) for row in parse_assignments(["lr=1,2", "m=a,b"])]
+    assert rows == [["1", "a"], ["1", "b"], ["2", "a"], ["2", "b"]]
 
 
 def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
@@ -85,8 +85,6 @@ def test_bash_hands_on_every_value_as_it_is(values: list[str]) -> None:
     found = decide_sweep(request)
     assert found is not None
     assert [arguments[0] for arguments in found.arguments] == values
-    from hpcrun.job.quoting import quote_bash
-
     words = " ".join(quote_bash(arguments[0]) for arguments in found.arguments)
     done = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == values

@@ -12,15 +12,12 @@ from hpcrun.profiles.config import KEYS, Config, load_config
 from tests.unit.given import write
 
 
-def test_without_a_file_nothing_is_configured(tmp_path: Path) -> None:
-    assert load_config([tmp_path, tmp_path / "none"]) == Config(None, None)
-
-
-def test_the_project_is_heard_before_the_user(tmp_path: Path) -> None:
+def test_the_project_is_heard_before_the_user_and_without_a_file_nothing_is_configured(tmp_path: Path) -> None:
     project, user = tmp_path / "project", tmp_path / "user"
-    write(project / "config.yaml", "profile: a100\n")
+    assert load_config([project, user]) == Config(None, None)
+    write(project / "config.yaml", "profile: a100\nnotify_on: [all]\n")
     write(user / "config.yaml", "profile: h100\nruns: /data/runs\n")
-    assert load_config([project, user]) == Config("a100", Path("/data/runs"))
+    assert load_config([project, user]) == Config("a100", Path("/data/runs"), notify_on=EVENTS)
 
 
 def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,11 +26,6 @@ def test_a_relative_runs_folder_counts_from_the_file(tmp_path: Path, monkeypatch
     monkeypatch.setenv("HOME", "/home/me")
     write(tmp_path / "config.yaml", "runs: ~/runs\n")
     assert load_config([tmp_path]).runs == Path("/home/me/runs")
-
-
-def test_all_events_are_named_by_one_word(tmp_path: Path) -> None:
-    write(tmp_path / "config.yaml", "notify_on: [all]\n")
-    assert load_config([tmp_path]).notify_on == EVENTS
 
 
 @pytest.mark.parametrize(

@@ -42,41 +42,31 @@ def allows(schema: dict[str, Any], value: Any, defs: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
-def test_the_shipped_files_fit_it(path: Any) -> None:
+def test_the_shipped_files_fit_it_and_lead_an_editor_to_it(path: Path) -> None:
     schema = profile_schema()
     assert allows(schema, read_yaml(path).data, schema["$defs"])
+    said, _, place = path.read_text().splitlines()[0].partition("=")
+    assert said == "# yaml-language-server: $schema"
+    assert (path.parent / place).resolve() == (SHIPPED / "schema.json").resolve()
 
 
-@pytest.mark.parametrize(
-    ("data", "fits"),
-    [
-        ({"extends": ["a", "b"], "modules+": ["c"]}, True),
-        ({"partition": None, "gpu": None, "env": {"A": None}}, True),
-        ({"sbatch": {"exclusive": True}}, True),
-        ({"partitoin": "x"}, False),
-        ({"gpu": {"typ": "x"}}, False),
-        ({"name": "x"}, False),
-        ({"modules": "x"}, False),
-        ({"gpu": {"directive": "tres"}}, False),
-    ],
-)
-def test_it_knows_right_from_wrong(data: dict[str, Any], fits: bool) -> None:
+def test_it_knows_right_from_wrong() -> None:
     schema = profile_schema()
-    assert allows(schema, data, schema["$defs"]) is fits
+    right: list[dict[str, Any]] = [
+        {"extends": ["a", "b"], "modules+": ["c"]}, {"partition": None, "gpu": None, "env": {"A": None}},
+        {"sbatch": {"exclusive": True}},
+    ]  # fmt: skip
+    wrong: list[dict[str, Any]] = [
+        {"partitoin": "x"}, {"gpu": {"typ": "x"}}, {"name": "x"}, {"modules": "x"}, {"gpu": {"directive": "tres"}},
+    ]  # fmt: skip
+    for data in right + wrong:
+        assert allows(schema, data, schema["$defs"]) is (data in right), data
 
 
 def test_the_shipped_copy_says_the_same_and_is_no_profile() -> None:
     assert not {"schema", "variables"} & set(profile_names([SHIPPED]))
     kept = json.loads((SHIPPED / "schema.json").read_text())
     assert kept == profile_schema(), "hpcrun profile schema > cluster_profiles/schema.json"
-
-
-@pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
-def test_every_shipped_file_leads_an_editor_to_it(path: Path) -> None:
-    first = path.read_text().splitlines()[0]
-    said, _, schema = first.partition("=")
-    assert said == "# yaml-language-server: $schema"
-    assert (path.parent / schema).resolve() == (SHIPPED / "schema.json").resolve()
 
 
 @pytest.mark.parametrize(

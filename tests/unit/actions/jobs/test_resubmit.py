@@ -18,22 +18,10 @@ def again(request: dict[str, Any], here: dict[str, str] | None = None, /, **aske
 
 
 def test_nothing_is_changed_that_was_not_said() -> None:
-    request = {
-        "args": ["--lr", "1"],
-        "gpus": {"count": 4, "type": "a100"},
-        "walltime_s": 60,
-        "sbatch": ["nice=1"],
-        "requeue": 2,
-        "env": [["A", "1"]],
-    }
-    assert again(request) == {
-        "script": "train.py",
-        "name": "train",
-        **request,
-        "args": ("--lr", "1"),
-        "sbatch": ("nice=1",),
-        "env": (("A", "1"),),
-    }
+    same = {"gpus": {"count": 4, "type": "a100"}, "walltime_s": 60, "requeue": 2}
+    before = {**same, "args": ["--lr", "1"], "sbatch": ["nice=1"], "env": [["A", "1"]]}
+    after = {**same, "args": ("--lr", "1"), "sbatch": ("nice=1",), "env": (("A", "1"),)}
+    assert again(before) == {"script": "train.py", "name": "train", **after}
 
 
 @pytest.mark.parametrize(
@@ -50,18 +38,12 @@ def test_nothing_is_changed_that_was_not_said() -> None:
         ({"load": ["cuda/12"]}, {"load": ["cuda/13"]}, {"load": ("cuda/13",)}),
         ({"args": ["x"]}, {"args": []}, {}),
         # the arguments of the script that an interpreter runs, and not those of the interpreter
-        (
-            {"script": "python", "args": ["-u", "train.py", "--lr", "1"]},
-            {"args": ["--lr", "2"]},
-            {"script": "python", "args": ("-u", "train.py", "--lr", "2")},
-        ),
-        (
-            {"script": "env", "args": ["A=1", "python", "-m", "train", "x"]},
-            {"args": []},
-            {"script": "env", "args": ("A=1", "python", "-m", "train")},
-        ),
+        ({"script": "python", "args": ["-u", "train.py", "--lr", "1"]}, {"args": ["--lr", "2"]},
+         {"script": "python", "args": ("-u", "train.py", "--lr", "2")}),
+        ({"script": "env", "args": ["A=1", "python", "-m", "train", "x"]}, {"args": []},
+         {"script": "env", "args": ("A=1", "python", "-m", "train")}),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_counts(before: dict[str, Any], asked: dict[str, Any], after: dict[str, Any]) -> None:
     assert again(before, **asked) == {"script": "train.py", "name": "train", **after}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,9 +24,8 @@ CPUS = NodeKind("gpu", 3, 64, 512000, ())
 TWO = [Association(name, None, (), None) for name in ("lab", "thesis")]
 
 
-def detected(kinds: list[NodeKind], **profile: Any) -> Detected:
-    offers = gpu_offers(facts(kinds, [GPU]))
-    return Detected("", cluster(**profile), tuple(offers), ())
+def detected(kinds: list[NodeKind], partition: Partition = GPU) -> Detected:
+    return Detected("", cluster(), tuple(gpu_offers(facts(kinds, [partition]))), ())
 
 
 def test_what_has_one_answer_is_not_asked() -> None:
@@ -51,52 +49,34 @@ def test_what_is_offered_is_what_the_profile_has_else_the_default_or_what_there_
     assert offered(init.gpu_choice(found, None, cluster(gpu={"per_node": 4})))[1] == "none"
 
 
-@pytest.mark.parametrize(
-    ("name", "taken", "becomes"),
-    [("dev", set(), "dev"), ("a100", {"a100"}, "a100-cluster"), ("../../x;y", set(), "x-y"), ("…", set(), "cluster")],
-)
-def test_the_profile_has_the_name_of_the_cluster(name: str, taken: set[str], becomes: str) -> None:
-    assert init.default_name(facts([], [], config={"ClusterName": name}), taken) == becomes
+def test_the_profile_has_the_name_of_the_cluster() -> None:
+    for name, becomes in (("dev", "dev"), ("a100", "a100-cluster"), ("../../x;y", "x-y"), ("…", "cluster")):
+        assert init.default_name(facts([], [], config={"ClusterName": name}), {"a100"}) == becomes
 
 
-@pytest.mark.parametrize(
-    ("kinds", "partition", "job"),
-    [
+def test_the_test_job_tries_the_network_where_it_can() -> None:
+    for kinds, partition, job in (
         ([A100], GPU, TrialJob(2, 1)),
         ([LONE], GPU, TrialJob(1, 2)),
         ([A100], replace(GPU, max_nodes=1), TrialJob(1, 2)),
         ([CPUS], GPU, TrialJob(1, 0)),
-    ],
-)
-def test_the_test_job_tries_the_network_where_it_can(
-    kinds: list[NodeKind], partition: Partition, job: TrialJob
-) -> None:
-    offers = gpu_offers(facts(kinds, [partition]))
-    assert trial_size(Detected("", cluster(), tuple(offers), ()), "a100") == job
+    ):
+        assert trial_size(detected(kinds, partition), "a100") == job
+    words = [job.words for job in (TrialJob(2, 1, "a100"), TrialJob(1, 2), TrialJob(1, 0))]
+    assert words == ["2 nodes × 1 a100 GPU", "1 node × 2 GPUs", "1 node × no GPU"]
 
 
-def test_words_of_sizes() -> None:
-    assert [job.words for job in (TrialJob(2, 1, "a100"), TrialJob(1, 2), TrialJob(1, 0))] == [
-        "2 nodes × 1 a100 GPU",
-        "1 node × 2 GPUs",
-        "1 node × no GPU",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "gpu_type", "command"),
-    [
+def test_the_next_command_fits_the_cluster() -> None:
+    none = FileChange(Path("x"), None, "")
+    for kinds, gpu_type, command in (
         ([A100], "a100", "--gpus 4 --nodes 2"),
         ([LONE], "a100", "--gpus 4"),
         ([A100, H100], None, "--gpus a100:4 --nodes 2"),
         ([A100, H100], "h100", "--gpus 4"),
         ([CPUS], None, "--gpus 0 --cpus 4"),
-    ],
-)
-def test_the_next_command_fits_the_cluster(kinds: list[NodeKind], gpu_type: str | None, command: str) -> None:
-    none = FileChange(Path("x"), None, "")
-    setup = Setup("dev", none, none, detected=detected(kinds))
-    assert init.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
+    ):
+        setup = Setup("dev", none, none, detected=detected(kinds))
+        assert init.next_commands(setup, gpu_type)[0][0] == f"hpcrun submit {command} train.py"
 
 
 def write(folder: Path, profile: FileChange, *, anew: bool = False) -> Path | None:
@@ -128,8 +108,5 @@ def test_a_replaced_profile_is_kept_beside_the_new_one(tmp_path: Path) -> None:
     path.write_text("description: old\n")
     change = FileChange(path, "description: old\n", "description: new\n")
     assert write(tmp_path, change, anew=True) == tmp_path / "dev.old-1"
-    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
-        "dev.yaml": "description: new\n",
-        "dev.old-1": "description: old\n",
-        "config.yaml": "profile: dev\n",
-    }
+    left = {"dev.yaml": "description: new\n", "dev.old-1": "description: old\n", "config.yaml": "profile: dev\n"}
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == left

@@ -27,6 +27,8 @@ def test_the_only_element_that_runs_is_meant_and_that_is_said() -> None:
     found, said = one_element(sweep("COMPLETED", "PENDING", "RUNNING", "FAILED"), None)
     assert (found.run.name, found.run.job_id, found.element) == ("train/2", "4711_2", 2)
     assert said == "train is a sweep; showing element 2"
+    none_runs = sweep("COMPLETED", "PENDING")  # the sweep itself is meant
+    assert one_element(none_runs, None) == (none_runs, None)
 
 
 def test_where_several_run_one_must_be_named() -> None:
@@ -35,11 +37,6 @@ def test_where_several_run_one_must_be_named() -> None:
         one_element(item, None)
     assert refused.value.hint == "name one: 4711/0"
     assert one_element(item, 2)[0].element == 2
-
-
-def test_where_none_runs_the_sweep_itself_is_meant() -> None:
-    item = sweep("COMPLETED", "PENDING")
-    assert one_element(item, None) == (item, None)
 
 
 PLAN = {

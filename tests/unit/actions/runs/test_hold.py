@@ -51,11 +51,12 @@ def held(
     return hold_runs([(IDS[n], index) for n, index in chosen], ports(store, queue, 2000.0), release=release)
 
 
-def test_pending_jobs_are_held_and_others_are_named(tmp_path: Path) -> None:
+def test_pending_jobs_are_held_once_and_others_are_named(tmp_path: Path) -> None:
     queue = Queue()
-    _, others = held(tmp_path, queue, (0, None), (1, None), (2, None))
+    chosen = [(number, None) for number in (0, 1, 2, 0, 1)]  # two are named by their job ids and by their names
+    changed, others = held(tmp_path, queue, *chosen)
     assert queue.said == [("hold", ["70", "72"])]  # of the sweep what has not started
-    assert [item.run.job_id for item in others] == ["71"]
+    assert (len(changed), [item.run.job_id for item in others]) == (2, ["71"])
 
 
 def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
@@ -63,13 +64,6 @@ def test_elements_are_released_one_by_one(tmp_path: Path) -> None:
     _, others = held(tmp_path, queue, (2, 0), (2, 1), release=True)
     assert queue.said == [("release", ["72_1"])]
     assert [item.run.name for item in others] == ["lr/0"]
-
-
-def test_a_run_that_is_named_twice_is_held_once(tmp_path: Path) -> None:
-    queue = Queue()
-    changed, others = held(tmp_path, queue, (0, None), (1, None), (0, None), (1, None))  # by its job id and by its name
-    assert queue.said == [("hold", ["70"])]
-    assert (len(changed), len(others)) == (1, 1)
 
 
 def test_nothing_is_held_while_the_scheduler_does_not_respond(tmp_path: Path) -> None:

@@ -6,27 +6,22 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 from hpcrun.actions.status.details import last_line, last_metrics, time_advice
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import bar_text
 from tests.unit.given import write
 
 
-@pytest.mark.parametrize(
-    ("state", "ran_s", "limit_s", "is_said"),
-    [
+def test_too_long_a_limit_is_remarked_on() -> None:
+    for state, ran_s, limit_s, is_said in (
         ("COMPLETED", 7200, 172_800, True),
         ("COMPLETED", 7200, 9000, False),
         ("COMPLETED", 60, 3600, False),
         ("FAILED", 60, 172_800, False),
         ("COMPLETED", 60, None, False),
-    ],
-)
-def test_too_long_a_limit_is_remarked_on(state: str, ran_s: int, limit_s: int | None, is_said: bool) -> None:
-    said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
-    assert ["--time" in text for text in said] == [True] * is_said
+    ):
+        said = time_advice(LastStatus(state, 1.0, final=True, elapsed_s=ran_s, limit_s=limit_s))
+        assert ["--time" in text for text in said] == [True] * is_said
 
 
 def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,7 @@ def ended(folder: Path, attempt: int = 0, *, signal: str = "", again: bool = Fal
     write(folder / ATTEMPTS / str(attempt) / "exit", json.dumps(record))
 
 
-def waiter(
-    folder: Path, state: str = "RUNNING", tell: Callable[[RunStatus], None] = lambda _: None
-) -> tuple[Callable[[], bool], list[str]]:
+def waiter(folder: Path, state: str = "RUNNING", **tell: Any) -> tuple[Callable[[], bool], list[str]]:
     """Whether a run is over, by a scheduler that says the same at any time, and the answers of that."""
     asked: list[str] = []
 
@@ -39,7 +38,7 @@ def waiter(
         asked.append(state)
         return RunStatus(run(), folder, LastStatus(state, time.time(), final=state != "RUNNING"))
 
-    return Waiter(folder, ask, tell=tell).over(), asked
+    return Waiter(folder, ask, **tell).over(), asked
 
 
 def test_a_script_that_says_that_it_has_ended_is_enough(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_it_is_asked_at_once_where_the_records_have_changed(tmp_path: Path, cloc
 def test_each_answer_is_told_while_the_run_goes_on(tmp_path: Path, clock: list[float]) -> None:
     told: list[str] = []
     for state in ("RUNNING", "CANCELLED"):
-        is_over, _ = waiter(tmp_path, state, lambda item: told.append(item.status.state))
+        is_over, _ = waiter(tmp_path, state, tell=lambda item: told.append(item.status.state))
         clock[0] += 600
         assert is_over() == (state == "CANCELLED")
     assert told == ["RUNNING"]
