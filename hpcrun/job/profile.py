@@ -22,7 +22,7 @@ from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.patterns import check_metric_pattern
 from hpcrun.job.quoting import check_env_name, check_mount, quote_directive
 from hpcrun.job.request import Launcher
-from hpcrun.job.units import parse_memory, parse_slurm_time
+from hpcrun.job.units import format_time, parse_memory, parse_slurm_time
 from hpcrun.reading import flag
 
 
@@ -99,6 +99,12 @@ class TimeSection(_Section):
 
     default: Walltime | None = None
     max: Walltime | None = None
+
+    @model_validator(mode="after")
+    def _default_is_allowed(self) -> TimeSection:
+        if self.default and self.max and self.default > self.max:
+            raise ValueError(f"default {format_time(self.default)} is longer than max {format_time(self.max)}")
+        return self
 
 
 class RequeueSection(_Section):

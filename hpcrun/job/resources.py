@@ -120,8 +120,9 @@ def check_walltime(walltime_s: int | None, profile: Profile) -> None:
     """Raise PlanError for a time limit over the profile's: Slurm would accept the job, and never start it."""
     most = profile.time.max
     if walltime_s is not None and most is not None and walltime_s > most:
+        option = "the default time" if walltime_s == profile.time.default else "--time"
         raise PlanError(
-            f"--time {format_time(walltime_s)} is longer than the {format_time(most)} that profile {profile.name!r} "
+            f"{option} {format_time(walltime_s)} is longer than the {format_time(most)} that profile {profile.name!r} "
             "allows",
             hint=f"ask for --time {format_time(most)} or less, or use a profile whose partition allows more",
         )

@@ -202,7 +202,7 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
             )
         each = 0 if most == 0 else 1
     elif each is None:
-        nodes, each = _from_total(total or 0, request.nodes, most)
+        nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:
         nodes = request.nodes or max(1, total // (each or 1))
         if nodes * each != total:
@@ -223,22 +223,24 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     return nodes, each
 
 
-def _from_total(total: int, nodes: int | None, most: int | None) -> tuple[int, int]:
+def _from_total(total: int, nodes: int | None, most: int | None, most_nodes: int | None) -> tuple[int, int]:
     few = nodes or (max(1, -(-total // most)) if most else 1)
     if total % few:
-        other = nodes_for(total, most or total, None) if nodes else None
+        other = nodes_for(total, most or total, most_nodes) if nodes else None
+        fitting = multiples_around(total, few, (most or 0) * (most_nodes or 0))
         raise UsageError(
             f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: {total} / {few} = "
             f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",
-            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {multiples_around(total, few)} GPUs",
+            hint=f"{f'use --nodes {other}, or ' if other else ''}ask for {fitting} GPUs",
         )
     return few, total // few
 
 
-def multiples_around(number: int, divisor: int) -> str:
-    """Return the nearest numbers that divide, for a hint: ``8 or 10``."""
+def multiples_around(number: int, divisor: int, most: int = 0) -> str:
+    """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no limit."""
     low = number // divisor * divisor
-    return f"{low} or {low + divisor}" if low else str(divisor)
+    fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
+    return " or ".join(fitting) or str(most)
 
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:

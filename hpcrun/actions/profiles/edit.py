@@ -22,6 +22,7 @@ from hpcrun.profiles.yaml_edit import copy_text, new_text, set_value, unsaid, un
 from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, MistakesError, dotted, parse_yaml, read_text, values_in
 
 TYPES: Key = ("gpu", "types")
+_TIMES = (("time", "default"), ("time", "max"), ("requeue", "warn"), ("cancel_idle",))
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 RunEditor = Callable[[Path], int]
@@ -306,6 +307,8 @@ def _parse_value(key: Key, text: str) -> Any:
     """Return the value of a typed word: a list if the key takes one, else the text unchanged."""
     if text == "null":
         return None
+    if _plain(key)[-2:] in _TIMES and text.isdecimal():  # minutes in a file, as in sbatch's --time
+        raise UsageError(f"{dotted(key)}={text} has no unit", hint=f"write {text}m for minutes, or {text}s, {text}h")
     kinds = value_kinds(_plain(key))
     if text in ("true", "false") and "bool" in kinds:
         return text == "true"

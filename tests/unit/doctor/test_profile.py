@@ -218,11 +218,12 @@ def test_sbatch_knows_better_who_may_use_what() -> None:
 
 def test_a_profile_that_allows_none_of_its_own_jobs() -> None:
     for time, env, seen, fix in (
-        ({"default": "3h", "max": "2h"}, {}, "03:00:00 is longer than the 02:00:00",
+        ({"default": "3h"}, {}, "the default time 03:00:00 is longer than the 02:00:00",
          "hpcrun profile show mine --origin shows where it is set"),
         ({}, {"SBATCH_TIMELIMIT": "soon"}, "SBATCH_TIMELIMIT: ", "correct it, or unset it"),
     ):  # fmt: skip
-        made, (wrong,) = targets_of("mine", Profile(name="mine", time=time), surroundings(Path("/"), env))
+        gpu = {"type": "a", "types": {"a": {"per_node": 1, "time": {"max": "2h"}}}}
+        made, (wrong,) = targets_of("mine", Profile(name="mine", time=time, gpu=gpu), surroundings(Path("/"), env))
         assert (made, wrong.level, wrong.fix) == ([], "red", fix)
         assert seen in wrong.seen
 

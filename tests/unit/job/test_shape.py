@@ -64,6 +64,8 @@ UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
         (UsageError, BIG, {"gpus": "5", "nodes": 2}, "do not divide", "use --nodes 5, or ask for 4 or 6 GPUs"),
         (UsageError, BIG, {"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)",
          "ask for 4 or 6 GPUs"),
+        (UsageError, cluster(gpu={"type": "a40", "per_node": 4, "nodes": 1}), {"gpus": "5"}, "5 / 2 = 2.50",
+         "ask for 4 GPUs"),
         (UsageError, BIG, {"gpus": "1", "nodes": 2}, "1 GPU does not divide by 2 nodes",
          "use --nodes 1, or ask for 2 GPUs"),
         (UsageError, BIG, {"gpus": "5", "gpus_per_node": "3"}, "contradicts --gpus-per-node 3: 1 node × 3 = 3",
