@@ -37,8 +37,10 @@ def parse_assignments(items: Sequence[str]) -> tuple[Parameters, ...]:
                 f"{item!r} has an empty value; write values that are empty or contain a comma in a --sweep-file"
             )
         if len(values) == 1 and (ends := _RANGE.fullmatch(text)):
+            low, high = ends["low"], ends["high"]
+            each = f"$(seq -s, {low} {high})" if (low + high).isdecimal() else f"{low},{high}"
             raise ValueError(
-                f"{item!r}: ranges are not supported; write every value, such as {name}={ends['low']},{ends['high']}; "
+                f"{item!r}: ranges are not supported; write every value, such as {name}={each}; "
                 "or, if it is a text, write it in a --sweep-file"
             )
         if any(sum(map(value.count, "([{")) != sum(map(value.count, ")]}")) for value in values):

@@ -28,7 +28,7 @@ from hpcrun.schedulers.slurm_text import (
 # squeue(1): job id, partition, name, user, state, time used, limit, nodes, reason, priority as a number,
 # expected start, QOS, command
 _FIELDS = ("%i", "%P", "%j", "%u", "%T", "%M", "%l", "%D", "%r", "%Q", "%S", "%q", "%o")
-_NOT_IN_LINE = ("JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
+_NOT_IN_LINE = ("JobArrayTaskLimit", "JobHeld", "Dependency", "BeginTime", "JobHoldMaxRequeue")
 _USAGE = ("JobID", "ElapsedRaw", "TotalCPU", "AllocCPUS", "AllocTRES", "MaxRSS", "NNodes", "NTasks", "SubmitLine")
 _SIZE = re.compile(r"([\d.]+)([KMGTP]?)")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}

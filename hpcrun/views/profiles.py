@@ -38,8 +38,9 @@ def profiles_tables(rows: Sequence[ProfileRow], layers: Mapping[str, Path]) -> t
         ]
         for is_elsewhere in (False, True)
     )
-    others = text_table(headings, elsewhere, whole=headings[:-1]) if elsewhere else None
-    return text_table(headings, here, whole=headings[:-1]), others, folder_lines((row.path for row in rows), layers)
+    whole = ("", "NAME", "GPUS/NODE", "PARTITION", "MAX TIME")
+    others = text_table(headings, elsewhere, whole=whole) if elsewhere else None
+    return text_table(headings, here, whole=whole), others, folder_lines((row.path for row in rows), layers)
 
 
 def _cells(profile: Profile | None) -> tuple[str, ...]:

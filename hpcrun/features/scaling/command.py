@@ -277,11 +277,10 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     folder = folder.resolve()
     marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".report.", dir=folder) as fresh:
             for name, content in marked.items():
                 replace_file(Path(fresh, name), content, durable=False, mode=0o644)  # only its owner may write to it
-            folder.mkdir(mode=0o755, exist_ok=True)
             others = _others(folder)
             if kept := ", ".join(name for name in others if name in marked):
                 raise PlanError(f"{folder}: no report wrote {kept}", hint="choose another folder with --out DIR")

@@ -45,8 +45,11 @@ def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
         ({"sweep": ["lr"]}, "no '='"),
         ({"sweep": ["lr=1,,2"]}, "empty value"),
         ({"sweep": ["lr=1e-3:1e-1"]}, "ranges are not supported; write every value, such as lr=1e-3,1e-1"),
-        ({"sweep": ["a=1", "seed=0..4"]}, "ranges are not supported; write every value, such as seed=0,4"),
-        ({"sweep": ["seed=0-4"]}, "ranges are not supported; write every value, such as seed=0,4"),
+        (
+            {"sweep": ["a=1", "seed=0..4"]},
+            "ranges are not supported; write every value, such as seed=\\$\\(seq -s, 0 4\\)",
+        ),
+        ({"sweep": ["seed=0-4"]}, "ranges are not supported; write every value, such as seed=\\$\\(seq -s, 0 4\\)"),
         ({"sweep": ["lr=[1e-3,1e-1]"]}, "write the values without brackets: lr=1e-3,1e-1"),
         ({"sweep": ["lr=logspace(-3,-1,3)"]}, "is split at its commas"),
         ({"sweep": ["lr=1", "lr=2"]}, "given twice"),

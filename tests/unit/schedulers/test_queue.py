@@ -21,6 +21,7 @@ def test_the_place_in_line_is_by_priority_then_age() -> None:
               ("7", "gpu", 100, "2030-01-02T03:04:05", "Resources"),
               ("12", "gpu", 900, "2030-01-02T03:04:05", "Resources"),
               ("3", "gpu", 999, "N/A", "JobHeldUser"),
+              ("2_[4-9%2]", "gpu", 999, "N/A", "JobArrayTaskLimit"),
               ("20", "cpu", 999, "N/A", "Priority"),
               ("30_[0-3%2]", "cpu,gpu", 1, "N/A", "Priority"),
           ]),

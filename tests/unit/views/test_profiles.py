@@ -8,6 +8,7 @@ from hpcrun.actions.profiles.profiles import ProfileRow
 from hpcrun.job.profile import Profile
 from hpcrun.profiles.yaml_file import Origin, parse_yaml
 from hpcrun.views.profiles import place_text, profile_values, profile_yaml, profiles_tables
+from tests.unit.given import drawn
 
 H100 = {"per_node": 8, "memory": {"per_gpu": "64G"}, "time": {"max": "12h"}}
 MIXED = Profile(name="site", gpu={"types": {"h100": H100, "l40s": {"per_node": 4}}})
@@ -49,3 +50,6 @@ def test_the_own_profiles_come_first_and_those_of_other_machines_last() -> None:
     assert others is not None
     assert list(map(str, others.columns[1].cells)) == ["b"]
     assert profiles_tables(rows[2:], {})[1] is None
+    many = Profile(name="dev", gpu={"types": {f"h{number}00": H100 for number in range(9)}}, partition="gpu-long")
+    shown = drawn(profiles_tables([ProfileRow("a100-40gb", shipped, False, many)], {"shipped": shipped})[0], 80)
+    assert (shown[1].split()[-1], "…" in "".join(shown)) == ("shipped", False)
