@@ -33,7 +33,8 @@ def test_a_value_may_be_written_in_any_form(profile: dict[str, Any], key: str, v
     [
         {"partition": True}, {"partition": ""}, {"env": {"A B": "x"}}, {"gpu": {"per_node": -1}},
         {"gpu": {"per_node": True}}, {"cpu": {"per_node": 0}}, {"memory": {"per_node": True}}, {"time": {"max": True}},
-        {"time": {"max": "0"}}, {"time": {"max": "1h", "default": "61m"}}, {"launcher": "mpirun"}, {"modules": "cuda"}, {"gpus": {}}, {"card": {"memory_gb": 0}},
+        {"time": {"max": "1h", "default": "61m"}}, {"time": {"max": "0"}},
+        {"launcher": "mpirun"}, {"modules": "cuda"}, {"gpus": {}}, {"card": {"memory_gb": 0}},
         {"card": {"memory_gb": "inf"}}, {"card": {"nvlink_gb_s": -1}}, {"card": {"compute_capability": "8"}},
         {"card": {"tflops": {"fp64": 1}}}, {"fabric": {"kind": "omnipath"}}, {"fabric": {"bandwidth_gbit_s": True}},
         {"fabric": {"hcas": "mlx5_0"}}, {"fabric": {"hcas": ["=mlx5_0"]}}, {"gpu": {"types": {"h 100": {}}}},
