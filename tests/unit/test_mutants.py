@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from dev.mutant_results import KILLED, OUT_OF_TIME, Mutant, Result, note, read_results, results_of, summary
 from dev.syntax import is_python, left_out_spans, lines_that_use, statement_lines
 
@@ -36,20 +34,17 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(SOURCE.splitlines(), 1) if text in line)
 
 
-@pytest.mark.parametrize(
-    ("line", "first", "last"),
-    [
+def test_the_lines_of_a_statement() -> None:
+    for line, first, last in (
         ("WAIT_S = 60", "WAIT_S = 60", "WAIT_S = 60"),
         ("and seconds < 9", "if (", "):"),
         ("            seconds,", "return start(", "        )"),
         ("return None", "return None", "return None"),
-    ],
-)
-def test_the_lines_of_a_statement(line: str, first: str, last: str) -> None:
-    lines = statement_lines(TREE, line_of(line))
-    assert lines[0] == line_of(first)
-    assert lines[-1] >= line_of(last) - 1  # the bracket that ends a condition may be left out
-    assert line_of(line) in lines
+    ):
+        lines = statement_lines(TREE, line_of(line))
+        assert lines[0] == line_of(first)
+        assert lines[-1] >= line_of(last) - 1  # the bracket that ends a condition may be left out
+        assert line_of(line) in lines
 
 
 LEAST = "LEAST = 0\nKINDS = {'count': whole(LEAST)}\nALL = [KINDS]\ndef read(x):\n    return ALL[x]\n"

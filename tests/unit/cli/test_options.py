@@ -68,10 +68,6 @@ def test_an_unknown_option_or_a_missing_script_is_refused(args: list[str]) -> No
         parse(*args)
 
 
-def test_every_field_of_a_request_has_an_option_and_every_option_a_field() -> None:
-    assert {*JOB_SCRIPT, *JOB_OPTIONS} - {"profile"} == set(JobRequest.model_fields)
-
-
 def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
     assert parse("--gpus", "4", tables=(JOB_OPTIONS,), without=("module",)) == {"gpus": "4"}
     for args in (["train.py"], ["--module"]):
@@ -79,17 +75,13 @@ def test_a_command_without_a_script_takes_the_options_it_has_use_for() -> None:
             parse(*args, tables=(JOB_OPTIONS,), without=("module",))
 
 
-def test_every_option_is_named_as_messages_name_it_and_no_two_share_a_name() -> None:
+def test_every_field_has_an_option_that_is_named_as_messages_name_it_and_no_two_share_a_name() -> None:
+    assert {*JOB_SCRIPT, *JOB_OPTIONS} - {"profile"} == set(JobRequest.model_fields)
     options = {field: parameter.default.param_decls for field, parameter in JOB_OPTIONS.items()}
     assert all(option_of(field) in names for field, names in options.items())
     every = [name for names in options.values() for name in names]
     assert len(set(every)) == len(every)
-
-
-def test_an_option_that_is_also_a_directive_has_the_directive_s_name() -> None:
-    assert {directive: option_of(field) for directive, field in OPTIONS.items()} == {
-        directive: f"--{directive}" for directive in OPTIONS
-    }
+    assert all(option_of(field) == f"--{directive}" for directive, field in OPTIONS.items())
 
 
 def test_what_was_not_typed_is_not_asked_for() -> None:

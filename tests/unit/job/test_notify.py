@@ -52,13 +52,10 @@ def test_a_secret_is_refused_and_the_message_does_not_contain_it(text: str) -> N
     assert "'$NAME' (in single quotes)" in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "foo", "mailto:", "mailto:a@b,c@d", "mailto:a b@c", "file:", "json://a\x1b[2J/x"])
-def test_what_is_no_destination_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="takes"):
-        check_destination(text)
-
-
-def test_a_misspelt_service_gets_its_neighbour() -> None:
+def test_what_is_no_destination_is_refused_and_a_misspelt_service_gets_its_neighbour() -> None:
+    for text in ("", "foo", "mailto:", "mailto:a@b,c@d", "mailto:a b@c", "file:", "json://a\x1b[2J/x"):
+        with pytest.raises(ValueError, match="takes"):
+            check_destination(text)
     with pytest.raises(UsageError, match=r"the token of jsn:// \(did you mean json://\?\)"):
         request(notify=["jsn://host"])
 

@@ -12,10 +12,6 @@ from hpcrun.profiles.sweep_file import load_sweep_file
 from tests.unit import given
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    return [dict(row) for row in load_sweep_file(path)]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "elements"),
     [
@@ -31,7 +27,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_elements_are_read_as_they_are_written(
     tmp_path: Path, name: str, text: str, elements: list[dict[str, str]]
 ) -> None:
-    assert rows(given.write(tmp_path / name, text)) == elements
+    assert [dict(row) for row in load_sweep_file(given.write(tmp_path / name, text))] == elements
 
 
 @pytest.mark.parametrize(
@@ -53,7 +49,6 @@ def test_elements_are_read_as_they_are_written(
         ("a.csv", "a\n", "no elements"),
         ("a.csv", 'a\n"x\n', "line"),
         ("a.csv", "a b\n1\n", "cannot be a parameter's name"),
-        ("a.csv", "a\n" + "1\n" * 10_001, "10001 elements"),
     ],
 )
 def test_what_cannot_be_names_the_file(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -63,21 +58,18 @@ def test_what_cannot_be_names_the_file(tmp_path: Path, name: str, text: str, sai
     assert str(path) in error.value.message
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
+def test_a_hostile_file_is_refused_soon(tmp_path: Path) -> None:
+    for name, text, said in (
         ("deep.yaml", "a: " + "[" * 9000, "nested too deeply"),
         ("dashes.yaml", "- " * 9000, "nested too deeply"),
         ("long.csv", "a\n" + "1\n" * 4_000_000, "10001 elements"),
         ("wide.csv", ",".join(f"z{number}" for number in range(20_000)), "it has no elements"),
-    ],
-)
-def test_a_hostile_file_is_refused_soon(tmp_path: Path, name: str, text: str, said: str) -> None:
-    path = given.write(tmp_path / name, text)
-    begun_s = time.process_time()
-    with pytest.raises(UsageError, match=said):
-        load_sweep_file(path)
-    assert time.process_time() - begun_s < 3
+    ):
+        path = given.write(tmp_path / name, text)
+        begun_s = time.process_time()
+        with pytest.raises(UsageError, match=said):
+            load_sweep_file(path)
+        assert time.process_time() - begun_s < 3
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
