@@ -77,19 +77,16 @@ def test_the_exit_record_of_an_attempt(text: bytes, record: ExitRecord | None, t
     assert newest(tmp_path).exit == record
 
 
-def test_attempts_come_newest_first_by_number_and_not_by_text(tmp_path: Path) -> None:
+def test_ranks_are_those_that_wrote_something_and_attempts_come_newest_first_by_number(tmp_path: Path) -> None:
+    for name in ("rank-10.out", "rank-2.err", "rank-2.out", "rank-0.exit", "rank-x.out", ".rank-7.exit.12", "start"):
+        write(tmp_path / name, "")
+    assert ranks(AttemptFolder(tmp_path)) == [0, 2, 10]
     for number in (0, 2, 10):
         attempt(tmp_path, number)
     attempt(tmp_path, 11, start=False)
     (RunFolder(tmp_path).element(0).attempts / "notes").mkdir()
     assert [each.number for each in attempts(tmp_path)] == [10, 2, 0]
     assert list(attempts(tmp_path, element=7)) == []
-
-
-def test_ranks_are_those_that_wrote_something_in_order(tmp_path: Path) -> None:
-    for name in ("rank-10.out", "rank-2.err", "rank-2.out", "rank-0.exit", "rank-x.out", ".rank-7.exit.12", "start"):
-        write(tmp_path / name, "")
-    assert ranks(AttemptFolder(tmp_path)) == [0, 2, 10]
 
 
 def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
@@ -111,13 +108,11 @@ def test_a_terminated_rank_is_named_only_where_no_other_failed(status: int, told
     assert (first.rank, first.signalled, first.is_consequence) == (1, "", False)
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"started": "soon", "job_id": 1, "host": "a"}', '{"started": null}', "\x00\xff"]
-)
-def test_an_attempt_whose_start_was_overwritten_hides_no_other(text: str, tmp_path: Path) -> None:
-    for number, said in ((0, '{"job_id": "1", "host": "a", "started": 5}'), (1, text)):
-        write(RunFolder(tmp_path).element(0).attempt(number).start, said)
-    assert [attempt.number for attempt in attempts(tmp_path)] == [0]
+def test_an_attempt_whose_start_was_overwritten_hides_no_other(tmp_path: Path) -> None:
+    write(RunFolder(tmp_path).element(0).attempt(0).start, '{"job_id": "1", "host": "a", "started": 5}')
+    for text in ("{}", '{"started": "soon", "job_id": 1, "host": "a"}', '{"started": null}', "\x00\xff"):
+        write(RunFolder(tmp_path).element(0).attempt(1).start, text)
+        assert [attempt.number for attempt in attempts(tmp_path)] == [0]
 
 
 def test_nodes_in_slurm_s_order_and_the_ranks_of_those_that_have_started(tmp_path: Path) -> None:

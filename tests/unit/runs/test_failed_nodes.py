@@ -25,25 +25,25 @@ def names(failed: FailedNodes, now_s: float = NOW) -> list[str]:
     return [one.node for one in failed.known(now_s)]
 
 
-def test_what_is_noted_is_known_the_newest_first(failed: FailedNodes) -> None:
+def test_what_is_noted_is_known_the_newest_first_for_a_day(failed: FailedNodes) -> None:
     assert names(failed) == []
     failed.note([failure("a-1", 100), failure("a-2", 50)], NOW)
     failed.note([failure("a-3", 70)], NOW)
     assert names(failed) == ["a-2", "a-3", "a-1"]
+    failed.note([failure("a-4", KEPT_S + 1)], NOW)
+    assert names(failed) == ["a-2", "a-3", "a-1"]
+    assert names(failed, NOW + KEPT_S) == []
 
 
-def test_the_same_failure_is_noted_once_and_a_node_is_listed_once(failed: FailedNodes) -> None:
+def test_the_same_failure_is_noted_once_and_the_file_is_bounded(failed: FailedNodes) -> None:
     for _ in range(3):
         failed.note([failure("a-1")], NOW)
     assert len(json.loads(failed.path.read_text())["nodes"]) == 1
     failed.note([failure("a-1", 10)], NOW)
     assert [one.failed_s for one in failed.known(NOW)] == [NOW - 10]
-
-
-def test_a_failure_is_over_after_a_day(failed: FailedNodes) -> None:
-    failed.note([failure("a-1", 100), failure("a-2", KEPT_S + 1)], NOW)
-    assert names(failed) == ["a-1"]
-    assert names(failed, NOW + KEPT_S) == []
+    failed.note([failure(f"b-{number}", number + 1) for number in range(MOST + 50)], NOW)
+    assert len(names(failed)) == MOST
+    assert names(failed)[0] == "b-0"
 
 
 def test_what_was_forgotten_is_not_noted_again_until_it_fails_again(failed: FailedNodes) -> None:
@@ -69,9 +69,3 @@ def test_a_file_that_cannot_be_read_is_no_error_and_is_replaced(failed: FailedNo
     unwritable = FailedNodes(failed.path / "below.json")
     unwritable.note([failure("a-1")], NOW)
     assert names(unwritable) == []
-
-
-def test_the_file_is_bounded(failed: FailedNodes) -> None:
-    failed.note([failure(f"a-{number}", number + 1) for number in range(MOST + 50)], NOW)
-    assert len(names(failed)) == MOST
-    assert names(failed)[0] == "a-0"

@@ -30,14 +30,15 @@ def test_a_folder_for_runs_alone_is_used_and_one_that_is_not_there_yet(tmp_path:
     assert other_use(tmp_path / "none" / "yet") is None
 
 
-@pytest.mark.parametrize(
-    "names", [[".git/HEAD"], [".git"], [".hg/store"], [".svn/entries"], [".jj/repo"], ["HEAD", "objects/x", "refs/x"]]
-)
-def test_a_repository_is_refused(names: list[str], tmp_path: Path) -> None:
-    for name in names:
-        write(tmp_path / name, "")
-    assert other_use(tmp_path) == "a repository"
-    assert other_use(tmp_path / "runs") is None
+def test_a_repository_and_the_top_of_a_file_system_are_refused(tmp_path: Path) -> None:
+    names = ([".git/HEAD"], [".git"], [".hg/store"], [".svn/entries"], [".jj/repo"], ["HEAD", "objects/x", "refs/x"])
+    for number, files in enumerate(names):
+        folder = tmp_path / str(number)
+        for name in files:
+            write(folder / name, "")
+        assert other_use(folder) == "a repository"
+        assert other_use(folder / "runs") is None
+    assert other_use(Path("/")) == other_use(Path("/proc")) == "the top of a file system"
 
 
 def test_a_home_is_refused_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,11 +53,6 @@ def test_a_home_is_refused_whatever_it_is_called(tmp_path: Path, monkeypatch: py
     assert other_use(Path("~").expanduser()) is None
     monkeypatch.delenv("HOME")  # then the user database says
     assert other_use(Path("~").expanduser()) == "a home folder"
-
-
-@pytest.mark.parametrize("folder", ["/", "/proc"])
-def test_the_top_of_a_file_system_is_refused(folder: str) -> None:
-    assert other_use(Path(folder)) == "the top of a file system"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
@@ -111,19 +107,13 @@ def test_a_folder_that_is_not_there_is_not_made_and_one_that_cannot_be_written_s
     assert look_at_place(Path("/proc/runs")).error is not None
 
 
-@pytest.mark.parametrize(
-    ("path", "mount"),
-    [
-        ("/home/me/runs", Mount("nas:/export one", "/home", "nfs4")),
-        ("/homely", Mount("/dev/vda", "/", "ext4")),
-        ("/home two/x", Mount("tmpfs", "/home two", "tmpfs")),
-    ],
-)
-def test_the_deepest_and_last_mount_is_the_one(path: str, mount: Mount) -> None:
-    assert find_mount(Path(path), parse_mounts(MOUNTS)) == mount
-
-
-def test_a_link_is_followed_to_its_mount_and_there_may_be_none(tmp_path: Path) -> None:
+def test_the_deepest_and_last_mount_of_a_path_and_of_what_a_link_leads_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/shm")
-    assert find_mount(tmp_path / "link", parse_mounts(MOUNTS)) == Mount("tmpfs", "/dev/shm", "tmpfs")
+    for path, mount in (
+        (Path("/home/me/runs"), Mount("nas:/export one", "/home", "nfs4")),
+        (Path("/homely"), Mount("/dev/vda", "/", "ext4")),
+        (Path("/home two/x"), Mount("tmpfs", "/home two", "tmpfs")),
+        (tmp_path / "link", Mount("tmpfs", "/dev/shm", "tmpfs")),
+    ):
+        assert find_mount(path, parse_mounts(MOUNTS)) == mount
     assert find_mount(Path("/x"), []) is None

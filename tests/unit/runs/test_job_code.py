@@ -43,7 +43,7 @@ def test_code_is_every_file_and_link_but_those_of_git_python_and_virtual_environ
     assert "runs/1/run.json" in walk_code(tmp_path, [])
 
 
-def test_what_is_as_large_as_may_be_is_taken_and_a_byte_more_is_refused_with_the_largest(tmp_path: Path) -> None:
+def test_what_is_as_large_as_may_be_is_taken_and_what_is_more_is_refused(tmp_path: Path) -> None:
     sizes = {"f": 40, "e": 20, "d": 15, "c": 14, "b": 8, "a": 3}
     for name, size in sizes.items():
         os.truncate(write(tmp_path / name, ""), size * MB)
@@ -57,9 +57,6 @@ def test_what_is_as_large_as_may_be_is_taken_and_a_byte_more_is_refused_with_the
     first, *largest = refused.value.message.splitlines()
     assert first.endswith("is 100 MB in 6 files, over the limit of a snapshot (100 MB); the largest:")
     assert largest == ["  40.0 MB  f", "  20.0 MB  e", "  15.0 MB  d", "  14.0 MB  c", "  8.0 MB  b"]
-
-
-def test_more_files_than_code_has_are_refused(tmp_path: Path) -> None:
     check_count(["a.py"] * MOST_FILES, tmp_path)
     with pytest.raises(PlanError, match=f"there are more than {MOST_FILES} files in {tmp_path}"):
         check_count(["a.py"] * (MOST_FILES + 1), tmp_path)
@@ -108,20 +105,17 @@ def put(root: Path) -> Path:
     return put_programs(RunsFolder(root), FILES)
 
 
-def test_each_version_has_one_copy(tmp_path: Path) -> None:
-    runs = RunsFolder(tmp_path)
-    first, second = put_programs(runs, FILES), put_programs(runs, NEWER)
-    inode = (first / "launch/a.py").stat().st_ino
-    assert put_programs(runs, FILES) == first != second
-    assert (first / "launch/a.py").stat().st_ino == inode  # it was not written again
-    assert (whole(first, FILES), whole(second, NEWER)) == (True, True)
-
-
-def test_submissions_at_once_make_one_copy(tmp_path: Path) -> None:
+def test_each_version_has_one_copy_and_submissions_at_once_make_one(tmp_path: Path) -> None:
     with ProcessPoolExecutor(8) as pool:
         (copy,) = {*pool.map(put, [tmp_path] * 40)}
     assert whole(copy, FILES)
     assert os.listdir(copy.parent) == [copy.name]
+    runs = RunsFolder(tmp_path)
+    first, second = put_programs(runs, FILES), put_programs(runs, NEWER)
+    inode = (first / "launch/a.py").stat().st_ino
+    assert put_programs(runs, FILES) == first == copy != second
+    assert (first / "launch/a.py").stat().st_ino == inode  # it was not written again
+    assert (whole(first, FILES), whole(second, NEWER)) == (True, True)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -38,12 +38,13 @@ def test_a_record_written_is_read_back_the_same(script: str, args: list[str], jo
     assert run_from_json(text) == record
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "5", "null", "{}", '{"schema": 1}', '{"schema": 1, "run_id": "x"}', "[" * 200_000]
-)
-def test_a_damaged_record_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        run_from_json(text)
+def test_a_damaged_record_or_status_is_refused() -> None:
+    for text in ("", "{", "[]", "5", "{}", '{"schema": 1}', '{"schema": 1, "run_id": "x"}', "[" * 200_000):
+        with pytest.raises(ValueError, match=r".+"):
+            run_from_json(text)
+    for text in ("", "[]", "{}", '{"state": "RUNNING", "asked_s": 1e999}', '{"state": ["x"], "asked_s": 1}'):
+        with pytest.raises(ValueError, match=r".+"):
+            status_from_json(text)
 
 
 def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
@@ -55,24 +56,18 @@ def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
         run_from_json(run_to_json(cut))
 
 
-def test_a_record_of_a_newer_version_says_so() -> None:
+def test_records_of_newer_and_older_versions_and_their_unknown_fields() -> None:
     text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
     with pytest.raises(NewerRecordError, match="written by a newer hpcrun"):
         run_from_json(text)
-
-
-def test_unknown_fields_are_written_back() -> None:
-    said = json.loads(run_to_json(run(after=[{**WAITED, "since": 4}], chain={"link": 1, "links": 2, "first": "x"})))
-    said |= {"colour": [{"red": 1}], "plan": {"shade": 3}}
-    read = run_from_json(json.dumps(said))
-    assert json.loads(run_to_json(replace(read, job_id="5"))) == {**said, "job_id": "5"}
-
-
-def test_a_record_of_an_older_version_has_defaults() -> None:
     said = json.loads(run_to_json(run()))
     for name in ("request", "plan", "cwd", "after", "chain", "code", "walltime_s", "schema"):
         del said[name]
-    assert run_from_json(json.dumps(said)) == run(walltime_s=None)
+    assert run_from_json(json.dumps(said)) == run(walltime_s=None)  # of an older version
+    known = json.loads(run_to_json(run(after=[{**WAITED, "since": 4}], chain={"link": 1, "links": 2, "first": "x"})))
+    known |= {"colour": [{"red": 1}], "plan": {"shade": 3}}
+    read = run_from_json(json.dumps(known))
+    assert json.loads(run_to_json(replace(read, job_id="5"))) == {**known, "job_id": "5"}
 
 
 @pytest.mark.parametrize("name", [item.name for item in fields(Run)])
@@ -96,11 +91,3 @@ def test_a_status_written_is_read_back_the_same(reason: str, final: bool, elapse
     assert status_from_json(status_to_json(status)) == status
     newer = json.dumps({**json.loads(status_to_json(status)), "colour": 3})
     assert status_from_json(newer) == status
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"state": "RUNNING", "asked_s": 1e999}', '{"state": ["x"], "asked_s": 1}']
-)
-def test_a_damaged_status_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        status_from_json(text)

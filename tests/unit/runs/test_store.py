@@ -111,7 +111,7 @@ def test_a_record_is_replaced_whole_and_a_full_disk_leaves_it_as_it_was(store: R
     assert files(tmp_path) == before
 
 
-def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> None:
+def test_the_same_id_twice_leaves_the_first_run_and_what_another_process_makes_is_left_alone(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     store.create(run(OLD), "first")
     with pytest.raises(RunExistsError):
@@ -121,6 +121,12 @@ def test_the_same_id_twice_leaves_the_first_run_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(RunExistsError):
         store.create(run(NEW), "")
     assert (store.run_ids(), store.active_ids()) == ([OLD], [OLD, NEW])
+    theirs = tmp_path / "scratch" / f".{OLD}"
+    write(theirs / ".made-by-hpcrun", "")
+    with pytest.raises(PlanError, match="File exists"):
+        RunStore(tmp_path / "runs").create(run(OLD), "", tmp_path / "scratch")
+    assert (theirs / ".made-by-hpcrun").exists()
+    assert RunStore(tmp_path / "runs").active_ids() == []
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -145,11 +151,11 @@ def test_a_run_that_is_deleted_leaves_the_index_of_jobs_and_no_other_does(tmp_pa
     assert store.noted_jobs() == {NEW: frozenset({"4712"})}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', "\xff"])
-def test_a_damaged_record_is_named_by_its_file(text: str, store: RunStore, tmp_path: Path) -> None:
-    (store.folder(OLD) / "run.json").write_text(text, "latin-1")
-    with pytest.raises(DamagedRunError, match=r"run\.json cannot be read"):
-        store.load(OLD)
+def test_a_damaged_record_is_named_by_its_file(store: RunStore, tmp_path: Path) -> None:
+    for text in ("", "{", "[]", '{"schema": 99}', "\xff"):
+        (store.folder(OLD) / "run.json").write_text(text, "latin-1")
+        with pytest.raises(DamagedRunError, match=r"run\.json cannot be read"):
+            store.load(OLD)
 
 
 def test_a_run_that_is_over_is_active_no_more(store: RunStore, tmp_path: Path) -> None:
@@ -237,12 +243,3 @@ def test_a_folder_that_is_not_the_run_s_own_is_not_deleted(tmp_path: Path) -> No
     with pytest.raises(PlanError, match="it holds more than run"):
         store.delete("20260103-000000-c-0000")
     assert thesis.exists()
-
-
-def test_what_another_process_makes_elsewhere_is_left_alone(tmp_path: Path) -> None:
-    theirs = tmp_path / "scratch" / f".{OLD}"
-    write(theirs / ".made-by-hpcrun", "")
-    with pytest.raises(PlanError, match="File exists"):
-        RunStore(tmp_path / "runs").create(run(OLD), "", tmp_path / "scratch")
-    assert (theirs / ".made-by-hpcrun").exists()
-    assert RunStore(tmp_path / "runs").active_ids() == []

@@ -38,7 +38,7 @@ def summary(*uses: NodeUse) -> UseSummary:
     return summary
 
 
-def test_what_the_job_writes_is_read(tmp_path: Path) -> None:
+def test_what_the_job_writes_is_read_and_a_run_without_samples_has_none(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("gpu-2\ngpu-1\n")
     written(tmp_path, head() + line(110, 2.5, 1 << 30, 1000, None, [GPU]) + line(120, 3, 2 << 30, 0, 5e9, []))
     folder = written(tmp_path, head(), "gpu-2")
@@ -47,36 +47,21 @@ def test_what_the_job_writes_is_read(tmp_path: Path) -> None:
     assert (second.cpus, second.memory_limit, second.spans()) == (8, 16 << 30, [10, 10])
     assert second.samples[0] == UseSample(110, 2.5, 1 << 30, 1000, None, (GpuUse(0, 0.5, 1 << 30, 80 << 30, 300),))
     assert (second.samples[1].rdma, second.samples[1].gpus) == (5e9, ())
-
-
-def test_a_run_without_samples_has_none(tmp_path: Path) -> None:
-    assert read_use(AttemptFolder(tmp_path)) == ()
     assert read_use(AttemptFolder(tmp_path / "missing")) == ()
     assert summarise([NodeUse("a", 4, None, ())]) is None
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        '{"time": 115, "cpus": 1, "mem',  # the node died while it wrote
-        "\0\xff\n",
-        "[1, 2]\n",
-        '{"time": 1e400}\n',
-        BAD % ("NaN", "1", "[]"),
-        BAD % ("-1", "1", "[]"),
-        BAD % ("1", "1e9999", "[]"),
-        BAD % ("1", "1", '[[0, "a", 1, 1, 1]]'),
-        BAD % ("1", "1", "[[0, 1]]"),
-        BAD % ("1", "1", "7"),
-        '{"started": 5, "cpus": "many"}\n',
-        "[" * 100_000 + "\n",
-    ],
-)
-def test_a_damaged_line_is_left_out(tmp_path: Path, bad: str) -> None:
+def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
     good = [line(at, 1, 1, 1, None, []) * 2 for at in (110, 120)]  # written twice, counted once
-    (use,) = read_use(written(tmp_path, head() + good[0] + bad + ("" if bad.endswith("\n") else "\n") + good[1]))
-    assert [each.time for each in use.samples] == [110, 120]
-    assert use.cpus == 8
+    for bad in (
+        '{"time": 115, "cpus": 1, "mem\n',  # the node died while it wrote
+        "\0\xff\n", "[1, 2]\n", '{"time": 1e400}\n', '{"started": 5, "cpus": "many"}\n', "[" * 100_000 + "\n",
+        BAD % ("NaN", "1", "[]"), BAD % ("-1", "1", "[]"), BAD % ("1", "1e9999", "[]"), BAD % ("1", "1", "7"),
+        BAD % ("1", "1", '[[0, "a", 1, 1, 1]]'), BAD % ("1", "1", "[[0, 1]]"),
+    ):  # fmt: skip
+        (use,) = read_use(written(tmp_path, head() + good[0] + bad + good[1]))
+        assert [each.time for each in use.samples] == [110, 120], bad
+        assert use.cpus == 8
 
 
 def test_only_a_regular_file_of_a_sensible_size_is_read(tmp_path: Path) -> None:
@@ -96,12 +81,19 @@ def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -
     assert len(read_use(AttemptFolder(folder))) == 1
 
 
-def test_the_summary_weighs_samples_by_their_time() -> None:
+def test_the_summary_weighs_samples_by_their_time_and_counts_all_attempts() -> None:
     one = NodeUse("a", 8, 16 << 30, (sample(110, cpus=1, busy=0.0), sample(140, cpus=5, busy=0.8)), started=100)
     result = summary(one)
     assert (result.seconds, result.nodes, result.gpus) == (40, 1, 1)
     assert (result.cpus, result.cpus_peak, result.cpus_asked) == (4, 5, 8)
     assert (result.gpu_busy, result.gpu_idle, result.idle_cpus) == (0.6, 0.25, 1)
+    first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
+    second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)
+    other = NodeUse("b", 4, 8 << 30, (sample(520, busy=None),), started=500)
+    result = summary(first, second, other)
+    assert (result.seconds, result.nodes, result.memory_peak) == (30, 2, 3 << 30)
+    assert (result.cpus_asked, result.memory_asked) == (4, 8 << 30)
+    assert (result.gpus, result.gpu_busy, result.gpu_idle, result.gpu_memory) == (0, None, None, None)
 
 
 def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_are_idle() -> None:
@@ -112,13 +104,3 @@ def test_the_cpus_count_as_those_of_idle_gpus_only_while_all_gpus_of_the_node_ar
     samples = (both(110, 7, 0.0, 0.9), both(120, 2, 0.0, 0.0), both(130, 7, 0.9, 0.9))
     result = summary(NodeUse("a", 8, None, samples, started=100))
     assert (result.idle_cpus, result.gpu_idle) == (2, 0.5)
-
-
-def test_the_attempts_of_a_run_count_together() -> None:
-    first = NodeUse("a", 8, 16 << 30, (sample(110, busy=None, memory=3 << 30),), started=100)
-    second = NodeUse("a", 8, 16 << 30, (sample(520, busy=None),), started=500)
-    other = NodeUse("b", 4, 8 << 30, (sample(520, busy=None),), started=500)
-    result = summary(first, second, other)
-    assert (result.seconds, result.nodes, result.memory_peak) == (30, 2, 3 << 30)
-    assert (result.cpus_asked, result.memory_asked) == (4, 8 << 30)
-    assert (result.gpus, result.gpu_busy, result.gpu_idle, result.gpu_memory) == (0, None, None, None)

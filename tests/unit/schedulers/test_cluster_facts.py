@@ -7,7 +7,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,74 +37,50 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text("utf-8")
 
 
-def test_kinds_of_nodes() -> None:
+def test_recorded_nodes_partitions_configuration_and_associations() -> None:
     kinds = parse_nodes(recorded("scontrol-node.txt"))
     assert NodeKind("gpu", 2, 64, 512000, (("h100", 8),)) in kinds
     assert NodeKind("cpu", 1, 64, 512000, ()) in kinds
-
-
-def test_partitions() -> None:
     partitions = parse_partitions(recorded("scontrol-partition.txt"), preempts=True)
     by_name = {partition.name: partition for partition in partitions}
     assert list(by_name) == ["gpu", "h100", "preempt", "cpu", "debug"]
     assert by_name["gpu"] == Partition("gpu", default=True, max_s=172800, default_s=1800, priority=10)
     assert by_name["preempt"] == Partition("preempt", max_s=86400, priority=1, preempted="REQUEUE", grace_s=10)
-
-
-def test_who_may_use_a_partition_whose_mode_of_preemption_means_nothing_here() -> None:
-    text = "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN"
-    (partition,) = parse_partitions(f"{text} PreemptMode=REQUEUE\n", preempts=False)
-    assert partition == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
-
-
-def test_the_configuration() -> None:
     config = parse_config(recorded("scontrol-config.txt"))
     assert config["ClusterName"] == "dev"
     assert config["SLURM_VERSION"] == "22.05.8"
     assert config["PreemptType"] == "preempt/partition_prio"
     assert "Epilog" not in config  # (null)
     assert "PowerPlugin" not in config  # nothing at all
-
-
-def test_associations() -> None:
     assert parse_assoc(recorded("sacctmgr-assoc.txt")) == [Association("lab", None, ("normal", "short"), None)]
 
 
-def test_what_is_kept_for_the_system_is_not_offered() -> None:
+def test_partitions_nodes_and_limits_as_other_sites_have_them() -> None:
+    text = "PartitionName=a AllowGroups=staff,lab AllowAccounts=ALL DenyAccounts=guest RootOnly=YES State=DOWN"
+    (partition,) = parse_partitions(f"{text} PreemptMode=REQUEUE\n", preempts=False)
+    assert partition == Partition("a", up=False, groups=("staff", "lab"), denied_accounts=("guest",), root_only=True)
+    # what is kept for the system is not offered
     text = "NodeName=n1 CPUEfctv=60 CPUTot=64 Gres=gpu:4 RealMemory=1000 MemSpecLimit=100 Partitions=a\n"
     assert parse_nodes(text) == [NodeKind("a", 1, 60, 900, ((None, 4),))]
-
-
-def test_values_with_blanks() -> None:
     text = "NodeName=n1 OS=Linux 5.1 #1 SMP Reason=bad disk [root@x] Partitions=a \n"
     assert parse_records(text, "NodeName") == [
         {"NodeName": "n1", "OS": "Linux 5.1 #1 SMP", "Reason": "bad disk [root@x]", "Partitions": "a"}
     ]
-
-
-@pytest.mark.parametrize(
-    ("gres", "gpus"),
-    [
-        ("gpu:a100:4", [("a100", 4)]),
-        ("gpu:a100:4(S:0-1)", [("a100", 4)]),
-        ("gpu:a100:2(S:0,2),gpu:v100:1(S:1)", [("a100", 2), ("v100", 1)]),
-        ("gpu:8", [(None, 8)]),
-        ("gpu", [(None, 1)]),
-        ("gpu:h100:no_consume:8", [("h100", 8)]),
-        ("nvme:1,gpu:nvidia_a100-sxm4-80gb:8", [("nvidia_a100-sxm4-80gb", 8)]),
-        ("shard:a100:16", []),
-        ("gpu:a100:many", []),
-        ("(null)", []),
-        ("", []),
-    ],
-)
-def test_gres(gres: str, gpus: list[tuple[str | None, int]]) -> None:
-    assert list(parse_gres(gres)) == gpus
-
-
-def test_a_command_is_named_without_its_options() -> None:
+    short = "short|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS"
+    text = f"normal|||||\n{short}\nodd\n"
+    assert parse_qos(text) == [QosLimits("normal"), QosLimits("short", 8, 4, None, 600, over_partition=True)]
     assert command_name(["scontrol", "--oneliner", "show", "node"]) == "scontrol show node"
     assert command_name(["sacctmgr", "--noheader", "show", "assoc", "user=me", "format=qos"]) == "sacctmgr show assoc"
+
+
+def test_gres() -> None:
+    table: dict[str, list[tuple[str | None, int]]] = {
+        "gpu:a100:4(S:0-1)": [("a100", 4)], "gpu:a100:2(S:0,2),gpu:v100:1(S:1)": [("a100", 2), ("v100", 1)],
+        "gpu:8": [(None, 8)], "gpu": [(None, 1)], "gpu:h100:no_consume:8": [("h100", 8)],
+        "nvme:1,gpu:nvidia_a100-sxm4-80gb:8": [("nvidia_a100-sxm4-80gb", 8)],
+        "shard:a100:16": [], "gpu:a100:many": [], "(null)": [], "": [],
+    }  # fmt: skip
+    assert {gres: list(parse_gres(gres)) for gres in table} == table
 
 
 def read_all(text: str) -> None:
@@ -126,12 +101,6 @@ def test_no_mutilated_answer_raises(data: st.DataObject) -> None:
     read_all(text[:start] + data.draw(st.text(max_size=5)) + text[end:])
 
 
-def test_the_limits_of_each_qos() -> None:
-    short = "short|cpu=64,gres/gpu=8|gres/gpu=4,node=2|gres/gpu:a100=2|00:10:00|DenyOnLimit,OverPartQOS"
-    text = f"normal|||||\n{short}\nodd\n"
-    assert parse_qos(text) == [QosLimits("normal"), QosLimits("short", 8, 4, None, 600, over_partition=True)]
-
-
 NOW = 1_000_000.0
 FACTS = ClusterFacts(
     user="me",
@@ -146,49 +115,41 @@ FACTS = ClusterFacts(
 )
 
 
-@pytest.mark.parametrize("facts", [FACTS, replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"})])
-def test_what_is_kept_comes_back(facts: ClusterFacts, tmp_path: Path) -> None:
+def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     cache = FactsCache(tmp_path / "cache", "dev")
-    assert cache.load(NOW) is None
-    cache.save(facts, NOW)
-    assert cache.load(NOW + 1) == facts
-    assert FactsCache(tmp_path / "cache", "other").load(NOW + 1) is None
-    cache.drop()
-    assert cache.load(NOW + 1) is None
+    for facts in (FACTS, replace(FACTS, associations=None, problems={"sacctmgr show assoc": "away"})):
+        assert cache.load(NOW) is None
+        cache.save(facts, NOW)
+        assert cache.load(NOW + 1) == facts
+        assert FactsCache(tmp_path / "cache", "other").load(NOW + 1) is None
+        cache.path.chmod(0o666)  # others can write it
+        assert cache.load(NOW + 1) is None
+        cache.save(facts, NOW)
+        cache.drop()
 
 
-@pytest.mark.parametrize(
-    ("facts", "valid_s"),
-    [
+def test_for_how_long(tmp_path: Path) -> None:
+    cache, late = FactsCache(tmp_path, None), "timed out after 5 s"
+    for facts, valid_s in (
         (FACTS, VALID_S),
-        (replace(FACTS, problems={"sacctmgr show assoc": "timed out after 5 s"}), PARTIAL_VALID_S),
+        (replace(FACTS, problems={"sacctmgr show assoc": late}), PARTIAL_VALID_S),
         (replace(FACTS, config={}, problems={"sacctmgr show assoc": "no accounting"}), VALID_S),
-        (replace(FACTS, config={}, problems={"scontrol show node": "timed out after 5 s"}), PARTIAL_VALID_S),
-    ],
-)
-def test_for_how_long(facts: ClusterFacts, valid_s: float, tmp_path: Path) -> None:
-    cache = FactsCache(tmp_path, None)
-    cache.save(facts, NOW)
-    assert cache.load(NOW + valid_s - 1) == facts
-    assert cache.load(NOW + valid_s) is None
-    assert cache.load(NOW - 10) is None  # of a clock that was set back
+        (replace(FACTS, config={}, problems={"scontrol show node": late}), PARTIAL_VALID_S),
+    ):
+        cache.save(facts, NOW)
+        assert cache.load(NOW + valid_s - 1) == facts
+        assert cache.load(NOW + valid_s) is None
+        assert cache.load(NOW - 10) is None  # of a clock that was set back
 
 
 BAD_FACTS = json.dumps({"version": __version__, "asked_s": NOW - 1, "valid_s": 9e9, "facts": {"kinds": 7}})
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", BAD_FACTS, "[" * 200_000, None])
-def test_a_damaged_file_is_asked_again(text: str | None, tmp_path: Path) -> None:
+def test_a_damaged_file_is_asked_again(tmp_path: Path) -> None:
     cache = FactsCache(tmp_path, "dev")
-    if text is None:
-        os.mkfifo(cache.path, 0o600)
-    else:
+    os.mkfifo(cache.path, 0o600)
+    assert cache.load(NOW) is None
+    cache.path.unlink()
+    for text in ("", "{}", "[]", BAD_FACTS, "[" * 200_000):
         cache.path.write_text(text)
-    assert cache.load(NOW) is None
-
-
-def test_a_file_that_others_can_write_is_not_believed(tmp_path: Path) -> None:
-    cache = FactsCache(tmp_path, "dev")
-    cache.save(FACTS, NOW)
-    cache.path.chmod(0o666)
-    assert cache.load(NOW) is None
+        assert cache.load(NOW) is None

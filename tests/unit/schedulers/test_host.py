@@ -54,9 +54,13 @@ def interface(root: Path, name: str, state: str, *, device: bool) -> None:
         (folder / "device").mkdir()
 
 
-def test_a_bare_host_has_nothing(tmp_path: Path) -> None:
+def test_a_bare_host_has_nothing_and_its_module_system_is_seen(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     assert look(tmp_path, PATH=f"{tmp_path}/bin") == ({}, {}, (), None, None)
+    assert look(tmp_path, LMOD_CMD="/opt/lmod")[3] == "Lmod"
+    assert look(tmp_path, MODULESHOME="/usr/share/modules")[3] == "Environment Modules"
+    write(tmp_path / "etc/profile.d/lmod.sh", "")
+    assert look(tmp_path)[3] == "Lmod"
 
 
 def test_gpus_are_counted_by_model_and_a_driver_that_fails_is_named(tmp_path: Path) -> None:
@@ -80,13 +84,6 @@ def test_only_active_adapters_and_real_interfaces_count(tmp_path: Path) -> None:
     assert interfaces == ("ib0",)
 
 
-def test_the_module_system(tmp_path: Path) -> None:
-    assert look(tmp_path, LMOD_CMD="/opt/lmod")[3] == "Lmod"
-    assert look(tmp_path, MODULESHOME="/usr/share/modules")[3] == "Environment Modules"
-    write(tmp_path / "etc/profile.d/lmod.sh", "")
-    assert look(tmp_path)[3] == "Lmod"
-
-
 # like Lmod's hierarchy: cuda is there once gcc is loaded
 MODULE = """() {
   case $2 in
@@ -99,26 +96,20 @@ MODULE = """() {
 ENV = {"PATH": "/usr/bin:/bin", "BASH_FUNC_module%%": MODULE}
 
 
-def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell() -> None:
+def test_modules_are_loaded_one_after_the_other_by_names_that_are_no_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert try_modules(["gcc/13", "cuda/12.6"], ENV) == ModuleFacts(True, {})
-    assert try_modules(["cuda/12.6", "gcc/13", "$(touch /tmp/x); a b"], ENV) == ModuleFacts(
-        True,
-        {
-            "cuda/12.6": "Lmod has detected the following error: cuda/12.6 is unknown",
-            "$(touch /tmp/x); a b": "unknown: $(touch /tmp/x); a b",
-        },
-    )
+    unknown = "$(touch /tmp/x); a b"
+    cuda = "Lmod has detected the following error: cuda/12.6 is unknown"
+    facts = try_modules(["cuda/12.6", "gcc/13", unknown], ENV)
+    assert facts == ModuleFacts(True, {"cuda/12.6": cuda, unknown: f"unknown: {unknown}"})
+    monkeypatch.setattr("hpcrun.schedulers.host._ANSWER_WITHIN_S", 0.5)
+    assert try_modules(["gcc/13", "slow"], ENV).problem == "timed out after 0.5 s"
 
 
 def test_a_machine_without_a_module_command() -> None:
     if any(Path(file).exists() for file in ("/usr/share/lmod", "/usr/share/modules", "/etc/profile.d/modules.sh")):
         pytest.skip("this machine has one")
     assert try_modules(["gcc"], {"PATH": "/usr/bin:/bin"}) == ModuleFacts(False, {})
-
-
-def test_one_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcrun.schedulers.host._ANSWER_WITHIN_S", 0.5)
-    assert try_modules(["gcc/13", "slow"], ENV).problem == "timed out after 0.5 s"
 
 
 def test_shellcheck_has_nothing_to_say_of_the_script(tmp_path: Path) -> None:
@@ -137,20 +128,16 @@ LFS = """/lustre/scratch/projects/a-long-name
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "quota"),
-    [
+def test_a_quota_is_read_from_the_line_of_what_is_mounted() -> None:
+    for text, name, quota in (
         (QUOTA, "nas:/export", Quota(Use(104857600, 100000000, 110000000), Use(81234, 0, 0))),
         (QUOTA, "/dev/sda1", Quota(Use(1024, 0, 0), Use(12, 0, 0))),
         (QUOTA, "/dev/sdb1", None),
         (LFS, "/lustre/scratch/projects/a-long-name", Quota(Use(1024, 0, 2048), Use(10, 0, 20))),
-        ("", "nas:/export", None),
         ("nas:/export", "nas:/export", None),
         ("nas:/export a b c d e f g h", "nas:/export", None),
-    ],
-)
-def test_a_quota_is_read_from_the_line_of_what_is_mounted(text: str, name: str, quota: Quota | None) -> None:
-    assert parse_quota(text, [name]) == quota
+    ):
+        assert parse_quota(text, [name]) == quota
 
 
 @given(st.text())
@@ -159,10 +146,9 @@ def test_any_text_at_all(text: str) -> None:
 
 
 def test_the_command_is_asked_where_it_is(tmp_path: Path) -> None:
-    env = {"PATH": f"{tmp_path}:/bin"}
     assert ask_quota(Path("/x"), ["nas:/export"], "nfs", {"PATH": str(tmp_path)}) is None
-    path = write(tmp_path / "quota", f"#!/bin/sh\ncat <<'END'\n{QUOTA}END\nexit 1\n")
-    path.chmod(0o755)
+    write(tmp_path / "quota", f"#!/bin/sh\ncat <<'END'\n{QUOTA}END\nexit 1\n").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/bin"}
     assert ask_quota(Path("/x"), ["nas:/export"], "nfs", env) == parse_quota(QUOTA, ["nas:/export"])
     assert quota_command(Path("/lustre/x"), "lustre")[:2] == ["lfs", "quota"]
 
@@ -171,7 +157,6 @@ def test_the_command_is_asked_where_it_is(tmp_path: Path) -> None:
 TABLE = """
 +---------------------------------------------------------------------------------------+
 | NVIDIA-SMI 535.104.05             Driver Version: 535.104.05   CUDA Version: 12.2     |
-|-----------------------------------------+----------------------+----------------------+
 """
 
 
@@ -200,60 +185,46 @@ def test_a_python_without_torch(venv: Path) -> None:
     assert (found.torch, found.problem) == (None, None)
 
 
-def test_torch_is_read_from_its_files_without_importing_it(venv: Path) -> None:
+def test_torch_is_read_from_its_files_without_importing_it(
+    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch_in(venv, "raise ImportError('it was imported')\n")
     found = asked(venv, kernels=False)
     assert (found.torch, found.cuda, found.requires_python) == ("2.9.1+cu128", "12.8", ">=3.10")
     assert (found.kernels, found.problem) == ((), None)
     torch_in(venv, "raise ImportError('it was imported')\n", cuda=None)
     assert (asked(venv).cuda, asked(venv).problem) == (None, None)
+    torch_in(venv, "")
+    write(tmp_path / "torch/__init__.py", "")
+    monkeypatch.chdir(tmp_path)
+    assert asked(venv, kernels=False).torch == "2.9.1+cu128"  # not the folder of that name here
 
 
-def test_what_its_kernels_are_built_for_is_asked_without_a_gpu(venv: Path) -> None:
+def test_the_kernels_of_torch_are_asked_for_and_one_that_cannot_answer_says_why(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch_in(venv, "class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90 compute_90')\n")
     assert asked(venv).kernels == ("sm_80", "sm_90", "compute_90")
-
-
-def test_a_torch_that_cannot_be_imported_says_why(venv: Path) -> None:
     torch_in(venv, "raise ImportError('libcudnn.so.9: no such file')\n")
     found = asked(venv)
     assert (found.torch, found.problem) == ("2.9.1+cu128", "ImportError: libcudnn.so.9: no such file")
-
-
-def test_an_import_that_takes_too_long_costs_only_the_kernels(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch_in(venv, "import time\ntime.sleep(60)\n")
     monkeypatch.setattr("hpcrun.schedulers.host._IMPORT_WITHIN_S", 1)
     found = asked(venv)
     assert (found.torch, found.kernels, found.problem) == ("2.9.1+cu128", (), None)
 
 
-def test_a_folder_called_torch_here_is_not_the_job_s(
-    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch_in(venv, "")
-    write(tmp_path / "torch/__init__.py", "")
-    monkeypatch.chdir(tmp_path)
-    assert asked(venv, kernels=False).torch == "2.9.1+cu128"
-
-
-@pytest.mark.parametrize(
-    ("program", "says"),
-    [("/nowhere/python", "/nowhere/python: No such file or directory"), ("/bin/false", "it printed nothing")],
-)
-def test_what_is_no_python(program: str, says: str) -> None:
-    found = ask_python(PythonEnvironment(program, "PATH"), {"PATH": "/bin"}, kernels=False)
-    assert (found.version, found.problem) == (None, says)
-
-
-def test_what_a_site_s_start_up_files_print_is_passed_over() -> None:
+def test_what_is_no_python_and_what_a_site_s_start_up_files_print() -> None:
+    for program, says in (("/nowhere/python", "/nowhere/python: No such file or directory"),
+                          ("/bin/false", "it printed nothing")):  # fmt: skip
+        found = ask_python(PythonEnvironment(program, "PATH"), {"PATH": "/bin"}, kernels=False)
+        assert (found.version, found.problem) == (None, says)
     text = 'Welcome to Alpha!\n{"version": [3, 9, 1]}\n[]\n7\n{"torch": "2.3.0", "cuda": "12.1"}\n'
     assert parse_probe(text, None) == PythonFacts((3, 9, 1), "2.3.0", "12.1")
 
 
 def test_the_driver(tmp_path: Path) -> None:
     assert parse_driver(TABLE, ["9.0", "8.9"]) == DriverFacts("535.104.05", (12, 2), ("9.0", "8.9"))
-    assert parse_driver("babble", ["[N/A]"]) == DriverFacts()
-    assert ask_driver({"PATH": str(tmp_path)}) == DriverFacts()
-    smi = write(tmp_path / "nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2\nexit 9\n")
-    smi.chmod(0o755)
-    assert ask_driver({"PATH": f"{tmp_path}:/bin"}) == DriverFacts()
+    assert parse_driver("babble", ["[N/A]"]) == ask_driver({"PATH": str(tmp_path)}) == DriverFacts()
+    nvidia_smi(tmp_path, "echo 'NVIDIA-SMI has failed' >&2\nexit 9")
+    assert ask_driver({"PATH": f"{tmp_path}/bin:/bin"}) == DriverFacts()

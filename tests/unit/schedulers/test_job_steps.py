@@ -33,7 +33,6 @@ A100 = "0, GPU-5f1e7c3a, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00
          GpuReading(3, "GPU-1", "NVIDIA H100", None, 0, 81559, None, None, 33)),
         ("1, GPU-2, Tesla V100, [Unknown Error], [GPU requires reset], 32768, [Unknown Error], 300.00, [Unknown Error]",
          GpuReading(1, "GPU-2", "Tesla V100", None, None, 32768, None, 300, None)),
-        ("No devices were found", None),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
         ("", None),
     ],
@@ -66,18 +65,12 @@ def ask(folder: Path, program: str | None, visible: str | None) -> str:
     return "".join(line for line in said.splitlines(keepends=True) if "\tport\t" not in line)
 
 
-def test_only_the_job_s_own_gpus_are_asked_for(tmp_path: Path) -> None:
+def test_a_node_asks_for_the_job_s_own_gpus_in_good_bash_and_says_what_goes_wrong(tmp_path: Path) -> None:
+    assert ask(tmp_path, None, None) == "n1\tnone\tno nvidia-smi there\n"
+    assert ask(tmp_path, "echo No devices were found; exit 6", "0") == "n1\terror\tNo devices were found\n"
     asked = ask(tmp_path, 'echo "$*"', "2,3")
     assert asked.startswith("n1\tgpu\t-i 2,3 --query-gpu=index,uuid,name,")
     assert "-i" not in ask(tmp_path, 'echo "$*"', "MIG-1c2d")
-
-
-def test_what_goes_wrong_on_a_node_is_said(tmp_path: Path) -> None:
-    assert ask(tmp_path, None, None) == "n1\tnone\tno nvidia-smi there\n"
-    assert ask(tmp_path, "echo No devices were found; exit 6", "0") == "n1\terror\tNo devices were found\n"
-
-
-def test_the_program_is_good_bash(tmp_path: Path) -> None:
     program = tmp_path / "query.sh"
     program.write_text("#!/bin/bash\n" + query_command()[2])
     assert complaints(program) == ""

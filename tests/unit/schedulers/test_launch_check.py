@@ -10,6 +10,7 @@ import pytest
 from hpcrun.job.plan import PythonEnvironment
 from hpcrun.schedulers.host import torchrun_refusal, uv_refusal
 from hpcrun.schedulers.job_steps import mpi_types, parse_mpi_list, srun_refusal
+from tests.unit.given import write
 
 SRUN = """#!/bin/sh
 echo asked >>{folder}/asked
@@ -25,9 +26,7 @@ echo 'srun: fatal: No command given to execute.' >&2; exit 1
 
 
 def env(folder: Path, before: str = "") -> dict[str, str]:
-    program = folder / "srun"
-    program.write_text(SRUN.format(folder=folder, before=before))
-    program.chmod(0o755)
+    write(folder / "srun", SRUN.format(folder=folder, before=before)).chmod(0o755)
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
@@ -37,6 +36,12 @@ def test_what_srun_knows_is_taken_and_what_not_is_refused_in_its_words(tmp_path:
     assert srun_refusal(["--foo=1"], around) == "unrecognized option '--foo=1'"
     assert srun_refusal(["--vers"], around) == "it would print text and exit"
     assert srun_refusal(["--mpi=mvapich"], around) == "--mpi=mvapich is none of pmix, none, pmix_v4, openmpi"
+    assert (
+        srun_refusal(["--overlap"], env(tmp_path / "fails", "echo 'srun: fatal: no configuration' >&2; exit 1")) is None
+    )
+    assert srun_refusal(["--foo"], {"PATH": str(tmp_path / "none")}) is None
+    assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == ("none", "pmi2", "openmpi")
+    assert parse_mpi_list("something else") == ()
 
 
 def test_srun_is_asked_once(tmp_path: Path) -> None:
@@ -46,26 +51,14 @@ def test_srun_is_asked_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "asked\n"
 
 
-def test_an_srun_that_fails_by_itself_or_is_missing_refuses_nothing(tmp_path: Path) -> None:
-    assert srun_refusal(["--overlap"], env(tmp_path, "echo 'srun: fatal: no configuration' >&2; exit 1")) is None
-    assert srun_refusal(["--foo"], {"PATH": str(tmp_path / "none")}) is None
-
-
-def test_lists_of_mpi_kinds() -> None:
-    assert parse_mpi_list("srun: MPI types are...\nsrun: none\nsrun: pmi2\n") == ("none", "pmi2", "openmpi")
-    assert parse_mpi_list("something else") == ()
-
-
 @pytest.mark.parametrize(
     ("default", "types"), [("none", ("pmix",)), ("pmix", ()), ("cray_shasta", ()), (None, ("pmix",))]
 )
 def test_a_job_needs_an_mpi_type_unless_the_cluster_has_a_default(
     tmp_path: Path, default: str | None, types: tuple[str, ...]
 ) -> None:
-    scontrol = tmp_path / "scontrol"
     line = "exit 1" if default is None else f"echo 'MpiDefault              = {default}'"
-    scontrol.write_text(f"#!/bin/sh\n{line}\n")
-    scontrol.chmod(0o755)
+    write(tmp_path / "scontrol", f"#!/bin/sh\n{line}\n").chmod(0o755)
     assert mpi_types(env(tmp_path)) == types
     assert mpi_types({"PATH": str(tmp_path / "none")}) == ("pmix", "pmi2")
 
@@ -82,11 +75,8 @@ def test_torchrun_is_asked_by_its_own_parser(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_old_is_refused_in_uv_s_words(tmp_path: Path) -> None:
-    uv = tmp_path / "uv"
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    assert uv_refusal("/p", {"PATH": "/nowhere"}) is None
-    uv.write_text("#!/bin/sh\nexit 0\n")
+    uv, around = write(tmp_path / "uv", "#!/bin/sh\nexit 0\n"), {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     uv.chmod(0o755)
-    assert uv_refusal("/p", env) is None
+    assert uv_refusal("/p", {"PATH": "/nowhere"}) is uv_refusal("/p", around) is None
     uv.write_text('#!/bin/sh\necho "Using CPython 3.11\nerror: $* is old" >&2; exit 1\n')
-    assert uv_refusal("/p x", env) == "error: lock --check --project /p x is old"
+    assert uv_refusal("/p x", around) == "error: lock --check --project /p x is old"

@@ -16,23 +16,17 @@ from hpcrun.schedulers.process import clean_env, command_text, env_for_slurm, lo
 from hpcrun.schedulers.slurm_text import sacct_command, squeue_command
 
 
-def test_a_message_shows_no_separators_and_no_thousand_job_ids() -> None:
+def test_a_message_shows_a_command_as_it_can_be_typed_without_separators_and_a_thousand_job_ids() -> None:
     assert command_text(squeue_command(1001)) == "squeue --user=1001 --states=all --noheader --format=..."
     asked = command_text(sacct_command([str(number) for number in range(8000)]))
     words = "sacct --allocations --duplicates --jobs=... --parsable2 --noheader --delimiter=... --format="
     assert asked.startswith(words)
     assert command_text(["scancel", *map(str, range(8000))]) == "scancel 0 1 2 3 4 5 6 7 8 9 10 ..."
-
-
-def test_a_message_shows_the_rest_as_it_can_be_typed() -> None:
     assert command_text(["sinfo", "-N", "--format=%N %T"]) == "sinfo -N '--format=%N %T'"
     assert command_text(["git", "log\x1b[2J", "x" * 61]) == "git ... ..."
-
-
-def test_a_command_that_hangs_is_named_without_its_separator() -> None:
     argv = ["sh", "-c", "exec sleep 60", "--format=%i\x1f%T"]
-    words = run_command(argv, timeout_s=0.05).words()
-    assert words == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"
+    late = run_command(argv, timeout_s=0.05).words()
+    assert late == "`sh -c 'exec sleep 60' --format=...`: did not respond\ntimed out after 0.05 s"
 
 
 def test_what_is_told_meanwhile_is_in_the_file_and_nothing_else(tmp_path: Path) -> None:
@@ -73,19 +67,13 @@ SUBMITIT_EXECUTOR PMI_RANK HPCRUN_NODE_DIR HPCRUN_MANAGED
 _KEPT = "SLURM_CONF HPCRUN_RUNS HPCRUN_PROFILE HPCRUN_SITE HF_TOKEN CUDA_VISIBLE_DEVICES PATH"
 
 
-def test_what_describes_an_enclosing_job_is_left_out_and_all_else_is_kept() -> None:
+def test_what_describes_an_enclosing_job_or_torchrun_sets_is_left_out_and_all_else_is_kept() -> None:
     kept = dict.fromkeys(_KEPT.split(), "x")
     assert clean_env(dict.fromkeys(_OF_ENCLOSING_JOB.split(), "x") | kept) == kept
-
-
-def test_a_program_s_gpus_are_handed_on_to_this_machine_but_not_to_slurm() -> None:
     inside = {"SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0,1"}
     assert clean_env(inside) == {"CUDA_VISIBLE_DEVICES": "0,1"}
     assert env_for_slurm(inside) == {}
     assert env_for_slurm({"CUDA_VISIBLE_DEVICES": "0,1"}) == {"CUDA_VISIBLE_DEVICES": "0,1"}
-
-
-def test_what_torchrun_sets_by_itself_is_left_out_and_what_a_person_has_set_is_kept() -> None:
     by_itself = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ROLE_NAME": "default"}
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **by_itself}) == {}
     assert clean_env(by_itself) == by_itself

@@ -62,15 +62,11 @@ def test_processes_that_ask_at_the_same_moment_ask_once(controller: Controller) 
     assert len(controller.asked) == 1
 
 
-def test_a_plain_status_asks_afresh_and_leaves_its_answer(controller: Controller) -> None:
+def test_a_plain_status_asks_afresh_and_leaves_its_answer_and_clusters_have_their_own(controller: Controller) -> None:
     controller.process().shared(controller.ask)
     assert controller.process().afresh(controller.ask).done.stdout == "answer 2\n\udcff"
     assert controller.process().shared(controller.ask).done.stdout == "answer 2\n\udcff"
-
-
-def test_clusters_have_answers_of_their_own(controller: Controller) -> None:
-    controller.process("alpha").shared(controller.ask)
-    assert controller.process("../beta").shared(controller.ask).done.stdout.startswith("answer 2")
+    assert controller.process("../beta").shared(controller.ask).done.stdout.startswith("answer 3")
     assert {path.parent for path in controller.folder.rglob("squeue-*")} == {controller.folder / "cache"}
 
 
@@ -111,9 +107,8 @@ def test_the_file_is_the_users_own(controller: Controller) -> None:
     assert process.shared(controller.ask).done.stdout.startswith("answer 5")
 
 
-def test_where_nothing_can_be_written_one_asks(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("no folder")
-    controller = Controller(tmp_path)
+def test_where_nothing_can_be_written_one_asks(controller: Controller) -> None:
+    (controller.folder / "cache").write_text("no folder")
     for _ in range(2):
         controller.process().shared(controller.ask)
     assert len(controller.asked) == 2

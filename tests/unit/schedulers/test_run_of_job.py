@@ -55,24 +55,18 @@ def test_a_job_is_a_runs_by_its_script(command: str, mine: bool, listed_as: str,
     assert (job.folder in jobs_of_runs(parse_sacct(lines), [job])) is mine
 
 
-def test_two_runs_of_one_job_id_have_a_job_each() -> None:
+def test_each_run_of_one_job_id_has_its_job_and_the_last_submission_of_a_folder_counts() -> None:
     text = accounted("7", "COMPLETED", "2027-01-02T00:00:00", f"sbatch {script(OTHER)}")
     text += accounted("7", "FAILED", "2026-01-02T00:00:00", f"sbatch {script(MINE)}")
     text += accounted("7", "CANCELLED by 1", "2026-06-02T00:00:00", "sbatch --wrap true")
     refs = [JobRef(RUNS / MINE, "7"), JobRef(RUNS / OTHER, "7")]
     found = jobs_of_runs(parse_sacct(text), refs)
     assert {folder.name: info.state for folder, info in found.items()} == {MINE: "FAILED", OTHER: "COMPLETED"}
-
-
-def test_of_a_requeued_job_the_last_submission_counts() -> None:
     line = f"sbatch {script(MINE)}"
     text = accounted("7", "COMPLETED", "2026-01-02T05:00:00", line)
     text += accounted("7", "PREEMPTED", "2026-01-02T04:00:00", line)
     (info,) = jobs_of_runs(parse_sacct(text), [JobRef(RUNS / MINE, "7")]).values()
     assert info.state == "COMPLETED"
-
-
-def test_a_job_without_an_id_is_the_newest_of_its_folder() -> None:
     line = f"sbatch --output=/r/{MINE}/batch.log {script(MINE)}"
     text = "".join(accounted(f"{number}_1", "FAILED", f"2026-01-0{number}T00:00:00", line) for number in (3, 2))
     (info,) = jobs_of_runs(parse_sacct(text + "noise\n"), [JobRef(RUNS / MINE, None)]).values()

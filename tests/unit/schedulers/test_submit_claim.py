@@ -59,10 +59,11 @@ def process(*argv: str) -> Iterator[None]:
             child.kill()
 
 
-def test_while_the_submitter_lives_it_may_submit(tmp_path: Path) -> None:
+def test_while_the_submitter_lives_it_may_submit_and_an_sbatch_that_is_gone_is_gone(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     assert submission_progress(folder, 0.0, 1e9) is Sending.UNDER_WAY
     assert names(folder) == ["submit.ready"]
+    assert submission_progress(run_folder(tmp_path / "gone", "submit.called"), 0.0, time.time()) is Sending.ENDED
 
 
 @pytest.mark.parametrize("reused", [False, True])
@@ -74,13 +75,13 @@ def test_a_submitter_that_died_before_sbatch_loses_its_claim_for_good(reused: bo
         assert names(folder) == ["submit.revoked"]
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"colour": 1}'])
-def test_a_submitter_elsewhere_has_its_time(text: str | None, tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, text=of_another_host() if text is None else text)
-    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
-    assert names(folder) == ["submit.ready"]
-    assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
-    assert names(folder) == ["submit.revoked"]
+def test_a_submitter_elsewhere_has_its_time(tmp_path: Path) -> None:
+    for number, text in enumerate((of_another_host(), "", "[]", '{"colour": 1}')):
+        folder = run_folder(tmp_path / str(number), text=text)
+        assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S - 1) is Sending.UNDER_WAY
+        assert names(folder) == ["submit.ready"]
+        assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.NEVER
+        assert names(folder) == ["submit.revoked"]
 
 
 @pytest.mark.parametrize(
@@ -100,18 +101,11 @@ def test_a_program_that_outlived_its_parent_may_still_submit(
     assert submission_progress(folder, 0.0, time.time() + 1e6) is Sending.ENDED
 
 
-def test_an_sbatch_that_is_gone_is_gone_though_its_parent_lives(tmp_path: Path) -> None:
-    assert submission_progress(run_folder(tmp_path, "submit.called"), 0.0, time.time()) is Sending.ENDED
-
-
-def test_an_sbatch_of_another_host_has_its_time(tmp_path: Path) -> None:
+def test_an_sbatch_of_another_host_and_a_run_without_a_claim_have_their_time(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "submit.called", of_another_host())
     assert submission_progress(folder, 0.0, time.time()) is Sending.UNDER_WAY
     assert submission_progress(folder, 0.0, time.time() + ELSEWHERE_WITHIN_S + 1) is Sending.ENDED
-
-
-def test_a_run_without_a_claim_has_its_time_too(tmp_path: Path) -> None:
-    folder = write(tmp_path / RUN_ID / "run.json", "").parent
+    folder = write(tmp_path / "other" / RUN_ID / "run.json", "").parent
     assert submission_progress(folder, 1000.0, 1001.0) is Sending.UNDER_WAY
     assert submission_progress(folder, 1000.0, 1000.0 + ELSEWHERE_WITHIN_S) is Sending.ENDED
     assert names(folder) == ["run.json"]
