@@ -103,21 +103,16 @@ def test_a_handler_runs_once_however_slurm_signals(
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_handler_that_saves_has_the_time(tmp_path: Path, how: str) -> None:
-    with job(tmp_path, [*python(tmp_path, COUNTS), "SIGTERM", "3"], options=MANAGED) as running:
-        running.until("up")
-        getattr(running, how)(signal.SIGTERM)
-        assert running.end() == 0
-        assert running.out().split() == ["up", "told", "saved"]
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_a_program_without_a_handler_dies_of_sigterm_as_it_would(tmp_path: Path, how: str) -> None:
-    with job(tmp_path, ["sh", "-c", "echo up; exec sleep 900"]) as running:
-        running.until("up")
-        getattr(running, how)(signal.SIGTERM)
-        assert running.end() == 143
-        assert running.rank(0)["told"] == "TERM"
+def test_a_handler_that_saves_has_the_time_and_a_program_without_one_dies_of_sigterm_as_it_would(
+    tmp_path: Path, how: str
+) -> None:
+    saves, none = [*python(tmp_path, COUNTS), "SIGTERM", "3"], ["sh", "-c", "echo up; exec sleep 900"]
+    with job(tmp_path / "a", saves, options=MANAGED) as saving, job(tmp_path / "b", none) as dying:
+        for running in (saving, dying):
+            running.until("up")
+            getattr(running, how)(signal.SIGTERM)
+        assert (saving.end(), saving.out().split()) == (0, ["up", "told", "saved"])
+        assert (dying.end(), dying.rank(0)["told"]) == (143, "TERM")
 
 
 def test_faulthandler_shows_where_it_is_when_warned(tmp_path: Path) -> None:
@@ -142,14 +137,17 @@ def test_a_program_that_was_still_starting_is_warned_when_it_listens(tmp_path: P
         assert running.record["reason"] == "time_limit"
 
 
-@pytest.mark.parametrize("program", [["sleep", "3"], ["sh", "-c", "trap '' USR1 TERM; sleep 3"]])
-def test_a_warning_kills_nobody(tmp_path: Path, program: list[str]) -> None:
-    with job(tmp_path, program, options=MANAGED) as running:
-        wait_until(lambda: (running.attempt / "rank-0.out").exists(), "the program")
-        os.kill(running.process.pid, signal.SIGUSR1)
-        assert running.end() == 0
-        assert running.record["reason"] == ""
-        assert not running.rank(0)["heard"]
+def test_a_warning_kills_nobody(tmp_path: Path) -> None:
+    ignores = ["sh", "-c", "trap '' USR1 TERM; sleep 3"]
+    with (
+        job(tmp_path / "a", ["sleep", "3"], options=MANAGED) as one,
+        job(tmp_path / "b", ignores, options=MANAGED) as other,
+    ):
+        for running in (one, other):
+            wait_until((running.attempt / "rank-0.out").exists, "the program")
+            os.kill(running.process.pid, signal.SIGUSR1)
+        for running in (one, other):
+            assert (running.end(), running.record["reason"], running.rank(0)["heard"]) == (0, "", False)
 
 
 def test_output_goes_where_it_went(tmp_path: Path) -> None:

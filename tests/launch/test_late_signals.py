@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hpcrun.launch.processes import LATE_S
 from tests.harness import REPO
 from tests.launch.given import wait_until
@@ -40,12 +38,9 @@ def run_wrapper(program: str, late_s: float) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
 
 
-@pytest.mark.parametrize("program", ["kill -TERM $$", "exit 143"], ids=["a program", "a wrapper"])
-def test_a_signal_that_comes_after_the_end_that_it_made_is_received(program: str) -> None:
-    assert run_wrapper(program, LATE_S / 4) == "heard 15\n143\n"
-
-
-def test_after_any_other_end_no_signal_is_waited_for() -> None:
+def test_a_signal_that_comes_after_the_end_that_it_made_is_received_and_after_no_other_end_waited_for() -> None:
+    for program in ("kill -TERM $$", "exit 143"):  # a program and a wrapper
+        assert run_wrapper(program, LATE_S / 4) == "heard 15\n143\n"
     assert run_wrapper("exit 3", LATE_S * 0.9) == "3\n"
 
 

@@ -21,14 +21,9 @@ from tests.unit.given import write
 SPY = Path(sys.executable).with_name("py-spy")
 WAITS = "import time\ndef wait_for_data():\n    time.sleep(60)\nprint('go')\nwait_for_data()\n"
 SPINS = "def spin():\n    while True: number = 1\nprint('go')\nspin()\n"
-REGISTERED = (
-    f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime\nhpcrun_runtime.register_stacks()\n"
-)
-HAS_HANDLER = (
-    "import signal\n"
-    "for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):\n"
-    "    signal.signal(number, lambda *_: print('signalled'))\n"
-)
+REGISTERED = f"import sys\nsys.path.append({str(REPO / 'hpcrun')!r})\nimport hpcrun_runtime as r\nr.register_stacks()\n"
+HAS_HANDLER = "import signal\nfor number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):\n"
+HAS_HANDLER += "    signal.signal(number, lambda *_: print('signalled'))\n"
 WITHOUT_SPY = "/usr/bin/python3"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.runs.use import NodeUse, read_use, summarise
-from tests.launch.given import LAUNCH, job, python, wait_until
+from tests.launch.given import LAUNCH, command, job, python, wait_until
 
 BUSY = "while :; do echo '0, 80, 1000, 80000, 300.5'; sleep 0.1; done"
 IDLE = "while :; do echo '0, 0, 1000, 80000, 60'; sleep 0.1; done"
@@ -35,14 +35,12 @@ def uses(attempt: Path) -> tuple[NodeUse, ...]:
     return read_use(AttemptFolder(attempt))
 
 
-def has_gpus(use: NodeUse) -> bool:
-    return any(sample.gpus for sample in use.samples)
-
-
 def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
     program = python(tmp_path, UNTIL_ENOUGH.replace("time.sleep(0.1)", "sum(range(10_000))"))
     with job(tmp_path, program, **with_gpu(tmp_path, BUSY)) as running:
-        first = wait_until(lambda: [use for use in uses(running.attempt) if has_gpus(use)], "the first sample of a GPU")
+        first = wait_until(
+            lambda: [use for use in uses(running.attempt) if any(it.gpus for it in use.samples)], "a GPU"
+        )
         (running.attempt / "enough").touch()
         assert running.end() == 0
         found = summarise(uses(running.attempt))
@@ -56,14 +54,8 @@ def test_what_a_job_uses_is_in_the_attempts_folder(tmp_path: Path) -> None:
 
 def left(folder: Path) -> list[str]:
     """What runs of the stand-in."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_text(errors="replace")
-        except OSError:
-            continue
-        found += [words] if str(folder / "bin/nvidia-smi") in words else []
-    return found
+    program = str(folder / "bin/nvidia-smi")
+    return [name for name in filter(str.isdigit, os.listdir("/proc")) if program in command(int(name))]
 
 
 def test_sampling_can_be_switched_off(tmp_path: Path) -> None:
@@ -116,9 +108,8 @@ def test_one_task_of_srun_samples_for_its_node(tmp_path: Path) -> None:
     with job(tmp_path, program, chain=chain, options=("--sample", "0.2"), env=env) as running:
         wait_until(lambda: any(use.samples for use in uses(running.attempt)), "a sample")
         (running.attempt / "enough-0").touch()
-        ended = wait_until(
-            lambda: (running.attempt / "rank-0.exit").exists() and running.rank(0)["ended"], "rank 0's end"
-        )
+        wait_until((running.attempt / "rank-0.exit").exists, "rank 0's end")
+        ended = running.rank(0)["ended"]
         wait_until(lambda: uses(running.attempt)[0].samples[-1].time > ended, "a sample of rank 1")
         (running.attempt / "enough-1").touch()
         assert running.end() == 0

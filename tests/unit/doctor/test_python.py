@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from hpcrun.features.doctor.check import Check
 from hpcrun.features.doctor.python import (
     Wanted,
@@ -34,22 +32,19 @@ def levels(checks: list[Check]) -> list[tuple[str, str]]:
     return [(check.name, check.level) for check in checks]
 
 
-@pytest.mark.parametrize(
-    ("found", "level", "says"),
-    [
+def test_python() -> None:
+    for found, level, says in (
         (facts(), "green", "/opt/venv/bin/python, 3.11.2 (virtual environment)"),
         (facts(requires_python=">=3.10"), "green", "3.11.2"),
         (facts(requires_python=">=3.12"), "red", "its torch wants >=3.12"),
         (facts(torch=None), "green", "3.11.2"),
         (facts(torch=None, version=(3, 6, 8)), "yellow", "today's torch wants 3.10"),
         (PythonFacts(problem="No such file or directory"), "red", "No such file or directory"),
-    ],
-)
-def test_python(found: PythonFacts, level: str, says: str) -> None:
-    check = judge_python(PYTHON, found)
-    assert check.level == level
-    assert says in check.seen
-    assert (check.fix is None) == (level == "green")
+    ):
+        check = judge_python(PYTHON, found)
+        assert check.level == level
+        assert says in check.seen
+        assert (check.fix is None) == (level == "green")
 
 
 def test_torch() -> None:
@@ -79,9 +74,8 @@ def test_kernels_for_the_card() -> None:
         assert level != "red" or "sm_70" in (check.fix or "")
 
 
-@pytest.mark.parametrize(
-    ("kernels", "capability", "runs"),
-    [
+def test_what_code_runs_on_which_card() -> None:
+    for kernels, capability, runs in (
         (CU128, "8.9", True),  # an L40S runs code for sm_86
         (CU128, "9.0", True),
         (CU128, "7.0", False),
@@ -92,26 +86,21 @@ def test_kernels_for_the_card() -> None:
         (("sm_90a",), "9.0", True),
         (("sm_100a",), "10.3", False),
         (("nonsense",), "8.0", False),
-    ],
-)
-def test_what_code_runs_on_which_card(kernels: tuple[str, ...], capability: str, runs: bool) -> None:
-    assert runs_on(kernels, capability) == runs
+    ):
+        assert runs_on(kernels, capability) == runs
 
 
-@pytest.mark.parametrize(
-    ("driver", "wanted", "level", "says"),
-    [
+def test_the_driver() -> None:
+    for driver, wanted, level, says in (
         (DriverFacts(), GPUS, "green", "no GPU here; hpcrun preflight checks the nodes"),
         (DriverFacts("535.1", (12, 2)), GPUS, "green", "535.1 here, for CUDA up to 12.2"),
         (DriverFacts("470.1", (11, 4)), GPUS, "yellow", "torch is built with 12.8"),
         (DriverFacts("470.1", (11, 4)), Wanted(gpus=True, on_slurm=False), "red", "torch is built with 12.8"),
         (DriverFacts("470.1"), GPUS, "green", "for CUDA up to ?"),
-    ],
-)
-def test_the_driver(driver: DriverFacts, wanted: Wanted, level: str, says: str) -> None:
-    check = judge_driver(driver, facts(), wanted)
-    assert check.level == level
-    assert says in check.seen
+    ):
+        check = judge_driver(driver, facts(), wanted)
+        assert check.level == level
+        assert says in check.seen
 
 
 def test_an_environment_that_compute_nodes_may_not_see() -> None:

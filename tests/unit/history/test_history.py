@@ -133,7 +133,7 @@ def test_what_explain_found_is_kept_and_not_examined_again(runs: RunStore, monke
         assert [(each.cause, each.jobs) for each in look(runs).causes] == [(cause, 3)]
 
 
-def test_what_does_not_count(runs: RunStore) -> None:
+def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
     made(runs, -10, {"state": "NOT_SUBMITTED"}, 0)
     made(runs, -10, {"state": "COMPLETED"}, 1, scheduler="local", cluster=None, host="here")
     made(runs, -10, {"state": "PENDING", "final": False}, 2, cluster="beta")
@@ -141,10 +141,7 @@ def test_what_does_not_count(runs: RunStore) -> None:
     attempt(folder, -2, -1)
     found = look(runs)
     assert (found.runs, found.local, found.total.ended, found.total.waits_s) == (1, 1, 1, [])
-
-
-def test_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
-    folder = made(runs, -3000, {"state": "COMPLETED"})
+    folder = made(runs, -3000, {"state": "COMPLETED"}, 4)
     (folder / "run.json").write_text("damaged")
     old = runs.root / "20200101-000000-train-0000"
     folder.rename(old)

@@ -111,19 +111,16 @@ def test_the_jobs_status(ended: Ended, why: str, status: int) -> None:
     assert final_status(ended, why, Rules(1)) == status
 
 
-@pytest.mark.parametrize(
-    ("text", "nodes"),
-    [
+def test_a_list_of_nodes() -> None:
+    for text, nodes in (
         ("a1", ["a1"]),
         ("a[1-3]", ["a1", "a2", "a3"]),
         ("a[08-10,2],b", ["a08", "a09", "a10", "a2", "b"]),
         ("r[1-2]n[1,3]x,c-1", ["r1n1x", "r1n3x", "r2n1x", "r2n3x", "c-1"]),
-    ],
-)
-def test_a_list_of_nodes(text: str, nodes: list[str]) -> None:
-    assert expand(text) == nodes
-    with pytest.raises(ValueError, match="no list of nodes"):
-        expand("")
+    ):
+        assert expand(text) == nodes
+        with pytest.raises(ValueError, match="no list of nodes"):
+            expand("")
 
 
 def test_scontrols_line_is_read() -> None:
@@ -163,9 +160,8 @@ def test_how_a_job_continues(
     assert what_next(why, rules, requeues=requeues, restarts=restarts, enough=enough) == expected
 
 
-@pytest.mark.parametrize(
-    ("why", "rules", "enough", "expected"),
-    [
+def test_a_job_that_does_not_go_on_says_why() -> None:
+    for why, rules, enough, expected in (
         (NODE_FAILURE, Rules(times=2), True, "not requeued: --requeue 2 is used up"),
         (NODE_FAILURE, Rules(restarts=2), True, "not restarted: --restarts 2 is used up"),
         (NODE_FAILURE, Rules(restarts=2), False, "not restarted: too few nodes are left to restart on"),
@@ -174,56 +170,44 @@ def test_how_a_job_continues(
         (TIME_LIMIT, Rules(restarts=1), True, ""),
         ("", BOTH, True, ""),
         (NODE_FAILURE, Rules(), True, ""),
-    ],
-)
-def test_a_job_that_does_not_go_on_says_why(why: str, rules: Rules, *, enough: bool, expected: str) -> None:
-    assert used_up(why, rules, enough=enough) == expected
+    ):
+        assert used_up(why, rules, enough=enough) == expected
 
 
-@pytest.mark.parametrize(
-    ("ages", "expected"),
-    [
+def test_a_node_is_silent_only_while_others_are_heard() -> None:
+    for ages, expected in (
         ({"a": 3.0, "b": 26.0}, ["b"]),
         ({"a": 3.0, "b": 24.0}, []),
         ({"a": 16.0, "b": 26.0}, []),  # nobody is heard: it may be the file system
         ({"a": 30.0, "b": 31.0}, []),
         ({"a": 1.0, "b": 40.0, "c": 50.0}, ["b", "c"]),
         ({}, []),
-    ],
-)
-def test_a_node_is_silent_only_while_others_are_heard(ages: dict[str, float], expected: list[str]) -> None:
-    assert silent_nodes(ages) == expected
+    ):
+        assert silent_nodes(ages) == expected
 
 
-SHOWN = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] NodeList={nodes} BatchHost=n-1"
+def test_a_job_has_lost_its_script_with_the_node_of_it() -> None:
+    line = "JobId=3 JobState=RUNNING Restarts=0 ReqNodeList=(null) ExcNodeList=a-[1-2] NodeList={} BatchHost=n-1"
+    for nodes, lost in (("n-[1-3]", False), ("n-[2-3]", True), ("(null)", False)):
+        job = parse_job(line.format(nodes))
+        assert (job.excluded, job.lost_its_script) == ("a-[1-2]", lost)
 
 
-@pytest.mark.parametrize(("nodes", "lost"), [("n-[1-3]", False), ("n-[2-3]", True), ("(null)", False)])
-def test_a_job_has_lost_its_script_with_the_node_of_it(nodes: str, *, lost: bool) -> None:
-    said = parse_job(SHOWN.format(nodes=nodes))
-    assert (said.excluded, said.lost_its_script) == ("a-[1-2]", lost)
+def test_the_nodes_that_the_attempt_before_has_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(number: int) -> Any:
+        (tmp_path / str(number)).mkdir(exist_ok=True)
+        monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
+        monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / str(number)))
+        return lost_nodes()
 
-
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
+    assert lost(0) == lost(1) == []
+    for end, nodes in (
         ('{"reason": "node_failure", "nodes": ["n2"]}', ["n2"]),
         ('{"reason": "time_limit", "nodes": ["n2"]}', []),
         ('{"reason": "node_failure", "nodes": "n2"}', []),
-        (None, []),
-    ],
-)
-def test_the_nodes_that_the_attempt_before_has_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str | None, expected: list[str]
-) -> None:
-    for number in (0, 1):
-        (tmp_path / str(number)).mkdir()
-    if end is not None:
+    ):
         (tmp_path / "0/exit").write_text(end)
-    for number, nodes in ((0, []), (1, expected)):
-        monkeypatch.setenv("HPCRUN_ATTEMPT", str(number))
-        monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path / str(number)))
-        assert lost_nodes() == nodes
+        assert (lost(0), lost(1)) == ([], nodes)
 
 
 def test_the_hour_of_waiting_for_the_controller_begins_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

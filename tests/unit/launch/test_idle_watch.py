@@ -25,9 +25,8 @@ def samples(busy: Sequence[Sequence[float]]) -> str:
     return HEAD + "".join(rows)
 
 
-@pytest.mark.parametrize(
-    ("text", "idle_s"),
-    [
+def test_for_how_long_a_node_is_idle() -> None:
+    for text, idle_s in (
         (samples([[0.0], [0.0], [0.0]]), 30),
         (samples([[0.5], [0.0], [0.0]]), 20),
         (samples([[0.5, 0.0], [0.01, 0.0], [0.0, 0.0]]), 20),
@@ -38,12 +37,10 @@ def samples(busy: Sequence[Sequence[float]]) -> str:
         (samples([[0.5], [0.0]]) + "\0\0\0\n[]\n7\n", 10),
         (HEAD, None),
         ("nonsense\n", None),
-    ],
-)
-def test_for_how_long_a_node_is_idle(text: str, idle_s: float | None) -> None:
-    assert idle_seconds(text, 1000) == idle_s
-    assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None  # old samples
-    assert idle_watch.BUSY == IDLE  # status and the job agree
+    ):
+        assert idle_seconds(text, 1000) == idle_s
+        assert idle_seconds(samples([[0.0], [0.0]]), 1025) is None  # old samples
+        assert idle_watch.BUSY == IDLE  # status and the job agree
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from hpcrun.runs.use import read_use
 from tests.unit.given import write
 
 
-def test_the_cgroup_of_the_job_version_2(tmp_path: Path) -> None:
+def test_the_cgroup_of_the_job_version_2_or_none(tmp_path: Path) -> None:
     job = tmp_path / "system.slice/slurmstepd.scope/job_12"
     write(job / "cpu.stat", "usage_usec 2500000\nuser_usec 1\n")
     write(job / "memory.stat", "anon 1000\nfile 999999\nshmem 200\nkernel_stack 30\n")
@@ -32,6 +32,11 @@ def test_the_cgroup_of_the_job_version_2(tmp_path: Path) -> None:
     assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1230, 16000)
     write(job / "memory.max", "max\n")
     assert found.memory_limit() is None
+    none = Cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", str(tmp_path))
+    assert (none.cpu_s(), none.memory_used(), none.memory_limit()) == (None, None, None)
+    write(tmp_path / "job_13/cpu.stat", "usage_usec 1000000\n")
+    only_cpu = Cgroup("0::/job_13/step_0\n", str(tmp_path))
+    assert (only_cpu.cpu_s(), only_cpu.memory_used()) == (1.0, None)
 
 
 def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
@@ -42,14 +47,6 @@ def test_the_cgroup_of_the_job_version_1(tmp_path: Path) -> None:
     text = f"4:cpu,cpuacct:/{path}/step_0/task_0\n3:memory:/{path}/step_0\n1:name=systemd:/\n0::/user.slice\n"
     found = Cgroup(text, str(tmp_path))
     assert (found.cpu_s(), found.memory_used(), found.memory_limit()) == (2.5, 1200, None)
-
-
-def test_without_a_cgroup_of_slurm_or_its_memory_the_processes_are_read(tmp_path: Path) -> None:
-    none = Cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", str(tmp_path))
-    assert (none.cpu_s(), none.memory_used(), none.memory_limit()) == (None, None, None)
-    write(tmp_path / "job_12/cpu.stat", "usage_usec 1000000\n")
-    only_cpu = Cgroup("0::/job_12/step_0\n", str(tmp_path))
-    assert (only_cpu.cpu_s(), only_cpu.memory_used()) == (1.0, None)
 
 
 def test_the_processes_below_one_count_with_their_ended_children_and_one_that_is_gone_as_nothing() -> None:
@@ -98,19 +95,16 @@ def test_what_is_allocated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert allocated(none) == (len(os.sched_getaffinity(0)), None)
 
 
-@pytest.mark.parametrize(
-    ("text", "reading"),
-    [
+def test_a_line_of_nvidia_smi() -> None:
+    for text, reading in (
         ("0, 97, 40536, 81559, 401.20", (0, 0.97, 40536 << 20, 81559 << 20, 401.2)),
         ("7, 0, 0, 81559, [N/A]", (7, 0.0, 0, 81559 << 20, None)),
         ("0, [N/A], 40536, 81559, 401.20", None),  # MIG
         ("0, nan, 1, 1, 1", None),
         ("Unable to determine the device handle for GPU0000:C1:00.0: Unknown Error", None),
         ("", None),
-    ],
-)
-def test_a_line_of_nvidia_smi(text: str, reading: object) -> None:
-    assert parse(text) == reading
+    ):
+        assert parse(text) == reading
 
 
 @pytest.mark.parametrize(

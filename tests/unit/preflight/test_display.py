@@ -17,13 +17,18 @@ def table(found: dict[str, Any], width: int) -> list[str]:
     return drawn(preflight_table(found, width), width)
 
 
-def test_every_node_has_a_line_with_marks_and_numbers() -> None:
+def test_every_node_has_a_line_with_marks_and_numbers_and_json_has_the_run_and_the_verdict() -> None:
     more, heading, first, second = table(judge(*cluster()), 200)
     assert heading.split() == "NODE DNS PORT CLOCK SHM GEMM ALL-REDUCE ALL-REDUCE ERRORS".split()
     assert more.split() == ["INTRA-NODE", "INTER-NODE"]
     assert first.split("  ")[0] == "n0"
     for words in ("ok 2", "ok 0.2 ms", "ok 49 GB", "ok 2 × 700 TFLOPS", "ok 300 GB/s", "ok 45 GB/s", "ok no ECC"):
         assert words in second
+    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0))
+    document = preflight_json(item, judge(*cluster()))
+    assert [document[name] for name in ("kind", "job_id", "ok", "exclude")] == ["preflight", "4711", True, ""]
+    assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
+    assert "schema" not in document, "show_json has its own"
 
 
 def test_on_a_narrow_terminal_what_is_slow_is_said_below_the_table() -> None:
@@ -49,11 +54,3 @@ def test_bad_and_slow_nodes_are_named_and_words_of_a_cluster_cannot_act_on_the_t
     reports["n1"]["ranks"] = [gpu(), {"doing": "gemm", "error": "\x1b[2J\nbad"}]
     found = judge(hosts, reports)
     assert "\x1b[2J" not in "".join([*table(found, 200), *preflight_lines(found)])
-
-
-def test_the_json_has_the_run_and_the_verdict() -> None:
-    item = RunStatus(run(), Path("/runs/it"), LastStatus("FAILED", 0.0))
-    document = preflight_json(item, judge(*cluster()))
-    assert [document[name] for name in ("kind", "job_id", "ok", "exclude")] == ["preflight", "4711", True, ""]
-    assert document["nodes"][1]["checks"]["gemm"] == {"mark": "ok", "text": "2 × 700 TFLOPS"}
-    assert "schema" not in document, "show_json has its own"

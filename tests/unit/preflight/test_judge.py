@@ -67,24 +67,27 @@ def checks(verdict: dict[str, Any], host: str, check: str) -> tuple[str, str]:
     return found["mark"], found["text"]
 
 
-def test_good_nodes_are_fine() -> None:
+def test_good_nodes_are_fine_and_what_is_not_known_fails_nothing() -> None:
     verdict = judge(*cluster(), rates=H100)
     assert verdict["ok"]
     assert message(verdict) == "preflight: all nodes are ok"
     assert {check["mark"] for row in verdict["nodes"] for check in row["checks"].values()} == {"ok"}
     assert "2 × 700 TFLOPS" in table_lines(verdict)[1]
+    ranks = [gpu(30), gpu(31)]
+    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are ok"
+    nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
+    verdict = judge(*cluster(n0=nothing, n1=nothing))
+    assert verdict["ok"]
+    assert checks(verdict, "n0", "errors") == ("-", "cannot be read")
 
 
-@pytest.mark.parametrize(
-    ("errors", "named", "problems"),
-    [({"n0": "it is down"}, {"n0": "did not respond: it is down"}, []), ({}, {}, ["no node answered"])],
-)
-def test_where_none_answered_only_those_that_slurm_finds_silent_are_bad(
-    errors: dict[str, str], named: dict[str, str], problems: list[str]
-) -> None:
-    verdict = judge(["n0", "n1"], {}, srun_errors=errors)
-    assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, named, problems)
-    assert checks(verdict, "n1", "port") == ("-", "")
+def test_where_none_answered_only_those_that_slurm_finds_silent_are_bad() -> None:
+    for errors, named, problems in (
+        ({"n0": "it is down"}, {"n0": "did not respond: it is down"}, []), ({}, {}, ["no node answered"]),
+    ):  # fmt: skip
+        verdict = judge(["n0", "n1"], {}, srun_errors=errors)
+        assert (verdict["ok"], bad(verdict), verdict["problems"]) == (False, named, problems)
+        assert checks(verdict, "n1", "port") == ("-", "")
 
 
 def test_a_node_without_a_report_did_not_answer() -> None:
@@ -96,9 +99,8 @@ def test_a_node_without_a_report_did_not_answer() -> None:
     assert message(verdict).endswith("add --exclude=n1")
 
 
-@pytest.mark.parametrize(
-    ("count", "paths", "named", "why"),
-    [
+def test_the_node_that_explains_the_failed_connections_is_bad() -> None:
+    for count, paths, named, why in (
         (2, [("n0", "n1")], "n1", "no node reaches its port 20001 (timed out)"),
         (2, [("n1", "n0")], "n0", "no node reaches its port 20001 (timed out)"),
         (2, [("n0", "n1"), ("n1", "n0")], "n1", "no node reaches its port 20001 (timed out)"),
@@ -108,16 +110,12 @@ def test_a_node_without_a_report_did_not_answer() -> None:
         (5, [("n1", "n3"), ("n1", "n4")], "n1", "does not reach n3, n4 (timed out)"),
         (4, [("n0", "n3"), ("n1", "n3"), ("n2", "n3"), ("n3", "n0"), ("n3", "n1"), ("n3", "n2")], "n3",
          "no node reaches its port 20001 (timed out)"),
-    ],
-)  # fmt: skip
-def test_the_node_that_explains_the_failed_connections_is_bad(
-    count: int, paths: list[tuple[str, str]], named: str, why: str
-) -> None:
-    hosts, reports = cluster(count)
-    cut(reports, *paths)
-    verdict = judge(hosts, reports)
-    assert bad(verdict) == {named: why}
-    assert verdict["exclude"] == named
+    ):  # fmt: skip
+        hosts, reports = cluster(count)
+        cut(reports, *paths)
+        verdict = judge(hosts, reports)
+        assert bad(verdict) == {named: why}
+        assert verdict["exclude"] == named
 
 
 def test_two_blocked_nodes_are_both_named() -> None:
@@ -210,9 +208,8 @@ def test_a_single_node_is_blamed_for_its_gpu_and_not_for_the_job_s_python() -> N
     assert bad(judge(*cluster(1, n0={"ranks": [gpu(right=False)]}))) == {"n0": "GPU 0 computes wrong results"}
 
 
-@pytest.mark.parametrize(
-    ("ranks", "check", "text"),
-    [
+def test_what_is_slow_everywhere_is_said_and_fails_nothing() -> None:
+    for ranks, check, text in (
         ([gpu(300), gpu(310)], "gemm", "2 × 300 TFLOPS of 989"),
         ([gpu(free_gb=30.0)], "gemm", "GPU 0: only 30 of 85 GB are free"),
         ([gpu(within=100.0), gpu(within=100.0)], "within", "100 GB/s of 450"),
@@ -220,13 +217,11 @@ def test_a_single_node_is_blamed_for_its_gpu_and_not_for_the_job_s_python() -> N
         ([{"doing": "import torch"}], "gemm", "import of torch timed out"),
         ([{"doing": "gemm", "for_s": 1.5}], "gemm", "rank 0 was not done in time"),
         ([cpu(asked=8)], "gemm", "on the CPU: torch 2.8.0+cpu has no CUDA"),
-    ],
-)
-def test_what_is_slow_everywhere_is_said_and_fails_nothing(ranks: list[dict[str, Any]], check: str, text: str) -> None:
-    verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}), rates=H100)
-    assert verdict["ok"]
-    assert checks(verdict, "n1", check) == ("slow", text)
-    assert message(verdict) == "preflight: no bad node; slow: n0, n1"
+    ):
+        verdict = judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}), rates=H100)
+        assert verdict["ok"]
+        assert checks(verdict, "n1", check) == ("slow", text)
+        assert message(verdict) == "preflight: no bad node; slow: n0, n1"
 
 
 def test_a_node_that_is_late_under_load_fails_no_job() -> None:
@@ -248,15 +243,6 @@ def test_nodes_that_are_late_for_their_all_reduce() -> None:
     assert checks(verdict, "n0", "across") == ("slow", "not ready in time")
 
 
-def test_what_is_not_known_fails_nothing() -> None:
-    ranks = [gpu(30), gpu(31)]
-    assert message(judge(*cluster(n0={"ranks": ranks}, n1={"ranks": ranks}))) == "preflight: all nodes are ok"
-    nothing = {"errors": {"ecc": None, "rows": None, "xids": None}}
-    verdict = judge(*cluster(n0=nothing, n1=nothing))
-    assert verdict["ok"]
-    assert checks(verdict, "n0", "errors") == ("-", "cannot be read")
-
-
 def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() -> None:
     broken = gpu(doing="across", error="NCCL error: unhandled system error")
     del broken["across"]
@@ -265,14 +251,11 @@ def test_an_all_reduce_that_fails_between_good_nodes_is_the_network_s_fault() ->
     assert "their all-reduce failed: GPU 0: NCCL error: unhandled system error" in verdict["problems"][0]
 
 
-def test_the_nodes_that_are_excluded_already_stay_so() -> None:
+def test_the_nodes_that_are_excluded_already_stay_so_and_srun_s_words_are_read() -> None:
     hosts, reports = cluster(3)
     del reports["n1"]
     assert judge(hosts, reports, excluded="m[1-3]")["exclude"] == "m[1-3],n1"
     assert judge(*cluster(), excluded="m[1-3]")["exclude"] == ""
-
-
-def test_sruns_words_of_a_node_are_read() -> None:
     text = """srun: error: slurm_receive_msgs: [[a100-2]:6818] failed: Zero Bytes were transmitted or received
 srun: error: Task launch for StepId=112.0 failed on node a100-2: Communication connection failure
 srun: error: Application launch failed: Communication connection failure

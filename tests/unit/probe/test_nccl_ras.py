@@ -133,9 +133,8 @@ def test_a_report_is_bounded_in_size_and_time_and_cannot_act_on_a_terminal() -> 
         assert ask(address, 5) == "a?]0;t???\n?b?\n"
 
 
-@pytest.mark.parametrize(
-    ("env", "address"),
-    [
+def test_the_address_is_that_of_the_job_on_this_machine() -> None:
+    for env, address in (
         ({}, ("localhost", PORT)),
         ({b"NCCL_RAS_ENABLE": b"1"}, ("localhost", PORT)),
         ({b"NCCL_RAS_ENABLE": b"0"}, None),
@@ -146,10 +145,11 @@ def test_a_report_is_bounded_in_size_and_time_and_cannot_act_on_a_terminal() -> 
         ({b"NCCL_RAS_ADDR": b""}, ("localhost", PORT)),
         ({b"NCCL_RAS_ADDR": b"localhost:" + b"9" * 5000}, None),
         ({b"NCCL_RAS_ADDR": "localhost:²".encode()}, None),
-    ],
-)
-def test_the_address_is_that_of_the_job(env: dict[bytes, bytes], address: Address | None) -> None:
-    assert address_of(env) == address
+    ):
+        assert address_of(env) == address
+    assert own_address(("localhost", PORT)) == ("localhost", PORT)
+    assert own_address(("127.0.0.1", PORT)) == ("127.0.0.1", PORT)
+    assert own_address(("192.0.2.1", PORT)) is None
 
 
 LISTEN = """
@@ -178,9 +178,3 @@ def test_only_a_port_that_nobody_else_listens_at_is_asked() -> None:
         assert not is_theirs(port, pids[:1])
         assert not is_theirs(port, [os.getpid(), 2**22 + 1])
         assert not is_theirs(port, [])
-
-
-def test_only_addresses_of_this_machine_are_asked() -> None:
-    assert own_address(("localhost", PORT)) == ("localhost", PORT)
-    assert own_address(("127.0.0.1", PORT)) == ("127.0.0.1", PORT)
-    assert own_address(("192.0.2.1", PORT)) is None

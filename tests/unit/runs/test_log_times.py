@@ -50,11 +50,16 @@ def test_a_time_is_read(line: str, expected: float | None) -> None:
     assert Stamps(STARTED).read(line) == expected
 
 
-def test_days_are_counted_on_and_a_clock_that_goes_back_a_little_is_no_new_day() -> None:
+def test_days_are_counted_on_and_lines_since_a_time_begin_with_the_first_that_is_not_before_it() -> None:
     stamps = Stamps(STARTED)
     times = [stamps.read(clock) for clock in ("23:30:00", "23:29:59", "11:00:00", "22:00:00", "09:00:00")]
     days = [(21, 23, 30), (21, 23, 29, 59), (22, 11), (22, 22), (23, 9)]
     assert times == [at(2026, 11, *day) for day in days]
+    lines = ["no time", "2026-11-21 23:00:00 before", "  before", "2026-11-21 23:00:05 then", "  and this",
+             "2026-11-21 22:59:00 a clock set back"]  # fmt: skip
+    begin_s, started_s = at(2026, 11, 21, 23, 0, 5), at(2026, 11, 21, 22, 0)
+    assert list(since(iter(lines), begin_s, started_s)) == lines[3:]
+    assert list(since(iter(lines), begin_s + 1, started_s)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,14 +103,6 @@ def test_a_log_that_vanished_is_left_out_and_bytes_that_are_no_text_survive(tmp_
     logs = [LogFile(tmp_path / "a", "rank 0"), LogFile(tmp_path / "none", "rank 1")]
     assert [line.encode("utf-8", "surrogateescape") for _, line in merged(logs, started_s=0.0)] == [data]
     assert list(merged([], started_s=0.0)) == []
-
-
-def test_lines_since_a_time_begin_with_the_first_that_is_not_before_it() -> None:
-    lines = ["no time", "2026-11-21 23:00:00 before", "  before", "2026-11-21 23:00:05 then", "  and this",
-             "2026-11-21 22:59:00 a clock set back"]  # fmt: skip
-    begin_s, started_s = at(2026, 11, 21, 23, 0, 5), at(2026, 11, 21, 22, 0)
-    assert list(since(iter(lines), begin_s, started_s)) == lines[3:]
-    assert list(since(iter(lines), begin_s + 1, started_s)) == []
 
 
 def test_times_are_seen_at_the_beginning_and_at_the_end_of_a_log(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_metrics_of_a_log_are_numbered_over_all_attempts(tmp_path: Path) -> None
     assert [item.step for item in rows[4:]] == [4, 3, 5, 6]
 
 
-def test_a_line_without_a_step_belongs_to_the_last_step_or_to_none(tmp_path: Path) -> None:
+def test_a_line_may_name_its_step_and_one_without_belongs_to_the_last_or_to_none(tmp_path: Path) -> None:
     finder = LogMetrics({}, usual=True)
     (tmp_path / "rank-0.out").write_text(
         "initial loss 3.1\nstep 0 loss 3.0\nstep 10 loss 2.8\nval_loss 2.9\nfinal loss 2.74\n"
@@ -67,12 +67,9 @@ def test_a_line_without_a_step_belongs_to_the_last_step_or_to_none(tmp_path: Pat
     assert [(row.step, dict(row.values)) for row in rows] == [
         (None, {"loss": 3.1}), (0, {"loss": 3.0}), (10, {"loss": 2.8, "val_loss": 2.9}), (None, {"loss": 2.74})
     ]  # fmt: skip
-
-
-def test_a_line_may_name_its_step() -> None:
-    finder = LogMetrics(patterns(step=r"epoch (\d+)", loss=r"loss (\S+)"))
-    assert finder.read("epoch 7: loss 0.1") == (7, {"loss": 0.1})
-    assert finder.read("epoch 8") == (8, {})
+    stepped = LogMetrics(patterns(step=r"epoch (\d+)", loss=r"loss (\S+)"))
+    assert stepped.read("epoch 7: loss 0.1") == (7, {"loss": 0.1})
+    assert stepped.read("epoch 8") == (8, {})
     grouped = LogMetrics(patterns(loss=r"\[(?P<step>\d+)\] loss (?P<value>\S+)"))
     assert grouped.read("[12] loss nan")[0] == 12
 

@@ -20,9 +20,8 @@ WEAK = ScaleCommand("t.py '{per_gpu_batch_size}'", sizes="--ranks", options="--w
 TWICE = ScaleCommand("t.py --repeat 2", options="--lr 1 --repeat 1 --chain", gpu_type="a100")
 
 
-@pytest.mark.parametrize(
-    ("command", "sizes", "changes", "line"),
-    [
+def test_a_proposed_command_is_the_study_s_own_with_one_change() -> None:
+    for command, sizes, changes, line in (
         (UNKNOWN, SIZES, {"batch_size": 4096}, "--gpus 1,4 SCRIPT --batch-size 4096"),
         (UNKNOWN, SIZES, {"args": {"--epochs": "20"}}, "--gpus 1,4 SCRIPT --epochs 20"),
         (UNKNOWN, (Size(4, 1), Size(8, 2)), {}, "--gpus 4,8 --nodes 1,2 SCRIPT"),
@@ -36,12 +35,8 @@ TWICE = ScaleCommand("t.py --repeat 2", options="--lr 1 --repeat 1 --chain", gpu
         (WEAK, SIZES, {"batch_size": 512}, "--ranks 1,4 --weak --batch-size 128 t.py '{per_gpu_batch_size}'"),
         (TWICE, SIZES, {"options": {"--repeat": "3", "--chain": ""}},
          "--gpus a100:1,4 --lr 1 --repeat 3 --chain t.py --repeat 2"),
-    ],
-)  # fmt: skip
-def test_a_proposed_command_is_the_study_s_own_with_one_change(
-    command: ScaleCommand, sizes: tuple[Size, ...], changes: dict[str, Any], line: str
-) -> None:
-    assert command.scale(sizes, **changes) == f"hpcrun scale run {line}"
+    ):  # fmt: skip
+        assert command.scale(sizes, **changes) == f"hpcrun scale run {line}"
 
 
 def test_a_change_that_the_script_does_not_know_is_no_command_and_preflight_checks_the_nodes_of_a_size() -> None:
@@ -50,9 +45,8 @@ def test_a_change_that_the_script_does_not_know_is_no_command_and_preflight_chec
     assert STUDY.preflight(8, 2) == "hpcrun preflight -P a100 --gpus 8 --nodes 2"
 
 
-@pytest.mark.parametrize(
-    ("command", "data", "startup"),
-    [
+def test_a_proposed_number_is_more_than_the_study_had() -> None:
+    for command, data, startup in (
         (ScaleCommand("t.py --num_workers 16 --epochs=50", options="--cpus-per-gpu 12"),
          "--gpus 1,4 --cpus-per-gpu 24 t.py --num_workers 32 --epochs=50",
          "--gpus 1,4 --cpus-per-gpu 12 t.py --num_workers 16 --epochs 100"),
@@ -60,18 +54,16 @@ def test_a_change_that_the_script_does_not_know_is_no_command_and_preflight_chec
          "--gpus 1,4 --cpus 16 t.py --epochs 20"),
         (ScaleCommand("t.py --num-workers 1", sizes="--ranks"), "--ranks 1,4 t.py --num-workers 8", ""),
         (ScaleCommand("t.py", sizes="--ranks"), "", ""),
-    ],
-)  # fmt: skip
-def test_a_proposed_number_is_more_than_the_study_had(command: ScaleCommand, data: str, startup: str) -> None:
-    epochs = (Epoch(1, time_s=50, data_s=20, sync_s=20),)
-    series = build_series([Point(1, epochs=(Epoch(1, time_s=100),)),
-                           Point(4, epochs=epochs, startup_s=30, total_s=100)])[0]  # fmt: skip
-    advice = advise(series, 0.7)
-    found = diagnose_series(series, advice, command) if advice else None
-    assert found
-    commands = {cause.kind: cause.command.removeprefix("hpcrun scale run ") for cause in found.causes}
-    assert (commands["data"], commands["startup"]) == (data, startup)
-    assert commands["sync"] == f"hpcrun preflight --gpus {0 if command.sizes == '--ranks' else 4}"
+    ):  # fmt: skip
+        epochs = (Epoch(1, time_s=50, data_s=20, sync_s=20),)
+        series = build_series([Point(1, epochs=(Epoch(1, time_s=100),)),
+                               Point(4, epochs=epochs, startup_s=30, total_s=100)])[0]  # fmt: skip
+        advice = advise(series, 0.7)
+        found = diagnose_series(series, advice, command) if advice else None
+        assert found
+        commands = {cause.kind: cause.command.removeprefix("hpcrun scale run ") for cause in found.causes}
+        assert (commands["data"], commands["startup"]) == (data, startup)
+        assert commands["sync"] == f"hpcrun preflight --gpus {0 if command.sizes == '--ranks' else 4}"
 
 
 def test_no_option_stands_twice() -> None:

@@ -48,10 +48,20 @@ def rows(work: MeasuredTraining, case: Case, *counts: int, card: CardSection = H
     return list(forecast(work, [case], [sized(gpus) for gpus in counts], fitted(work, card)))
 
 
-def test_the_rows_that_fill_a_card_are_its_rate_over_its_bandwidth() -> None:
+def test_what_two_measurements_say_whatever_the_card() -> None:
     assert half_rows(H100) == pytest.approx(295.2, abs=0.1)
     assert half_rows(CardSection()) is None
     assert half_rows(CardSection(memory_bandwidth_gb_s=900)) is None
+    work = read_workload(
+        {"samples": "20.48M", "batch_size": "1024", "reference_gpus": "4", "epoch_time": "36m", "also": "4096=17m"}
+    )
+    steps = fitted(replace(work), CardSection())  # with a large model it could be the all-reduce
+    assert steps.half_batch() == pytest.approx(608, rel=0.1)
+    assert [steps.misfit(each) for each in steps.timed] == pytest.approx([0, 0], abs=0.03)
+    one, four = forecast(work, ["fixed"], [sized(1), sized(4)], steps)
+    assert four.epoch_s == pytest.approx(36 * 60)
+    assert one.efficiency == pytest.approx(1)
+    assert four.concerns == ("little work",)  # four times the GPUs of one, for less than twice the speed
 
 
 def test_1024_over_four_h100s_is_too_little_work() -> None:
@@ -84,19 +94,6 @@ def test_a_larger_batch_on_each_of_four_is_the_remedy_with_a_short_warm_up_in_a_
     assert MeasuredTraining(1000, 10, 1.0, epochs=90).warmup == 5
     assert MeasuredTraining(1000, 10, 1.0, epochs=4).warmup == 2
     assert MeasuredTraining(1000, 10, 1.0, epochs=4, warmup_epochs=1).warmup == 1
-
-
-def test_two_measurements_are_reproduced_whatever_the_card() -> None:
-    work = read_workload(
-        {"samples": "20.48M", "batch_size": "1024", "reference_gpus": "4", "epoch_time": "36m", "also": "4096=17m"}
-    )
-    steps = fitted(replace(work), CardSection())  # with a large model it could be the all-reduce
-    assert steps.half_batch() == pytest.approx(608, rel=0.1)
-    assert [steps.misfit(each) for each in steps.timed] == pytest.approx([0, 0], abs=0.03)
-    one, four = forecast(work, ["fixed"], [sized(1), sized(4)], steps)
-    assert four.epoch_s == pytest.approx(36 * 60)
-    assert one.efficiency == pytest.approx(1)
-    assert four.concerns == ("little work",)  # four times the GPUs of one, for less than twice the speed
 
 
 def test_overhead_and_tokens_change_the_efficiency() -> None:
@@ -198,9 +195,8 @@ def test_no_row_contradicts_its_remark_or_the_answer(
                 assert better.batch_size > row.batch_size
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
+def test_a_workload_that_cannot_be() -> None:
+    for said, message in (
         ({"batch_size": "2M"}, "--batch-size 2000000 is more than the 1200000 samples"),
         ({"reference_gpus": "3"}, "--batch-size 1024 does not divide by 3 GPUs"),
         ({"reference_gpus": "4", "also": "4095=17m"}, "--also 4095 does not divide by 4 GPUs"),
@@ -213,12 +209,10 @@ def test_no_row_contradicts_its_remark_or_the_answer(
         ({"lr": "nan"}, "--lr: 'nan' is not a number above zero"),
         ({"samples": "1.2m"}, "--samples: '1.2m' is not a number"),
         ({"tokens_per_sample": "0"}, "--tokens-per-sample: '0' is not a whole number"),
-    ],
-)
-def test_a_workload_that_cannot_be(said: dict[str, Any], message: str) -> None:
-    asked = {"samples": "1.2M", "batch_size": "1024", "epoch_time": "36m", **said}
-    with pytest.raises(UsageError, match=message):
-        read_workload(asked)
+    ):
+        asked = {"samples": "1.2M", "batch_size": "1024", "epoch_time": "36m", **said}
+        with pytest.raises(UsageError, match=message):
+            read_workload(asked)
 
 
 def test_what_is_missing_is_named_at_once() -> None:

@@ -138,9 +138,8 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
     assert "the time with 1 GPU was computed from the published speed-up" in text
 
 
-@pytest.mark.parametrize(
-    ("speedups", "answer"),
-    [
+def test_the_first_line_is_the_answer() -> None:
+    for speedups, answer in (
         ({1: 1, 2: 1.74, 4: 1.84}, "Ask for 2 GPUs: 1.74× at 87 %; 4 would be 46 %."),
         ({1: 1, 4: 0.46}, "Ask for 1 GPU: 4 would be slower, 0.46×."),
         ({1: 1, 2: 1.9, 4: 1.85}, "Ask for 2 GPUs: 1.90× at 95 %; 4 would be slower, 1.85×."),
@@ -149,11 +148,9 @@ def test_the_guide_of_one_data_set_that_scales_and_one_that_does_not() -> None:
         ({1: 1, 2: 1.9}, "Ask for 2 GPUs: 1.90× at 95 %; no larger size was measured."),
         ({8: 7}, "Ask for 8 GPUs: 7.00× at 88 %; no larger size was measured."),
         ({1: 1, 2: 4.7}, "No answer yet: the times are unreliable (super-linear)."),
-    ],
-)
-def test_the_first_line_is_the_answer(speedups: dict[int, float], answer: str) -> None:
-    points = [Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()]
-    assert report_text(report(*points))[0] == answer
+    ):
+        points = [Point(gpus, speedup=speedup, source="csv") for gpus, speedup in speedups.items()]
+        assert report_text(report(*points))[0] == answer
 
 
 def test_the_first_lines_say_why_there_is_no_answer() -> None:
@@ -244,16 +241,13 @@ def test_text_keeps_to_80_columns_and_harmless_characters() -> None:
     assert any("left out" in line for line in lines)
 
 
-def test_markdown_is_text_and_nothing_else() -> None:
+def test_hostile_names_are_text_in_markdown_and_in_a_page_that_needs_no_other_and_runs_nothing() -> None:
     text = report_markdown(report(*full(HOSTILE)), missing=["none"], figures={"cost.png": bytes(24)})
     assert r"\<script\>alert(1)\</script\>" in text
     assert r"\*\*x\*\*" in text
     assert "![cost.png](cost.png)" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.replace(r"\|", "").count("|") for line in rows}) == 1
-
-
-def test_the_page_needs_no_other_and_runs_nothing() -> None:
     page = report_html(
         report(*full(HOSTILE, (1, 2), 1)), figures={"cost.png": b"\x89PNG" + bytes(20)}, missing=["none"]
     )

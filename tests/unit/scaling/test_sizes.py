@@ -14,33 +14,27 @@ def test_sizes_are_read_with_their_nodes() -> None:
     assert parse_sizes("2,4", "2", "--gpus") == (None, (Size(2, 2), Size(4, 2)))
 
 
-@pytest.mark.parametrize(
-    ("text", "nodes", "option", "words"),
-    [
+def test_what_is_no_list_of_sizes_is_refused() -> None:
+    for text, nodes, option, words in (
         *((text, None, "--gpus", "not a list of sizes") for text in ("1,,2", "-1", "1.5", "٣")),
         ("a100:2", None, "--ranks", "not a list of sizes"),
         ("0,2", None, "--gpus", "not a list of sizes"),
         ("1,2", "1,1,2", "--gpus", "--nodes names 3 numbers, and --gpus 2 sizes"),
         *(("1,2", nodes, "--gpus", "not a list of numbers of nodes") for nodes in ("0", "one", "a:1")),
-    ],
-)
-def test_what_is_no_list_of_sizes_is_refused(text: str, nodes: str | None, option: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        parse_sizes(text, nodes, option)
+    ):
+        with pytest.raises(UsageError, match=words):
+            parse_sizes(text, nodes, option)
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
+def test_a_study_that_cannot_be_is_refused() -> None:
+    for said, words in (
         ({"gpus": None}, "--gpus or with --ranks"),
         ({"ranks": "2"}, "--gpus or with --ranks"),
         ({"repeat": 501}, "1002 runs are more"),
-    ],
-)
-def test_a_study_that_cannot_be_is_refused(said: dict[str, str | int | None], words: str) -> None:
-    typed = {"gpus": "1,2", "ranks": None, "nodes": None, "repeat": 1, "warmup": 1}
-    with pytest.raises(UsageError, match=words):
-        read_design(Workload(), **{**typed, **said})  # type: ignore[arg-type]
+    ):
+        typed = {"gpus": "1,2", "ranks": None, "nodes": None, "repeat": 1, "warmup": 1}
+        with pytest.raises(UsageError, match=words):
+            read_design(Workload(), **{**typed, **said})  # type: ignore[arg-type]
 
 
 def test_the_order_and_the_names_of_points() -> None:
@@ -63,20 +57,17 @@ def test_what_the_script_is_told() -> None:
     assert Workload().arguments(['{"lr": 1}', "{}", "{{batch_size}}"], 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
 
 
-@pytest.mark.parametrize(
-    ("word", "message", "hint"),
-    [
+def test_a_place_without_a_value_is_an_error() -> None:
+    for word, message, hint in (
         ("{bath_size}", "which a study does not know", "did you mean 'batch_size'?"),
         ("{lr}", "--lr is not given", "add --lr VALUE"),
         ("{zzz}", "which a study does not know", "it knows gpus, nodes, repeat, batch_size; {{zzz}} stands for"),
         ("{per_gpu_batch_size}", "100 / 3 = 33.33", "--batch-size 102, or --weak"),
-    ],
-)
-def test_a_place_without_a_value_is_an_error(word: str, message: str, hint: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Workload("strong", 100).arguments([word], 3, 1, 1)
-    assert message in refused.value.message
-    assert (refused.value.hint or "").startswith(hint)
+    ):
+        with pytest.raises(UsageError) as refused:
+            Workload("strong", 100).arguments([word], 3, 1, 1)
+        assert message in refused.value.message
+        assert (refused.value.hint or "").startswith(hint)
 
 
 def test_a_value_of_which_the_script_is_not_told_is_an_error() -> None:

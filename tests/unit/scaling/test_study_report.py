@@ -58,7 +58,7 @@ def test_what_the_reader_must_know() -> None:
     assert "differ in --warmup" in said[1]
 
 
-def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
+def test_the_command_of_a_study_is_quoted_for_a_shell_and_asks_slurm_for_the_same() -> None:
     request = {"script": "my train.py", "args": ["--b={batch_size}", "a;b"], "launcher": "srun"}
     study = replace(WEAK, request=request, unit="ranks", dataset="$(x)", batch_size=8, profile="my p.yaml")
     assert (
@@ -68,12 +68,9 @@ def test_the_command_of_a_study_is_quoted_for_a_shell() -> None:
     )
     module = replace(STRONG, request={"script": "pkg.train", "module": True})
     assert command_of(module).scale(SIZES) == "hpcrun scale run -P a100 --gpus 1,4 -m pkg.train"
-
-
-def test_the_command_of_a_study_asks_slurm_for_the_same() -> None:
-    request = {"script": "train.py", "walltime_s": 7200, "partition": "gpu", "gpus": {"count": 4}, "nodes": 2,
+    typed = {"script": "train.py", "walltime_s": 7200, "partition": "gpu", "gpus": {"count": 4}, "nodes": 2,
                "env": [["A", "1 2"], ["API_TOKEN", "***"]]}  # fmt: skip
-    study = replace(STRONG, request=request, gpu_type="h100")
+    study = replace(STRONG, request=typed, gpu_type="h100")
     command = command_of(study).scale(SIZES, options={"--time": "3h"})
     assert command.startswith("hpcrun scale run -P a100 --gpus h100:1,4 ")
     assert command.count("--time") == 1

@@ -33,17 +33,15 @@ def test_verdicts_have_one_target_for_all_gpus_and_for_the_added_ones(speedup: f
     assert (found.value.gpus == 4) == (word == "good")
 
 
-@pytest.mark.parametrize(("target", "word"), [(0.5, "good"), (0.6, "diminishing returns"), (0.66, "poor")])
-def test_another_target_changes_advice_and_verdicts_alike(target: float, word: str) -> None:
-    series = study((1, 1), (4, 2.6))
-    assert verdict(series.rows[1], series, advice(series, target)) == word
+def test_another_target_changes_advice_and_verdicts_alike() -> None:
+    series, words = study((1, 1), (4, 2.6)), {0.5: "good", 0.6: "diminishing returns", 0.66: "poor"}
+    assert {target: verdict(series.rows[1], series, advice(series, target)) for target in words} == words
 
 
-@pytest.mark.parametrize("speedup", [57.4, 63.9])
-def test_a_size_to_request_is_never_poor(speedup: float) -> None:
-    series = study((1, 1), (64, speedup))
-    found = advice(series, 0.9)
-    assert (found.value.gpus, verdict(series.rows[1], series, found)) == (64, "good")
+def test_a_size_to_request_is_never_poor() -> None:
+    for series in (study((1, 1), (64, 57.4)), study((1, 1), (64, 63.9))):
+        found = advice(series, 0.9)
+        assert (found.value.gpus, verdict(series.rows[1], series, found)) == (64, "good")
 
 
 def test_doubtful_sizes_carry_no_advice() -> None:

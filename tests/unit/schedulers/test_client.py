@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-import pytest
-
 from hpcrun.schedulers import client
 from hpcrun.schedulers.client import JobStart, Server
 from hpcrun.schedulers.process import Completed
@@ -22,25 +20,28 @@ def test_the_version() -> None:
     assert [client.major_release(version) for version in versions.values() if version] == ["22.05", "24.11"]
 
 
-def test_a_ping() -> None:
+def test_a_ping_and_the_commands_on_the_caller_s_path(tmp_path: Path) -> None:
     assert client.parse_ping((RECORDED / "scontrol-ping.txt").read_text()) == (Server("primary", "hpc-login", True),)
     two = "Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is UP\n"
     assert client.parse_ping(two) == (Server("primary", "head1", False), Server("backup", "head2", True))
     assert client.parse_ping("Slurmctld(primary) is UP\n") == (Server("primary", "?", True),)
     assert client.parse_ping("babble") == ()
+    for name in ("sbatch", "sinfo"):
+        (tmp_path / name).touch(mode=0o755)
+    assert client.missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
 
 
-def test_sbatch_s_own_words() -> None:
+def test_sbatch_s_own_words_and_the_recorded_answers() -> None:
     said = "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
     assert client.refusal_words(said) == "invalid partition specified: x; Invalid partition name specified"
     assert client.refusal_words("sbatch: error: no\nsbatch: error: no\n") == "no"
     assert client.refusal_words("") == ""
-
-
-def test_commands_are_looked_for_on_the_caller_s_path(tmp_path: Path) -> None:
-    for name in ("sbatch", "sinfo"):
-        (tmp_path / name).touch(mode=0o755)
-    assert client.missing_commands({"PATH": str(tmp_path)}) == ("squeue", "scancel", "scontrol", "srun", "sacct")
+    accepted = client.read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
+    assert accepted.start is not None
+    assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
+    refused = client.read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
+    assert (refused.start, refused.silent) == (None, False)
+    assert refused.message == "allocation failure: Requested node configuration is not available"
 
 
 def completed(stderr: str, status: int | None = 0) -> Completed:
@@ -50,9 +51,8 @@ def completed(stderr: str, status: int | None = 0) -> Completed:
 WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
 
 
-@pytest.mark.parametrize(
-    ("answer", "start"),
-    [
+def test_the_start_is_read() -> None:
+    for answer, start in (
         (f"{WHEN} using 32 processors on nodes a100-[1-2] in partition gpu", JobStart(AT, "a100-[1-2]", "gpu")),
         (f"{WHEN} using 32 processors on nodes a100-1", JobStart(AT, "a100-1")),  # before 18.08
         (f"{WHEN} using 32 processors on a100-1", JobStart(AT, "a100-1")),
@@ -65,19 +65,8 @@ WHEN = "sbatch: Job 7 to start at 2026-11-21T03:30:00"
         ("sbatch: Job 7 to start at tomorr 03:30 using 32 processors on nodes n1 in partition gpu", None),
         ("allocation failure: Requested node configuration is not available", None),
         ("", None),
-    ],
-)  # fmt: skip
-def test_the_start_is_read(answer: str, start: JobStart | None) -> None:
-    assert client.parse_start(answer) == start
-
-
-def test_the_recorded_answers() -> None:
-    accepted = client.read_answer(completed((RECORDED / "sbatch-test-only-accepted.txt").read_text()))
-    assert accepted.start is not None
-    assert (accepted.start.nodes, accepted.start.partition) == ("h100-1", "gpu")
-    refused = client.read_answer(completed((RECORDED / "sbatch-test-only-refused.txt").read_text(), 1))
-    assert (refused.start, refused.silent) == (None, False)
-    assert refused.message == "allocation failure: Requested node configuration is not available"
+    ):  # fmt: skip
+        assert client.parse_start(answer) == start
 
 
 def test_a_refusal_is_told_from_silence() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from hpcrun.schedulers.job_steps import (
     READ_PORTS,
     GpuReading,
@@ -24,9 +22,8 @@ from tests.shellcheck import complaints
 A100 = "0, GPU-5f1e7c3a, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00, 61"
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_a_line() -> None:
+    for line, expected in (
         (A100, GpuReading(0, "GPU-5f1e7c3a", "NVIDIA A100-SXM4-80GB", 97, 71234, 81920, 402.35, 400, 61)),
         # a GPU in MIG mode has no utilisation, a passive card no power
         ("3, GPU-1, NVIDIA H100, [N/A], 0, 81559, [Not Supported], [N/A], 33",
@@ -35,10 +32,8 @@ A100 = "0, GPU-5f1e7c3a, NVIDIA A100-SXM4-80GB, 97, 71234, 81920, 402.35, 400.00
          GpuReading(1, "GPU-2", "Tesla V100", None, None, 32768, None, 300, None)),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
         ("", None),
-    ],
-)  # fmt: skip
-def test_a_line(line: str, expected: GpuReading | None) -> None:
-    assert parse_gpu(line) == expected
+    ):  # fmt: skip
+        assert parse_gpu(line) == expected
 
 
 def test_the_answers_of_all_nodes() -> None:
@@ -87,7 +82,7 @@ def test_steps_share_what_the_job_has() -> None:
     assert "--pty" not in shell_command("7", node=None, cpus=None, workdir=None, is_terminal=False)
 
 
-def test_rates_are_what_came_between_two_readings() -> None:
+def test_rates_are_what_came_between_two_readings_and_a_node_without_rdma_reads_its_interfaces() -> None:
     lines = [
         "100.0\tmlx5_0/1\t200 Gb/sec (4X HDR)\t1000\t500",
         "100.0\tmlx5_1/1\t200 Gb/sec (4X HDR)\t7\t7",
@@ -102,9 +97,6 @@ def test_rates_are_what_came_between_two_readings() -> None:
         PortReading("mlx5_0/1", "200 Gb/sec (4X HDR)", 2000.0, 0.0),
         PortReading("mlx5_1/1", "200 Gb/sec (4X HDR)", 0.0, 0.0),
     )
-
-
-def test_a_node_without_rdma_reads_its_interfaces() -> None:
     said = subprocess.run(["bash", "-c", READ_PORTS + "read_ports"], capture_output=True, text=True, check=True).stdout
     names = {line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]}
     assert {line.split("\t")[1] for line in said.splitlines()} == names

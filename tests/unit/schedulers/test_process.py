@@ -45,15 +45,14 @@ def test_what_is_told_meanwhile_is_in_the_file_and_nothing_else(tmp_path: Path) 
     assert told[2:] == ["sleep 9: timed out after 0.1 s, N s"]
 
 
-def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_file_stops_nobody_and_a_command_that_raises_is_told_on_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with logged_to(tmp_path / "no folder" / "hpcrun.log", "submit"):
         assert run_command(["true"], timeout_s=10).ok
     with logged_to(Path("/dev/full"), "submit"):
         assert run_command(["true"], timeout_s=10).ok
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_command_that_raises_is_told_on_one_line_without_control_characters(tmp_path: Path) -> None:
     file = tmp_path / "hpcrun.log"
     with logged_to(file, "submit"), pytest.raises(RuntimeError), timed("sbatch"):
         raise RuntimeError("refused:\n\x1b[2Jno such partition")
@@ -81,6 +80,7 @@ def test_what_describes_an_enclosing_job_or_torchrun_sets_is_left_out_and_all_el
     assert clean_env({"TORCHELASTIC_RUN_ID": "x", **other}) == other
 
 
+START = [sys.executable, "-ISB", str(LAUNCH)]
 CHANGE = r"""
 export ADDED=1 CHANGED="new 'value'" PATH="/venv/bin:$PATH" PYTHONPATH=/run/runtime LINES_="$LINES_"$'\n'more
 unset TAKEN
@@ -129,9 +129,8 @@ def test_a_script_that_is_submitted_by_hand_inside_a_job_is_a_job_of_its_own(tmp
     """sbatch hands the whole environment of the enclosing job on."""
     enclosing = {"HPCRUN_NODE": "n7", "HPCRUN_NODE_ADDR": "n7", "HPCRUN_NODE_RANK": "3", "HPCRUN_MANAGED": "1"}
     slurm = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n1", "SLURMD_NODENAME": "n1", "SLURM_NODEID": "0"}
-    launch = [sys.executable, "-ISB", str(LAUNCH)]
     show = 'echo "$HPCRUN_NODE $HPCRUN_NODE_ADDR $HPCRUN_NODE_RANK" managed=${HPCRUN_MANAGED-}'
-    command = [*launch, "job", "--", *launch, "node", "--", "bash", "-c", show]
+    command = [*START, "job", "--", *START, "node", "--", "bash", "-c", show]
     env = {"PATH": "/usr/bin:/bin", **enclosing, **slurm, **of_job(tmp_path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "n1 n1 0 managed="
@@ -139,10 +138,9 @@ def test_a_script_that_is_submitted_by_hand_inside_a_job_is_a_job_of_its_own(tmp
 
 def test_what_torchrun_alone_is_to_know_is_not_for_the_ranks(tmp_path: Path) -> None:
     """A program may start a torchrun of its own; what a person has set is left as it is."""
-    launch = [sys.executable, "-ISB", str(LAUNCH)]
     show = """case $1 in agent) env | grep ^PET_ | sort; shift; RANK=0 exec "$@";; *) env | grep ^PET_;; esac"""
-    rank = [*launch, "rank", "--", "bash", "-c", show, "bash", "rank"]
-    command = [*launch, "job", "--nodes", "1", "--", *launch, "node", "--torchrun", "--"]
+    rank = [*START, "rank", "--", "bash", "-c", show, "bash", "rank"]
+    command = [*START, "job", "--nodes", "1", "--", *START, "node", "--torchrun", "--"]
     env = {"PATH": "/usr/bin:/bin", "PET_RDZV_ID": "mine", "PET_LOG_DIR": "x", **of_job(tmp_path)}
     done = subprocess.run(
         [*command, "bash", "-c", show, "bash", "agent", *rank], env=env, capture_output=True, text=True, check=True

@@ -57,7 +57,7 @@ def test_usage_is_that_of_the_largest_step() -> None:
     assert found["run", "9"].cpu_s == 90061
 
 
-def test_all_times_that_a_job_was_requeued_count() -> None:
+def test_all_times_that_a_job_was_requeued_count_and_none_of_another_job_of_its_id() -> None:
     text = lines(
         "7|100|00:20.000|4|cpu=4,gres/gpu:a100=4,mem=8G||1||sbatch /r/run/.submission_file_a.sh",
         "7.0|100|00:20.000|4|cpu=4,mem=8G|300M|1|1|srun --label",
@@ -67,9 +67,6 @@ def test_all_times_that_a_job_was_requeued_count() -> None:
     usage = parse_usage(text)["run", "7"]
     assert (usage.elapsed_s, usage.gpus, usage.gpu_s) == (110, 2, 4 * 100 + 2 * 10)
     assert (usage.cpu_s, usage.used_mb) == (22.0, 300.0)
-
-
-def test_usage_of_another_job_of_the_same_id_is_not_the_run_s() -> None:
     text = lines(
         "7|10|00:01.000|1|cpu=1||1||sbatch /r/old/.submission_file_a.sh",
         "7.0|10|00:01.000|1|cpu=1|10M|1|1|srun --label",
@@ -78,7 +75,7 @@ def test_usage_of_another_job_of_the_same_id_is_not_the_run_s() -> None:
         "7|30|00:01.000|1|cpu=1||1||sbatch /r/new/.submission_file_b.sh",
     )
     found = parse_usage(text)
-    assert {key: (usage.elapsed_s, usage.used_mb) for key, usage in found.items()} == {
+    assert {key: (each.elapsed_s, each.used_mb) for key, each in found.items()} == {
         ("old", "7"): (10, 10.0), ("new", "7"): (30, None)}  # fmt: skip
 
 
@@ -124,16 +121,13 @@ QOS=short(2)
 ALL = Limit("QOS short", "running jobs", "1", "7", "all its users")
 
 
-def test_the_limits_of_a_qos_are_those_of_all_and_those_of_the_users_own_lines() -> None:
+def test_the_limits_of_a_qos_and_of_accounts_are_those_of_all_and_the_users_own() -> None:
     assert parse_limits(ASSOC_MGR, 1001)["short"] == [
         ALL, Limit("QOS short", "running jobs", "1", "2"), Limit("QOS short", "gres/gpu", "3", "4"),
     ]  # fmt: skip
     assert parse_limits(ASSOC_MGR, 0)["short"] == [ALL, Limit("QOS short", "running jobs", "0", "3")]
     assert parse_limits(ASSOC_MGR, 42)["short"] == [ALL]
     assert "normal" not in parse_limits(ASSOC_MGR, 1001)
-
-
-def test_the_limits_of_accounts_are_those_of_all_and_the_users_own() -> None:
     of_all = [
         Limit("account lab", "gres/gpu", "7", "8", "all its users"),
         Limit("account lab", "gres/gpu minutes", "5990", "6000", "all its users"),

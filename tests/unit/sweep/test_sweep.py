@@ -83,9 +83,6 @@ def test_the_order_of_a_metric() -> None:
     assert [name for name in names if parse_ranking(name, names).largest] == most
     typed = [parse_ranking(text, names) for text in ("loss:max", "val_acc:min", "a:max")]
     assert [(each.metric, each.largest) for each in typed] == [("loss", True), ("val_acc", False), ("a:max", False)]
-
-
-def test_what_is_no_order_is_refused() -> None:
     with pytest.raises(UsageError, match="neither min nor max"):
         parse_ranking("loss:small", ["loss"])
     with pytest.raises(NotFoundError) as raised:
@@ -104,17 +101,14 @@ def test_of_an_element_that_was_resubmitted_the_newest_is_shown() -> None:
     assert sweep_json(table)["order"] == {"metric": "loss", "direction": "min"}
 
 
-def test_the_command_of_one_element_is_ready_to_paste() -> None:
+def test_the_command_of_one_element_is_ready_to_paste_and_curves_are_named_at_their_ends() -> None:
     table = sweep_table([(item(run(), 0, 1, 2), EACH)], "loss")
     line = submit_command(best_row(table), "/elsewhere")
     assert line == (
         "cd '/home/me/x y' && hpcrun submit --profile a100 --gpus 2 --env A=b --secret HF_TOKEN train.py --name 'a b' 2"
     )
     assert shlex.split(submit_command(best_row(table), "/home/me/x y"))[:2] == ["hpcrun", "submit"]
-
-
-def test_curves_are_named_at_their_ends() -> None:
-    lines = sweep_plot(sweep_table([(item(run(), 0, 1, 2), EACH)], "loss"), 80)
+    lines = sweep_plot(table, 80)
     assert lines[0] == "loss by step, of 2 of 3 elements; numbers name the elements"
     assert [line[-1] for line in lines if line[-1].isdigit() and "┤" in line and line[-2] == " "] == ["0", "1"]
     assert max(map(len, lines)) <= 80

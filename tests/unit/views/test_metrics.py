@@ -59,16 +59,13 @@ def test_a_value_without_a_step_is_not_on_the_curve_of_those_that_have_one() -> 
     assert curves_of(Metrics(("loss",), tuple(rows[2:])), "loss") == {0: [(0, 3.0)]}
 
 
-def test_a_curve_goes_from_corner_to_corner() -> None:
+def test_any_numbers_have_a_picture_and_a_curve_goes_from_corner_to_corner() -> None:
     lines = braille_plot([[(0, 0), (9, 90)]], 12, 3)
     assert lines[0].startswith("90 ┤")
     assert lines[2].startswith(" 0 ┤")
     assert lines[3].split() == ["0", "9"]
     assert lines[0][-1] != "\u2800" and lines[2][4] != "\u2800"
     assert plot_lines(METRICS, 40)[0] == "loss by step"
-
-
-def test_any_numbers_have_a_picture() -> None:
     for points in ([(1, 1)], [(1, 5), (2, 5)], [(0, -1e308), (1, 1e308)], [(3, 1), (3, 2)]):
         for width in (1, 20, 80, 400):
             assert any("\u2801" <= char <= "\u28ff" for char in "".join(braille_plot([points], width)))

@@ -29,10 +29,19 @@ def table(width: int, state: str, **said: Any) -> list[str]:
     return drawn(status_table(StatusResult((item_of(state, elapsed_s=20, **said),)), 1000.0, width), width)
 
 
-def test_a_status_that_is_old_says_so() -> None:
+def test_old_silent_and_requeued_runs_say_so() -> None:
     for missed_s, words in ((None, "as of 2 min ago"), (1000.0, "last seen running 2 min ago")):
-        item = replace(item_of("RUNNING", 880.0, missed_s=missed_s), stale=True)
-        assert why_text(item, 1000.0).endswith(words)
+        old = replace(item_of("RUNNING", 880.0, missed_s=missed_s), stale=True)
+        assert why_text(old, 1000.0).endswith(words)
+    result = StatusResult((replace(item_of("RUNNING", elapsed_s=7200, hosts="a100-[1-2]"), silent_s=725.0),))
+    assert drawn(status_table(result, 1000.0, 100), 100)[1].endswith("silent 12 min, a100-[1-2]")
+    assert status_json(result)["runs"][0]["silent_s"] == 725
+    plan = {"requeue": {"times": 2, "restarts": 0}}
+    status = LastStatus("RUNNING", 1000.0, attempt=2, before="time limit")
+    item = RunStatus(run(plan=plan), Path("/runs/it"), status)
+    assert why_text(item, 1000.0) == "attempt 3/3 (before: time limit)"
+    over = replace(status, state="TIMEOUT", final=True, reason="time limit")
+    assert why_text(replace(item, status=over), 1000.0) == "attempt 3/3, time limit"
 
 
 @pytest.mark.parametrize("width", [44, 60, 80, 100])
@@ -71,15 +80,6 @@ def test_a_failed_sweep_begins_with_the_number_of_failed_elements() -> None:
     assert why_text(replace(item, status=runs), 1000.0).endswith(f"a100-1), {runs.reason}")
 
 
-def test_the_attempt_before_is_named_while_the_job_runs() -> None:
-    plan = {"requeue": {"times": 2, "restarts": 0}}
-    status = LastStatus("RUNNING", 1000.0, attempt=2, before="time limit")
-    item = RunStatus(run(plan=plan), Path("/runs/it"), status)
-    assert why_text(item, 1000.0) == "attempt 3/3 (before: time limit)"
-    over = replace(status, state="TIMEOUT", final=True, reason="time limit")
-    assert why_text(replace(item, status=over), 1000.0) == "attempt 3/3, time limit"
-
-
 def test_reasons_are_readable_before_the_size_of_a_job_is_shown_and_gone_where_they_do_not_apply() -> None:
     assert "SIZE" in table(100, "FAILED", cause=MEMORY)[0]
     narrow = table(80, "FAILED", cause=MEMORY)
@@ -91,7 +91,7 @@ def test_reasons_are_readable_before_the_size_of_a_job_is_shown_and_gone_where_t
     assert "NodeDown" in "".join(table(100, "NODE_FAIL", final=True, reason="NodeDown"))
 
 
-def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
+def test_a_pending_job_is_told_with_its_reason_its_start_and_what_to_do_if_it_never_starts() -> None:
     item = item_of(reason="PartitionNodeLimit")
     assert why_text(item, 1000.0).startswith("never starts: requests more nodes than the partition allows (Partition")
     assert never_starts_lines(item) == [
@@ -107,9 +107,6 @@ def test_a_pending_job_that_never_starts_is_told_with_what_to_do() -> None:
                    for index, reason in enumerate(("PartitionNodeLimit", "Resources")))  # fmt: skip
     assert replace(sweep, elements=(stuck, stuck)).never_starts
     assert not replace(sweep, elements=(stuck, free)).never_starts
-
-
-def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None:
     item = item_of(reason="Resources", start_s=4600.0)
     (line,) = waiting_lines(item, 1000.0)
     assert line.startswith(f"hpcrun: job {item.run.job_id} is PENDING: next in the queue, waiting for free resources")
@@ -118,12 +115,6 @@ def test_who_waits_is_told_the_state_the_reason_and_the_expected_start() -> None
     assert waiting_lines(item_of(), 1000.0) == [f"hpcrun: job {item.run.job_id} is PENDING"]
     never = item_of(reason="PartitionNodeLimit")
     assert waiting_lines(never, 1000.0) == never_starts_lines(never)[:1]  # the hint comes where the wait ends
-
-
-def test_a_silent_run_is_said_to_be_so_before_its_nodes() -> None:
-    result = StatusResult((replace(item_of("RUNNING", elapsed_s=7200, hosts="a100-[1-2]"), silent_s=725.0),))
-    assert drawn(status_table(result, 1000.0, 100), 100)[1].endswith("silent 12 min, a100-[1-2]")
-    assert status_json(result)["runs"][0]["silent_s"] == 725
 
 
 def test_long_text_is_folded_between_words_below_its_own_column() -> None:

@@ -21,13 +21,10 @@ from tests.unit.given import drawn, plan, request
 NOW = datetime(2026, 11, 21, 4, 20).timestamp()
 
 
-def test_a_start_in_words() -> None:
+def test_a_start_in_words_and_the_command_for_the_best() -> None:
     starts = {-5: "now", 59: "now", 60: "in 60 s, 04:21", 600: "in 10 min, 04:30", 7800: "in 2 h, 06:30",
               26 * 3600: "in 26 h, Nov 22 06:20", 20 * 3600: "in 20 h, Nov 22 00:20"}  # fmt: skip
     assert {wait_s: start_text(NOW + wait_s, NOW) for wait_s in starts} == starts
-
-
-def test_the_command_for_the_best_asks_for_the_same() -> None:
     asked = request("true", gpus="h100:8", walltime_s="4h", constraint="ib&big", sbatch=["nice=5", "comment=two words"])
     line = submit_line(Offer(Placement("my own.yaml", None, asked, plan()), JobStart(NOW, "n1"), None))
     assert line == (

@@ -43,9 +43,8 @@ def test_what_sbatch_does_not_say_of_a_partition_is_looked_at_before(asked: dict
     assert "partition" in asked or over_partition(plan(**{"gpus": "4", **asked}), PARTITIONS[1:]) is None
 
 
-@pytest.mark.parametrize(
-    ("gpu", "asked", "types"),
-    [
+def test_each_type_of_a_profile_is_a_candidate_where_none_is_named() -> None:
+    for gpu, asked, types in (
         (TYPES, {"gpus": "4"}, ("h100", "l40s")),
         (TYPES, {"gpus_per_node": "4"}, ("h100", "l40s")),
         ({**TYPES, "type": "a100"}, {"gpus": "4"}, ("a100", "h100", "l40s")),
@@ -53,14 +52,10 @@ def test_what_sbatch_does_not_say_of_a_partition_is_looked_at_before(asked: dict
         (TYPES, {"gpus": "h100:4"}, ()),
         (TYPES, {"gpus": "0"}, ()),
         ({"type": "a100", "per_node": 4}, {"gpus": "4"}, ()),
-    ],
-)
-def test_each_type_of_a_profile_is_a_candidate_where_none_is_named(
-    gpu: dict[str, Any], asked: dict[str, str], types: tuple[str, ...]
-) -> None:
-    assert types_to_choose_from(cluster(gpu=gpu), request(**asked)) == types
-    named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")  # in every count of GPUs
-    assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
+    ):
+        assert types_to_choose_from(cluster(gpu=gpu), request(**asked)) == types
+        named = naming_gpu_type(request(gpus="8", gpus_per_node="4", nodes=2), "h100")  # in every count of GPUs
+        assert named == request(gpus="h100:8", gpus_per_node="h100:4", nodes=2)
 
 
 def offer(name: str, start_s: float, preempts: tuple[str, ...] = (), *, idles_gpus: bool = False) -> Offer:
