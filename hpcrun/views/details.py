@@ -42,9 +42,11 @@ def detail_lines(item: RunStatus, width: int, more: Sequence[tuple[str, str]] = 
     """Return the details for which the table has no room, wrapped between words; ``more`` comes first."""
     run, checkpoints = item.run, os.path.realpath(RunFolder(item.folder).element(0).checkpoints)
     attempt = last_attempt(item.folder, item.element or 0)
+    logs = attempt.folder.path.relative_to(item.folder) if attempt and not item.elements else None
     rows = [
         *more,
         ("folder", str(item.folder)),
+        *([("logs", f"{logs}/rank-N.out and rank-N.err")] if logs else []),
         *((f"after {wait['condition']}", wait["run_id"]) for wait in run.after),
         *([("again", f"of {run.resubmitted_from}")] if run.resubmitted_from else []),
         *([("checkpoints", checkpoints)] if run.checkpoints_of else []),

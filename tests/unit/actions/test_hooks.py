@@ -12,7 +12,7 @@ from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import make_context
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import detail_lines
-from tests.unit.given import run
+from tests.unit.given import run, write
 
 
 @pytest.mark.parametrize("feature", HOOKS)
@@ -45,4 +45,6 @@ def test_what_a_question_about_the_status_tells_reaches_the_messages(
 def test_rows_of_features_stand_in_the_details_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcrun.features.notify.due.delivery_lines", lambda _: ["one was sent"])
     item = RunStatus(replace(run(), plan={"notify": {"to": ["x"]}}), tmp_path, LastStatus("RUNNING", 0.0))
+    write(tmp_path / "elements/0/attempts/1/start", '{"job_id": "4711", "host": "n", "started": 1.0}')
+    assert "  logs         elements/0/attempts/1/rank-N.out and rank-N.err" in detail_lines(item, 80)
     assert any("one was sent" in line for line in detail_lines(item, 80))
