@@ -16,6 +16,7 @@ from hpcrun.features.scaling.studies import Study, StudyRun, StudyStore, resubmi
 from hpcrun.job import state
 from hpcrun.runs.attempt import Attempt, attempts
 from hpcrun.runs.metrics import MetricsRow
+from hpcrun.runs.store import RunStore
 
 _CACHE_SCHEMA = 1
 _USE_FROM_S = 60.0
@@ -210,7 +211,7 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
     again, place = resubmissions(studies, context.store) if studies else {}, StudyStore(context.store.root)
     for study in studies:
         wanted, remark = context.metric_patterns(study.profile)
-        known = _known(place.load_measured(study.study_id), wanted)
+        known = _known(place.load_measured(study.study_id), wanted, context.store)
         status = study_status(study, context, again, {run_id: point.state for run_id, point in known.items()})
         remarks += [remark, f"hpcrun: {status.away.message}" if status.away else None]
         measured = {item.run_id: known.get(item.run_id) or _point(item, wanted) for item in status.runs}
@@ -222,9 +223,9 @@ def read_points(studies: Sequence[Study], context: Context) -> tuple[list[Point]
     return points, list(filter(None, dict.fromkeys(remarks)))
 
 
-def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Point]:
-    """Return the points that were kept, by run; none where other patterns are set now."""
-    if (kept.get("schema"), kept.get("patterns")) != (_CACHE_SCHEMA, patterns):
+def _known(kept: Mapping[str, Any], patterns: Mapping[str, str], store: RunStore) -> dict[str, Point]:
+    """Return the points that were kept, by run; where other patterns are set now, those of runs that were removed."""
+    if kept.get("schema") != _CACHE_SCHEMA:
         return {}
     from pydantic import TypeAdapter, ValidationError  # only where something was kept
 
@@ -232,6 +233,8 @@ def _known(kept: Mapping[str, Any], patterns: Mapping[str, str]) -> dict[str, Po
         points = TypeAdapter(dict[str, Point]).validate_python(kept.get("points"))  # without fields of other versions
     except ValidationError:
         return {}
+    if kept.get("patterns") != patterns:
+        points = {run_id: point for run_id, point in points.items() if not store.folder(run_id).exists()}
     return points if all(point.gpus > 0 and point.nodes > 0 for point in points.values()) else {}
 
 
@@ -242,11 +245,11 @@ def _point(item: StudyRun, patterns: Mapping[str, str]) -> Point:
     if item.status is None:
         return point
     status = item.status.status
-    problem = (status.cause or status.reason or status.state) if status.final else f"not ended yet: {status.state}"
+    problem = (status.cause or status.reason or status.state) if item.over else f"not ended yet: {status.state}"
     problem = "" if status.state == state.COMPLETED else problem
     run = item.status.run
     gpus = size.gpus if item.run_id == size.run_id else run.nodes * run.gpus_per_node or run.world_size
-    point = replace(point, gpus=gpus, nodes=run.nodes, ended=status.final or not problem, problem=problem)
+    point = replace(point, gpus=gpus, nodes=run.nodes, ended=item.over or not problem, problem=problem)
     return with_measurements(point, item.status, patterns)
 
 

@@ -207,7 +207,7 @@ class StudyRun:
     @property
     def over(self) -> bool:
         """Whether nothing more comes of it."""
-        return self.status.status.final if self.status else True
+        return not self.status or self.status.status.final or self.status.lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.cli.context import Context
 from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.features.scaling.plan import read_measured
@@ -18,6 +20,7 @@ from hpcrun.features.scaling.studies import (
     REMOVED,
     Study,
     StudyPoint,
+    StudyRun,
     StudyStatus,
     StudyStore,
     find_study,
@@ -195,6 +198,17 @@ def test_logs_say_what_was_not_noted(store: RunStore) -> None:
     assert (point.source, [epoch.samples_per_s for epoch in point.epochs]) == ("log", [1200, 1300])
     elapsed = measure(store)[1]  # what was kept is not believed where the patterns are others
     assert (elapsed.source, elapsed.epochs, elapsed.total_s) == ("elapsed", (), 50.0)
+    kept = measure(store, **patterns)
+    shutil.rmtree(folder)
+    assert measure(store, step=r"epoch=(\d+)") == kept  # nothing else is left of a removed run
+
+
+def test_a_run_whose_end_is_unknown_for_good_is_over() -> None:
+    item = RunStatus(run(TWO), Path("/runs"), LastStatus("UNKNOWN", 2000.0), lost=True)
+    assert (StudyRun(POINTS[1], TWO, item).over, StudyRun(POINTS[1], TWO, replace(item, lost=False)).over) == (
+        True,
+        False,
+    )
 
 
 def test_points_that_are_of_no_use_say_why(store: RunStore) -> None:
