@@ -15,14 +15,7 @@ from hpcrun.job.patterns import STEP, compile_pattern
 from hpcrun.job.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import LogMetrics, Unreadable, Value, noted
-from hpcrun.runs.silence import (
-    Writes,
-    last_line_of,
-    last_writes,
-    silence_limit_s,
-    silence_sentence,
-    usual_pause_s,
-)
+from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, silence_sentence, usual_pause_s
 from hpcrun.runs.use import idle_unknown
 
 _MOST_ROWS = 8

@@ -226,21 +226,16 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
+    lacks = {each.lacks for each in answers.ranks if not each.frames}
     label = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
         (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
-        fix=_fix(answers.ranks),
+        fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),  # how to get the stacks that are missing
         next=f"hpcrun logs {label} --rank {named_rank}" if named_rank in running.writes.ranks else "",
     )
-
-
-def _fix(ranks: Sequence[RankStack]) -> str:
-    """Return how to get the stacks that are missing."""
-    lacks = {each.lacks for each in ranks if not each.frames}
-    return next((fix for lack, fix in _FIXES.items() if lack in lacks), "")
 
 
 def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hpcrun.explain.diagnosis.facts import (
-    CLEARED_AWAY_AFTER_S,
-    SAME_MOMENT_S,
-    Cause,
-    Culprit,
-    Facts,
-    RankEnd,
-    Speech,
-)
+from hpcrun.explain.diagnosis.facts import CLEARED_AWAY_AFTER_S, SAME_MOMENT_S, Cause, Culprit, Facts, RankEnd, Speech
 from hpcrun.explain.diagnosis.last_words import speech_of
 from hpcrun.explain.diagnosis.launcher import TORN_DOWN, Failure, failed_task, failed_with, first_failure
 from hpcrun.explain.diagnosis.line_rank import inferred_rank, missing_rank, named_rank, rank_of_hit

@@ -7,13 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hpcrun.explain.diagnosis.launcher import (
-    NODE_FAILED,
-    Speaker,
-    of_several_nodes,
-    speakers_of,
-    starts_ranks,
-)
+from hpcrun.explain.diagnosis.launcher import NODE_FAILED, Speaker, of_several_nodes, speakers_of, starts_ranks
 from hpcrun.explain.diagnosis.root_exception import complains, first_complaint, is_statement, root_exception
 from hpcrun.explain.diagnosis.scan import LogScan
 from hpcrun.explain.diagnosis.traceback import Traceback, is_exception_line

@@ -198,11 +198,7 @@ def _is_busy(stack: RankStack) -> bool:
 
 
 def verdict(
-    stacks: Sequence[RankStack],
-    *,
-    world: int,
-    silent_s: float | None,
-    code: Mapping[Frame, str] | None = None,
+    stacks: Sequence[RankStack], *, world: int, silent_s: float | None, code: Mapping[Frame, str] | None = None
 ) -> str:
     """Return in one sentence where the ranks are: those that wait, and the odd ones by their line of the user's code.
 
@@ -263,12 +259,8 @@ def _doing(group: Group, number: int, code: Mapping[Frame, str]) -> str:
     if not at:
         return f"{be} waiting (state {first.state or '?'}{waits_in})"
     text = f"{'computes' if number == 1 else 'compute'}{at}" if busy else f"{be}{at}"
-    return text + _worker_text(first)
-
-
-def _worker_text(stack: RankStack) -> str:
-    inner = next((frame for frame in reversed(stack.worker) if frame.in_user_code), None)
-    return f", whose DataLoader worker is in {inner.function} ({inner.short})" if inner else ""
+    inner = next((frame for frame in reversed(first.worker) if frame.in_user_code), None)
+    return f"{text}, whose DataLoader worker is in {inner.function} ({inner.short})" if inner else text
 
 
 def place_text(position: Position, code: Mapping[Frame, str]) -> str:
