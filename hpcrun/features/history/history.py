@@ -21,14 +21,7 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, SchedulerError
 from hpcrun.explain.first_line import explained_status, keep_lines
-from hpcrun.features.history.past_jobs import (
-    DEFAULT_ACCOUNT,
-    NOT_EXAMINED,
-    JobTime,
-    PastJob,
-    cause_of,
-    jobs_of_run,
-)
+from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, NOT_EXAMINED, JobTime, PastJob, cause_of, jobs_of_run
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore

@@ -242,8 +242,7 @@ def report(
     result = make_report((*measured, *table.points), settings, claims=table.claims, remarks=remarks)
     if result.unfinished:
         yield Outcome(
-            lambda: [stdout(report_text(result))],
-            lambda: {**report_json(result), "folder": None, "files": []},
+            lambda: [stdout(report_text(result))], lambda: {**report_json(result), "folder": None, "files": []}
         )
         return
     files, missing = report_files(result)
