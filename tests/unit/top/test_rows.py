@@ -14,7 +14,7 @@ from hpcrun.features.top.rows import (
     column_widths,
     keys_to_mark,
     run_rows,
-)
+)  # fmt: skip
 from hpcrun.runs.record import LastStatus
 from tests.unit.given import run
 
@@ -36,14 +36,14 @@ def names(shown: list[tuple[TopRow, int]]) -> list[str]:
     return [f"{'  ' * depth}{row.name}" for row, depth in shown]
 
 
-THREE = run_rows(
-    [
-        item("a", "COMPLETED", 1.0),
-        item("b", "PENDING", 2.0, reason="JobHeldUser"),
-        item("lr", created_s=3.0, elements="rf"),
-    ],
-    {},
-)
+HELD = item("b", "PENDING", 2.0, reason="JobHeldUser")
+THREE = run_rows([item("a", "COMPLETED", 1.0), HELD, item("lr", created_s=3.0, elements="rf")], {})
+
+
+def info(known: RunStatus, words: str = "") -> str:
+    """What the last column says of a run."""
+    (row,) = run_rows([known], {})
+    return cells(row, 0, 1.0, is_open=False, words=words)["info"]
 
 
 def test_the_newest_come_first_and_a_sort_can_be_reversed() -> None:
@@ -103,15 +103,14 @@ def test_rows_of_runs_that_did_not_change_are_kept() -> None:
 
 def test_what_a_run_wrote_last_stands_before_its_nodes_unless_it_is_silent() -> None:
     running = item("a", hosts="node1")
-    (row,) = run_rows([running], {})
-    assert cells(row, 0, 1.0, is_open=False, words="step=3")["info"] == "step=3, node1"
-    (row,) = run_rows([RunStatus(running.run, running.folder, running.status, silent_s=720.0)], {})
-    assert cells(row, 0, 1.0, is_open=False, words="step=3")["info"].startswith("silent 12 min")
+    assert info(running, "step=3") == "step=3, node1"
+    silent = RunStatus(running.run, running.folder, running.status, silent_s=720.0)
+    assert info(silent, "step=3").startswith("silent 12 min")
 
 
 def test_of_a_failed_run_the_exception_comes_first() -> None:
-    (row,) = run_rows([item("a", "FAILED", cause="rank 0 on a100-1 failed first: KeyError: 'labels'")], {})
-    assert cells(row, 0, 1.0, is_open=False)["info"] == "KeyError: 'labels' (rank 0, a100-1)"
+    failed = item("a", "FAILED", cause="rank 0 on a100-1 failed first: KeyError: 'labels'")
+    assert info(failed) == "KeyError: 'labels' (rank 0, a100-1)"
 
 
 def test_a_narrow_terminal_keeps_what_says_most() -> None:
@@ -141,5 +140,4 @@ def test_names_are_shortened_before_job_ids_are_left_out() -> None:
     rows = run_rows([item("a-long-name-of-a-training", "COMPLETED", elements="rrff")], {})
     widths = column_widths(arranged(rows, Arrangement(opened=frozenset({rows[0].key}))), 80)
     assert list(widths) == ["name", "job", "state", "elapsed", "info"]
-    assert widths["name"] >= 14
-    assert widths["info"] >= 30
+    assert widths["name"] >= 14 and widths["info"] >= 30

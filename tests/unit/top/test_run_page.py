@@ -31,6 +31,12 @@ from hpcrun.runs.record import LastStatus
 from tests.unit.given import run, write
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of a run is read anew much more often than for a person."""
+    monkeypatch.setattr(run_page, "TICK_S", 0.05)
+
+
 @dataclass
 class _Desk:
     """A reader over one run, whose files are real; ``opens`` holds up all reading until it is set."""
@@ -105,12 +111,9 @@ async def _seen(pilot: Pilot[None], text: str) -> str:
     return shown
 
 
-def _watch(
-    desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], Coroutine[Any, Any, None]],
-    size: tuple[int, int] = (80, 24),
-) -> None:  # fmt: skip
+def _watch(desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], Coroutine[Any, Any, None]]) -> None:
     async def watch() -> None:
-        async with _App(desk, page).run_test(size=size) as pilot:
+        async with _App(desk, page).run_test(size=(80, 24)) as pilot:
             await look(pilot)
 
     asyncio.run(watch())
@@ -137,23 +140,20 @@ def _attempt(path: Path, number: int = 0) -> AttemptFolder:
     return folder
 
 
-def _given(path: Path, world_size: int = 4, state: str = "FAILED", **record: Any) -> tuple[_Desk, AttemptFolder]:
+def _given(path: Path, world_size: int = 4, state: str = "FAILED") -> tuple[_Desk, AttemptFolder]:
     """A run of which rank 2 failed."""
     folder = _attempt(path)
     for rank in range(world_size):
         write(folder.rank_log(rank, "out"), f"rank {rank} [bold]step 9[/bold]\n")
-        code = 1 if rank == 2 else 143
-        exit_ = {"rank": rank, "node": f"n{rank // 8}", "status": code, "ended": time.time() - 9}
+        end = {"rank": rank, "node": f"n{rank // 8}", "status": 1 if rank == 2 else 143, "ended": time.time() - 9}
         if state == "FAILED":
-            write(folder.rank_exit(rank), json.dumps(exit_))
+            write(folder.rank_exit(rank), json.dumps(end))
     write(folder.rank_log(2, "err"), "Traceback (most recent call last):\nKeyError: 'recall'\n")
     write(folder.rank_metrics(0), "".join(f'{{"step": {n}, "loss": {9 - n}, "acc": {n}}}\n' for n in range(9)))
     write(RunFolder(path).script, "#!/bin/bash\n#SBATCH --nodes=1\n" + "echo line\n" * 50 + "srun train\n")
-    status = LastStatus(
-        state, time.time(), final=state == "FAILED", exit_status=1, cause="rank 2 failed first: KeyError"
-    )
-    record = {"request": {"script": "train.py"}, "world_size": world_size, **record}
-    return _Desk(RunStatus(run(**record), path, status)), folder
+    cause = "rank 2 failed first: KeyError"
+    status = LastStatus(state, time.time(), final=state == "FAILED", exit_status=1, cause=cause)
+    return _Desk(RunStatus(run(request={"script": "train.py"}, world_size=world_size), path, status)), folder
 
 
 def test_each_number_shows_a_section(tmp_path: Path) -> None:
@@ -173,9 +173,8 @@ def test_each_number_shows_a_section(tmp_path: Path) -> None:
     assert max(len(line) for shown in others for line in shown.splitlines()) <= 80
 
 
-def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path, 512)
-    monkeypatch.setattr(run_page, "TICK_S", 0.05)
 
     async def look(pilot: Pilot[None]) -> None:
         await _seen(pilot, "KeyError: 'recall'")
@@ -213,7 +212,6 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
     desk, _ = _given(tmp_path)
     desk.opens.clear()
     monkeypatch.setattr(run_page, "LATE_S", 0.0)
-    monkeypatch.setattr(run_page, "TICK_S", 0.05)
 
     async def look(pilot: Pilot[None]) -> None:
         await _seen(pilot, "the file system has not responded for 0 s: ")
@@ -225,9 +223,8 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
     _watch(desk, RunPage(desk.reader, "r"), look)
 
 
-def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
-    monkeypatch.setattr(run_page, "TICK_S", 0.05)
 
     async def look(pilot: Pilot[None]) -> None:
         await _seen(pilot, "KeyError: 'recall'")
@@ -315,14 +312,14 @@ def test_a_log_goes_on_with_the_next_attempt_and_says_that_its_run_has_ended_aft
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("page", "error", "words"),
     [
-        (OSError("timed out"), "timed out"),
-        (OSError(5, "Input/output error"), "Input/output error"),
-        (PermissionError(13, "Permission denied", "/runs/x"), "Permission denied: /runs/x"),
+        ("run", OSError("timed out"), "timed out"),
+        ("log", OSError(5, "Input/output error"), "Input/output error"),
+        ("run", PermissionError(13, "Permission denied", "/runs/x"), "Permission denied: /runs/x"),
+        ("log", PermissionError(13, "Permission denied", "/runs/x"), "Permission denied: /runs/x"),
     ],
 )
-@pytest.mark.parametrize("page", ["run", "log"])
 def test_an_error_is_shown_with_its_file_if_it_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str, page: str
 ) -> None:
@@ -378,7 +375,7 @@ def test_the_log_of_an_earlier_attempt_is_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ["run", "log"])
 def test_what_is_read_for_a_page_that_was_left_is_not_shown(tmp_path: Path, page: str) -> None:
-    desk, _ = _given(tmp_path)
+    desk = _given(tmp_path)[0]
     desk.opens.clear()
 
     async def look(pilot: Pilot[None]) -> None:

@@ -34,9 +34,7 @@ BEGAN_S = time.mktime((2026, 11, 20, 10, 0, 0, 0, 0, -1))
 
 
 def _attempt(number: int, started_s: float, exit_: ExitRecord | None = None, alive_s: float = 0.0) -> Attempt:
-    return Attempt(
-        AttemptFolder(Path(f"/r/elements/0/attempts/{number}")), number, "1", "n0", started_s, exit_, alive_s
-    )
+    return Attempt(AttemptFolder(Path(f"/r/attempts/{number}")), number, "1", "n0", started_s, exit_, alive_s)
 
 
 def _item(status: LastStatus, folder: Path = Path("/runs/r"), **record: Any) -> RunStatus:
@@ -97,16 +95,10 @@ def test_ranks_fit_their_columns_and_control_nothing() -> None:
     assert head == "attempt 2 began 60 s ago; 1 of 2 ranks shown; 1 failed, 1 not started"
 
 
-def _metrics() -> Metrics:
-    rows = [
-        MetricsRow(0, int(step > 50), float(step), None, {"loss": 100.0 - step, "acc": step / 100})
-        for step in range(100)
-    ]
-    return Metrics(("loss", "acc"), tuple(rows))
-
-
 def test_one_metric_is_a_curve_and_all_have_their_last_value() -> None:
-    lines = [line.plain for line in metric_lines(_metrics(), 3, 80, 19)]
+    values = [{"loss": 100.0 - step, "acc": step / 100} for step in range(100)]
+    rows = (MetricsRow(0, int(step > 50), float(step), None, each) for step, each in enumerate(values))
+    lines = [line.plain for line in metric_lines(Metrics(("loss", "acc"), tuple(rows)), 3, 80, 19)]
     assert lines[0] == "acc by step (2 of 2: m next, M before); attempt 2 from step 51"
     assert max(map(len, lines)) <= 80
     assert lines[-2].startswith("  loss  ██")
@@ -114,13 +106,9 @@ def test_one_metric_is_a_curve_and_all_have_their_last_value() -> None:
     assert lines[-1].startswith("> acc   ▁")
     assert len(lines) <= 19
     assert metric_lines(Metrics((), ()), 0, 80, 19) == []
-
-
-def test_a_metric_without_finite_values_has_no_curve() -> None:
-    metrics = Metrics(("loss",), (MetricsRow(0, 0, 1.0, None, {"loss": float("nan")}),))
-    assert [line.plain for line in metric_lines(metrics, 0, 80, 19)] == [
-        "loss by step", "no values that are finite numbers", "", "last nan",
-    ]  # fmt: skip
+    nan = Metrics(("loss",), (MetricsRow(0, 0, 1.0, None, {"loss": float("nan")}),))
+    lines = [line.plain for line in metric_lines(nan, 0, 80, 19)]
+    assert lines == ["loss by step", "no values that are finite numbers", "", "last nan"]
 
 
 def test_a_sparkline_is_the_mean_of_what_falls_into_a_column() -> None:
@@ -160,9 +148,6 @@ def test_the_plan_shows_the_command_and_the_resources_without_secrets() -> None:
                 "notes        a note?[2J"):  # fmt: skip
         assert f"  {row}" in text
     assert plan_lines(_item(LastStatus("PENDING", 1.0), plan={}), "", 80)
-
-
-def test_the_plan_says_where_nothing_was_requested() -> None:
     item = _item(LastStatus("PENDING", 1.0), plan={"scheduler": "slurm", "memory_mb": None}, walltime_s=None)
     lines = [line.plain for line in plan_lines(item, "", 80)]
     assert "  memory       the site's default" in lines
@@ -177,7 +162,7 @@ def test_a_script_is_shown_as_it_is(tmp_path: Path) -> None:
     assert [line.plain for line in lines] == ["#!/bin/bash", "        echo [red]\\x1b[2J"]
 
 
-def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed() -> None:
+def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed_and_later_where_it_takes_long() -> None:
     running = item("a")
     section = AttemptsSection(_Desk(running).reader)
     assert section.is_due(running, 100.0)
@@ -189,11 +174,6 @@ def test_a_section_is_read_again_when_it_is_due_or_its_run_has_changed() -> None
     assert not section.is_due(ended, 10_000.0)
     section.end(ended, 200.0, 200.5, error="the file system does not respond")
     assert [section.is_due(ended, now_s) for now_s in (210.4, 210.6)] == [False, True]
-
-
-def test_a_section_that_takes_long_is_read_after_many_times_as_long() -> None:
-    running = item("a")
-    section = AttemptsSection(_Desk(running).reader)
     section.end(running, 100.0, 104.0, error="slow")
     due_s = 104.0 + SHARE_OF_TIME * 4.0
     assert [section.is_due(running, now_s) for now_s in (due_s - 0.1, due_s)] == [False, True]
