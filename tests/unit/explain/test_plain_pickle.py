@@ -22,13 +22,9 @@ from tests.unit.explain.flights import Made, dump, pickled
 REAL = REPO / "tests/data/flight/missing/rank_0"
 DATA = REAL.read_bytes()
 PLAIN: dict[str, Any] = {
-    "text": "ü",
-    "numbers": [0, 255, 256, 65535, -1, 2**31, 2**62, -(2**62)],
-    "none": None,
-    "flags": [True, False],
-    "pair": ("0", "default_pg"),
-    "nested": [[[], {}]],
-}
+    "text": "ü", "numbers": [0, 255, 256, 65535, -1, 2**31, 2**62, -(2**62)], "none": None, "flags": [True, False],
+    "pair": ("0", "default_pg"), "nested": [[[], {}]],
+}  # fmt: skip
 
 
 class Calling:
@@ -140,16 +136,20 @@ def test_a_dump_with_damaged_bytes_is_read_or_refused() -> None:
     assert read > 200
 
 
-@pytest.mark.parametrize("value", [[], "entries", 7, None, {"entries": 3}, {"entries": [7]}, {"entries": [{}]},
-                                   {"entries": [{"profiling_name": 3, "process_group": ("0", "x")}]},
-                                   {"entries": [{"profiling_name": "nccl:all_reduce", "process_group": ("0", "x"),
-                                                 "collective_seq_id": "7"}]},
-                                   {"entries": [{"profiling_name": "nccl:all_reduce", "process_group": ("0", "x"),
-                                                 "collective_seq_id": 1 << 62, "input_sizes": 7}]},
-                                   {"entries": [{"profiling_name": "nccl:all_reduce", "process_group": ("0", "x"),
-                                                 "collective_seq_id": 1, "input_sizes": [["aaaa", 1 << 31]]}]},
-                                   {"entries": [{"profiling_name": "nccl:all_reduce", "process_group": (str(name), "x"),
-                                                 "collective_seq_id": 1} for name in range(300)]}])  # fmt: skip
+ENTRY = {"profiling_name": "nccl:all_reduce", "process_group": ("0", "x"), "collective_seq_id": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([], "entries", 7, None, {"entries": 3}, {"entries": [7]}, {"entries": [{}]}),
+        {"entries": [{**ENTRY, "profiling_name": 3}]},
+        {"entries": [{**ENTRY, "collective_seq_id": "7"}]},
+        {"entries": [{**ENTRY, "collective_seq_id": 1 << 62, "input_sizes": 7}]},
+        {"entries": [{**ENTRY, "input_sizes": [["aaaa", 1 << 31]]}]},
+        {"entries": [{**ENTRY, "process_group": (str(name), "x")} for name in range(300)]},
+    ],
+)
 def test_plain_data_that_is_no_dump_is_refused(value: Any) -> None:
     with pytest.raises(DumpError):
         DumpReader().read(pickled(value))

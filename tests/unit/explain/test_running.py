@@ -19,8 +19,8 @@ from tests.unit.given import run, write
 NOW_S = 1_800_000_000.0
 
 
-def attempt(path: Path, *, started_s: float = NOW_S - 7200) -> AttemptFolder:
-    folder = RunFolder(path).element(0).attempt(0)
+def attempt(path: Path, *, started_s: float = NOW_S - 7200, element: int = 0) -> AttemptFolder:
+    folder = RunFolder(path).element(element).attempt(0)
     folder.path.mkdir(parents=True)
     write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": started_s}))
     write(folder.heartbeat, f"{int(NOW_S) - 5}\n")
@@ -128,15 +128,12 @@ def test_lines_of_logs_are_quoted_without_their_colours(tmp_path: Path) -> None:
 
 
 def test_of_a_sweep_the_element_that_has_been_silent_for_the_longest_time(tmp_path: Path) -> None:
-    states = ("RUNNING", "RUNNING", "COMPLETED", "PENDING")
     elements = tuple(
         ElementStatus(index, f"4711_{index}", (), LastStatus(state, NOW_S), live=True, stale=False)
-        for index, state in enumerate(states)
+        for index, state in enumerate(("RUNNING", "RUNNING", "COMPLETED", "PENDING"))
     )
     item = RunStatus(run(), tmp_path, LastStatus("RUNNING", NOW_S), elements=elements)
     assert most_silent(item, NOW_S) is None
     for index, ago_s in enumerate((60, 700, 7000)):
-        folder = RunFolder(tmp_path).element(index).attempt(0)
-        write(folder.start, json.dumps({"job_id": "4711", "host": "n0", "started": NOW_S - 7200}))
-        wrote(folder, 0, "step\n", ago_s)
+        wrote(attempt(tmp_path, element=index), 0, "step\n", ago_s)
     assert most_silent(item, NOW_S) == 1

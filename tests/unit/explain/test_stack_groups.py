@@ -16,12 +16,12 @@ from hpcrun.explain.diagnosis.stack_groups import (
     position_of,
     verdict,
     waits_for_worker,
-)
+)  # fmt: skip
 from hpcrun.explain.diagnosis.traceback import Frame
 from tests.harness import REPO
 
 STACKS = REPO / "tests/data/stacks"
-VERSIONS = ["3.10", "3.11", "3.12", "3.13"]
+WAIT = "ranks wait in all_reduce (train.py:29); "
 
 
 def spied(name: str) -> tuple[Frame, ...]:
@@ -45,7 +45,7 @@ def with_odd(*odd: RankStack) -> list[RankStack]:
     return sorted([*(each for each in WAITING if each.rank not in numbers), *odd], key=lambda each: each.rank)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_the_main_thread_is_found_among_others(version: str) -> None:
     for frames in (spied(f"spin-{version}"), dumped(f"spin-{version}")):
         assert [(frame.function, frame.line) for frame in frames] == [("<module>", 14), ("train", 12), ("spin", 10)]
@@ -85,35 +85,23 @@ def test_a_worker_shows_its_own_work_and_one_that_waits_for_work_nothing() -> No
     ("stacks", "sentence"),
     [
         (WAITING, "all 16 ranks wait in all_reduce (train.py:29), 12 min"),
-        (
-            with_odd(LOADER),
-            "15 of 16 ranks wait in all_reduce (train.py:29); rank 11 on node-3 is in next (train.py:27),"
-            " whose DataLoader worker is in read_slowly (train.py:20), 12 min",
-        ),
-        (
-            with_odd(rank(5, "all-reduce", "T")),
-            "15 of 16 ranks wait in all_reduce (train.py:29); rank 5 on node-1 is stopped by a signal (state T)"
-            " in all_reduce (train.py:29), 12 min",
-        ),
-        (
-            with_odd(rank(5, "dataset", "D", waits_in="nfs_wait_bit_killable")),
-            "15 of 16 ranks wait in all_reduce (train.py:29); rank 5 on node-1 is in uninterruptible I/O"
-            " (state D, in nfs_wait_bit_killable) in read_slowly (train.py:20), 12 min",
-        ),
-        (
-            with_odd(rank(5, "", "R", busy=1.0), rank(6, "", "S", waits_in="futex_wait_queue")),
-            "14 of 16 ranks wait in all_reduce (train.py:29); rank 5 on node-1 is computing or polling (state R);"
-            " rank 6 on node-1 is waiting (state S, in futex_wait_queue), 12 min",
-        ),
-        (
-            with_odd(rank(5, "spin-3.13", "R", busy=0.97), rank(6, "dataset"), rank(7, "dataset")),
-            "13 of 16 ranks wait in all_reduce (train.py:29); rank 6 on node-1 and rank 7 on node-1 are in read_slowly"
-            " (train.py:20); rank 5 on node-1 computes in spin (spin.py:10), 12 min",
-        ),
-        ([rank(0, "spin-3.10"), LOADER], ("rank 0 on node-0 is in spin (spin.py:10); rank 11 on node-3 is in next")),
+        (with_odd(LOADER), f"15 of 16 {WAIT}rank 11 on node-3 is in next (train.py:27), whose DataLoader worker is in "
+                           "read_slowly (train.py:20), 12 min"),
+        (with_odd(rank(5, "all-reduce", "T")),
+         f"15 of 16 {WAIT}rank 5 on node-1 is stopped by a signal (state T) in all_reduce (train.py:29), 12 min"),
+        (with_odd(rank(5, "dataset", "D", waits_in="nfs_wait_bit_killable")),
+         f"15 of 16 {WAIT}rank 5 on node-1 is in uninterruptible I/O (state D, in nfs_wait_bit_killable) in "
+         "read_slowly (train.py:20), 12 min"),
+        (with_odd(rank(5, "", "R", busy=1.0), rank(6, "", "S", waits_in="futex_wait_queue")),
+         f"14 of 16 {WAIT}rank 5 on node-1 is computing or polling (state R); rank 6 on node-1 is waiting (state S, in "
+         "futex_wait_queue), 12 min"),
+        (with_odd(rank(5, "spin-3.13", "R", busy=0.97), rank(6, "dataset"), rank(7, "dataset")),
+         f"13 of 16 {WAIT}rank 6 on node-1 and rank 7 on node-1 are in read_slowly (train.py:20); rank 5 on node-1 "
+         "computes in spin (spin.py:10), 12 min"),
+        ([rank(0, "spin-3.10"), LOADER], "rank 0 on node-0 is in spin (spin.py:10); rank 11 on node-3 is in next"),
         ([], ""),
     ],
-)
+)  # fmt: skip
 def test_the_ranks_that_wait_and_the_odd_ones(stacks: list[RankStack], sentence: str) -> None:
     assert verdict(stacks, world=16, silent_s=720.0).startswith(sentence)
 

@@ -73,19 +73,16 @@ def test_an_attempt_that_is_followed_by_another_one_is_a_failure_of_its_own(tmp_
 @pytest.mark.parametrize(
     ("exit_", "title"),
     [
-        ({"reason": "time_limit", "status": 124}, "train: attempt 1 reached its time limit, requeued"),
-        (
-            {"reason": "node_failure", "how": "restart"},
-            "train: attempt 1 lost a node, restarted in the same allocation",
-        ),
-        ({"reason": "requeued", "status": 143}, "train: attempt 1 ended, requeued"),
-        ({"reason": "failure", "status": 3}, "train: attempt 1 failed, requeued"),
-        ({"status": 3, "how": ""}, "train: attempt 1 failed, the next attempt follows"),
+        ({"reason": "time_limit", "status": 124}, "reached its time limit, requeued"),
+        ({"reason": "node_failure", "how": "restart"}, "lost a node, restarted in the same allocation"),
+        ({"reason": "requeued", "status": 143}, "ended, requeued"),
+        ({"reason": "failure", "status": 3}, "failed, requeued"),
+        ({"status": 3, "how": ""}, "failed, the next attempt follows"),
     ],
 )
 def test_the_message_about_an_attempt_says_how_it_ended(tmp_path: Path, exit_: dict[str, Any], title: str) -> None:
     record(tmp_path, exit_={"again": True, "how": "requeue", **exit_})
-    assert message(tmp_path, "attempt-0").title == title
+    assert message(tmp_path, "attempt-0").title == f"train: attempt 1 {title}"
 
 
 def test_a_node_that_died_without_a_word_ended_its_attempt(tmp_path: Path) -> None:
@@ -173,8 +170,8 @@ def test_the_job_itself_comes_first_and_a_command_tries_once_in_two_minutes(
     record(tmp_path)
     item = in_job(tmp_path, plan={"notify": notify})
     send_late([item], tmp_path, NOW_S - 90)  # it has just started
-    MessageClaim(tmp_path, "started", "$A").close(SENT)
-    MessageClaim(tmp_path, "started", "$B").close(SENT)
+    for to in notify["to"]:
+        MessageClaim(tmp_path, "started", to).close(SENT)
     write(tmp_path / "elements/0/attempts/0/rank-0.metrics", "{}\n")
     send_late([item], tmp_path, NOW_S)  # the job sends: it will send the first step, too
     assert started == []

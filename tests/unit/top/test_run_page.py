@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -119,14 +120,19 @@ def _watch(desk: _Desk, page: RunPage | LogPage, look: Callable[[Pilot[None]], C
     asyncio.run(watch())
 
 
-def _play(desk: _Desk, page: RunPage | LogPage, *steps: tuple[str, str]) -> list[str]:
-    """Press some keys, or type a search, and wait for a text, again and again; return what was shown each time."""
+def _play(desk: _Desk, page: RunPage | LogPage, *steps: tuple[str | Callable[[], object], str]) -> list[str]:
+    """Press some keys, type a search or do something, and wait for a text; return what was shown each time."""
     shown = []
 
     async def look(pilot: Pilot[None]) -> None:
         for keys, text in steps:
-            typed = ["slash", *("space" if key == " " else key for key in keys[1:]), "enter"]
-            await pilot.press(*(typed if keys.startswith("/") else keys.split()))
+            if not isinstance(keys, str):
+                answer = keys()
+                await (answer if isawaitable(answer) else asyncio.sleep(0))
+            elif keys.startswith("/"):
+                await pilot.press("slash", *("space" if key == " " else key for key in keys[1:]), "enter")
+            else:
+                await pilot.press(*keys.split())
             shown.append(await _seen(pilot, text))
 
     _watch(desk, page, look)
@@ -176,25 +182,20 @@ def test_each_number_shows_a_section(tmp_path: Path) -> None:
 def test_ranks_are_filtered_and_their_logs_opened(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path, 512)
 
-    async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "KeyError: 'recall'")
-        await pilot.press("G")
-        await _seen(pilot, "512 ranks, end")
-        await _seen(pilot, "rank 511 [bold]step 9[/bold]")
-        await pilot.press("slash", *"n63")
-        shown = await _seen(pilot, "8 of 512 ranks shown")
-        assert "/n63" in shown
-        await pilot.press("enter", "down", "enter")
-        await _seen(pilot, "rank 505, out and err")
-        before = desk.asked
-        await pilot.pause(0.2)
-        assert desk.asked == before, "the page reads on below the log"
-        await pilot.press("escape")
-        await _seen(pilot, "8 of 512 ranks shown")
-        await pilot.press("escape")
-        await _seen(pilot, "1 failed, 511 terminated")
+    asked = []
 
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    def note() -> None:
+        asked.append(desk.asked)
+
+    shown = _play(
+        desk, RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"), ("G", "512 ranks, end"), ("", "rank 511 [bold]step 9[/bold]"),
+        ("slash n 6 3", "8 of 512 ranks shown"), ("enter down enter", "rank 505, out and err"),
+        (note, ""), (lambda: asyncio.sleep(0.2), ""), (note, ""), ("escape", "8 of 512 ranks shown"),
+        ("escape", "1 failed, 511 terminated"),
+    )  # fmt: skip
+    assert "/n63" in shown[3]
+    assert asked[0] == asked[1], "the page reads on below the log"
 
 
 def test_lines_are_searched(tmp_path: Path) -> None:
@@ -213,30 +214,22 @@ def test_a_file_system_that_hangs_is_named_and_keys_work(tmp_path: Path, monkeyp
     desk.opens.clear()
     monkeypatch.setattr(run_page, "LATE_S", 0.0)
 
-    async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "the file system has not responded for 0 s: ")
-        await pilot.press("6")
-        await _seen(pilot, "reading ...")
-        desk.opens.set()
-        await _seen(pilot, "#!/bin/bash")
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    _play(
+        desk, RunPage(desk.reader, "r"),
+        ("", "the file system has not responded for 0 s: "), ("6", "reading ..."), (desk.opens.set, "#!/bin/bash"),
+    )  # fmt: skip
 
 
 def test_a_run_that_is_removed_leaves_what_was_read(tmp_path: Path) -> None:
     desk, _ = _given(tmp_path)
 
-    async def look(pilot: Pilot[None]) -> None:
-        await _seen(pilot, "KeyError: 'recall'")
-        RunFolder(tmp_path).script.unlink()
-        await pilot.press("6")
-        await _seen(pilot, "No such file or directory: /")
-        desk.gone = "there is no run 'r' any more"
-        await pilot.press("1")
-        shown = await _seen(pilot, "there is no run 'r' any more; shown is what was last read")
-        assert "KeyError: 'recall'" in shown
-
-    _watch(desk, RunPage(desk.reader, "r"), look)
+    shown = _play(
+        desk, RunPage(desk.reader, "r"),
+        ("", "KeyError: 'recall'"), (RunFolder(tmp_path).script.unlink, ""), ("6", "No such file or directory: /"),
+        (lambda: setattr(desk, "gone", "there is no run 'r' any more"), ""),
+        ("1", "there is no run 'r' any more; shown is what was last read"),
+    )  # fmt: skip
+    assert "KeyError: 'recall'" in shown[-1]
 
 
 def test_a_sweep_shows_one_element_and_its_cause(tmp_path: Path) -> None:

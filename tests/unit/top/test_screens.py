@@ -245,7 +245,7 @@ def squeue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
     store: RunStore, squeue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "ASK_EVERY_S", 0.4)
+    monkeypatch.setattr(queue, "ASK_EVERY_S", 0.2)
 
     async def scene(screen: Screen) -> None:
         await screen.press("2")
@@ -256,12 +256,12 @@ def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
             await screen.until(lambda before=asked: squeue.asked > before)  # type: ignore[misc]
             await screen.press("question_mark", "escape")
         before, began = squeue.asked, time.monotonic()
-        await asyncio.sleep(2)
-        assert 2 <= squeue.asked - before <= (time.monotonic() - began) / 0.36 + 1
+        await asyncio.sleep(1)
+        assert 2 <= squeue.asked - before <= (time.monotonic() - began) / 0.18 + 1
         await screen.press("1")
         await asyncio.sleep(0.1)
         before = squeue.asked
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.6)
         assert squeue.asked == before, "Slurm is asked for a screen that is not shown"
 
     play(store, Answers(), scene)
