@@ -10,7 +10,6 @@ import functools
 import json
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,44 +130,37 @@ def judge_set(folder: Path) -> list[Verdict]:
 
 
 def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """Return the four scores, each as ``90.0 % (270 of 300)``."""
+    """Return the scores, each as ``90.0 % (270 of 300)``."""
     failures = [one for one in verdicts if not one.case.healthy]
-    healthy = [one for one in verdicts if one.case.healthy]
     ranked = [one for one in failures if one.rank is not None]
-    unknown = [one for one in failures if one.silent is not None]
     counts = {
-        "cause named first": (sum(one.right for one in failures), len(failures)),
-        "a wrong cause claimed": (sum(one.wrong for one in failures), len(failures)),
-        "the rank right": (sum(bool(one.rank) for one in ranked), len(ranked)),
-        "the rank right, of those with records": (
-            sum(bool(one.rank) for one in ranked if one.recorded),
-            sum(one.recorded for one in ranked),
-        ),
-        "a rank named that cannot be known": (sum(not one.silent for one in unknown), len(unknown)),
-        "healthy logs with a claim": (sum(one.wrong for one in healthy), len(healthy)),
+        "cause named first": [one.right for one in failures],
+        "a wrong cause claimed": [one.wrong for one in failures],
+        "the rank right": [one.rank for one in ranked],
+        "the rank right, of those with records": [one.rank for one in ranked if one.recorded],
+        "a rank named that cannot be known": [not one.silent for one in failures if one.silent is not None],
+        "healthy logs with a claim": [one.wrong for one in verdicts if one.case.healthy],
     }
-    return {name: f"{100 * count / max(1, of):.1f} % ({count} of {of})" for name, (count, of) in counts.items()}
+    return {
+        name: f"{100 * sum(map(bool, all_)) / max(1, len(all_)):.1f} % ({sum(map(bool, all_))} of {len(all_)})"
+        for name, all_ in counts.items()
+    }
 
 
 def main() -> None:
     """Print the scores of a set."""
-    folder = Path(sys.argv[1]) if "/" in sys.argv[1] else PUBLIC / sys.argv[1]
-    verdicts = judge_set(folder)
+    verdicts = judge_set(PUBLIC / sys.argv[1])
     for name, score in scores(verdicts).items():
         print(f"{name:<38} {score}")
-    if "-v" not in sys.argv:
-        return
-    for one in verdicts:
+    for one in verdicts if "-v" in sys.argv else ():
         if one.wrong or not (one.right or one.case.healthy) or one.rank is False or one.silent is False:
-            found = (("!", one.wrong), ("?", not one.right), ("r", one.rank is False or one.silent is False))
-            marks = "".join(mark for mark, here in found if here)
-            ranks = f"rank {one.case.said['rank']}, not {one.said.rank}"
-            print(f"\n{marks:<3} {one.case.name}  [{one.case.said['kind']}] {ranks}")
-            print(f"    key  {one.case.said['key']}")
+            case = one.case.said
+            print(
+                f"\n{one.case.name}  [{case['kind']}] rank {case['rank']}, not {one.said.rank}\n    key  {case['key']}"
+            )
             print(f"    said {one.said.rule}: {one.said.summary}")
             for item in one.said.evidence[:2]:
                 print(f"         {item.who} {item.where}: {' | '.join(item.lines)[:300]}")
-    print(Counter(one.case.said["kind"] for one in verdicts if not one.right).most_common(40))
 
 
 if __name__ == "__main__":
