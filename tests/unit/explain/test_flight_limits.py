@@ -40,17 +40,13 @@ def many(**fields: Any) -> list[dict[str, Any]]:
     return [own[number % 250] for number in range(ENTRIES)]
 
 
-def with_members(ranks: Any, groups: int = 250) -> dict[str, Any]:
-    config = {str(group): {"ranks": ranks} for group in range(groups)}
-    return {"entries": [one for one in many(state="started") if int(one["process_group"][0]) < groups],
-            "pg_config": config}  # fmt: skip
+def dumped(entries: list[dict[str, Any]], **places: bytes) -> bytes:
+    return pickled({"entries": entries}, **places)
 
 
-def distinct_kinds() -> bytes:
-    long = "a" * 100_000
-    entries = [{**one, "profiling_name": long, "input_sizes": [[number]], "input_dtypes": [long]}
-               for number, one in enumerate(many())]  # fmt: skip
-    return pickled({"entries": entries})
+def with_members(ranks: Any, **places: bytes) -> bytes:
+    config = {str(group): {"ranks": ranks} for group in range(250)}
+    return pickled({"entries": many(state="started"), "pg_config": config}, **places)
 
 
 def open_transfers() -> bytes:
@@ -58,33 +54,23 @@ def open_transfers() -> bytes:
              for group in range(125)]  # fmt: skip
     ends = [entry(profiling_name="nccl:coalesced", process_group=[str(group), ""], p2p_seq_id=8, is_p2p=True,
                   state="completed") for group in range(125, 250)]  # fmt: skip
-    return pickled({"entries": [one for _ in range(200) for one in sends] + [one for _ in range(200) for one in ends]})
+    return dumped(sends * 200 + ends * 200)
+
+
+def frames(count: int, folder: str) -> list[dict[str, Any]]:
+    """Lines of one file whose name is long."""
+    file = folder + "a" * 100_000
+    return [{"filename": file, "line": line, "name": file} for line in range(count)]
 
 
 def frames_of_one_file() -> bytes:
-    file = "/site-packages/" + "a" * 100_000
-    frames = [{"filename": file, "line": line, "name": file} for line in range(150_000)]
-    entries = [
-        entry(collective_seq_id=number, frames=frames[number * 200 : number * 200 + 200]) for number in range(750)
-    ]
-    return pickled({"entries": entries})
-
-
-def lines_of_one_file() -> bytes:
-    file = "/home/ann/" + "a" * 100_000
-    entries = [{**one, "frames": [{"filename": file, "line": line, "name": file}]} for line, one in enumerate(many())]
-    return pickled({"entries": entries})
-
-
-def members_of_one_hash() -> bytes:
-    ranks = [number * (2**61 - 1) for number in range(150_000)]
-    return pickled({"entries": [entry()], "pg_config": {"0": {"ranks": ranks}}})
+    made = frames(150_000, "/site-packages/")
+    return dumped([entry(collective_seq_id=number, frames=made[number * 200 :][:200]) for number in range(750)])
 
 
 def sizes_of_one_hash() -> bytes:
     sizes = itertools.product([number * (2**61 - 1) for number in range(4)], repeat=7)
-    entries = [{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)]
-    return pickled({"entries": entries})
+    return dumped([{**one, "input_sizes": [list(size)]} for one, size in zip(many(), sizes, strict=False)])
 
 
 def pairs_of_one_hash() -> bytes:
@@ -95,20 +81,29 @@ def pairs_of_one_hash() -> bytes:
     return b"\x80\x02}(" + keys + b"u."
 
 
+LONG = "a" * 100_000
 CASES: dict[str, Callable[[], bytes]] = {
-    "nested group": lambda: pickled(
-        {"entries": [entry(process_group="PLACE")] * ENTRIES}, PLACE=NESTED + b"X\x01\x00\x00\x000\x86"),
-    "nested sizes": lambda: pickled({"entries": many(input_sizes=[["PLACE", 1]])}, PLACE=NESTED),
-    "nested types": lambda: pickled({"entries": many(input_dtypes=["PLACE", 1])}, PLACE=NESTED),
-    "long group": lambda: pickled(
-        {"entries": [entry(process_group=["PLACE", 1])] * ENTRIES}, PLACE=b"K\x01" * 100_000),
-    "many members": lambda: pickled(with_members(",".join(["1"] * 1_900_000))),
-    "most members": lambda: pickled(with_members(",".join(map(str, range(200_000))))),
-    "listed members": lambda: pickled(with_members(["PLACE", 1]), PLACE=b"K\x01" * 1_900_000),
-    "long name": lambda: pickled({"entries": many(profiling_name="a" * 3_800_000)}),
-    "distinct kinds": distinct_kinds, "open transfers": open_transfers, "frames of one file": frames_of_one_file,
-    "lines of one file": lines_of_one_file, "members of one hash": members_of_one_hash,
-    "sizes of one hash": sizes_of_one_hash, "pairs of one hash": pairs_of_one_hash,
+    "nested group": lambda: dumped([entry(process_group="PLACE")] * ENTRIES, PLACE=NESTED + b"X\x01\x00\x00\x000\x86"),
+    "nested sizes": lambda: dumped(many(input_sizes=[["PLACE", 1]]), PLACE=NESTED),
+    "nested types": lambda: dumped(many(input_dtypes=["PLACE", 1]), PLACE=NESTED),
+    "long group": lambda: dumped([entry(process_group=["PLACE", 1])] * ENTRIES, PLACE=b"K\x01" * 100_000),
+    "many members": lambda: with_members(",".join(["1"] * 1_900_000)),
+    "most members": lambda: with_members(",".join(map(str, range(200_000)))),
+    "listed members": lambda: with_members(["PLACE", 1], PLACE=b"K\x01" * 1_900_000),
+    "long name": lambda: dumped(many(profiling_name="a" * 3_800_000)),
+    "distinct kinds": lambda: dumped([
+        {**one, "profiling_name": LONG, "input_sizes": [[number]], "input_dtypes": [LONG]}
+        for number, one in enumerate(many())
+    ]),
+    "open transfers": open_transfers,
+    "frames of one file": frames_of_one_file,
+    "lines of one file": lambda: dumped([
+        {**one, "frames": [frame]} for one, frame in zip(many(), frames(ENTRIES, "/home/ann/"), strict=True)
+    ]),
+    "members of one hash": lambda: pickled(
+        {"entries": [entry()], "pg_config": {"0": {"ranks": [number * (2**61 - 1) for number in range(150_000)]}}}),
+    "sizes of one hash": sizes_of_one_hash,
+    "pairs of one hash": pairs_of_one_hash,
 }  # fmt: skip
 
 
@@ -163,7 +158,7 @@ def test_each_member_of_a_group_counts_once(ranks: Any) -> None:
 
 def test_the_same_members_are_kept_once_for_all_groups_and_dumps() -> None:
     reader = DumpReader()
-    data = pickled(with_members("0, 1, 2"))
+    data = with_members("0, 1, 2")
     kept = {id(group.ranks) for _ in range(3) for group in reader.read(data).groups}
     assert len(kept) == 1
 

@@ -25,6 +25,7 @@ AGENT = (
     "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 3 (pid: 51121) of binary: "
     "/opt/venv/bin/python3\n"
 )
+DIED = "subprocess.CalledProcessError: Command '['python', '-u', 'a.py', '--local_rank={}']' returned non-zero exit status 1.\n"
 NODE_FAILED = "step 3\nsrun: error: Node failure on n2\n"
 # ruff: noqa: E501
 
@@ -69,14 +70,13 @@ LOGS: dict[str, tuple[int | None, str]] = {
         None, f"{TRACE}RuntimeError: Timed out initializing process group in store based barrier on rank: 6, for key: x\n"),
     "the agent's child": (3, KEY_ERROR + AGENT),
     "the agent's child, of tracebacks that are mixed": (None, "".join(f"{line}\n" * 3 for line in KEY_ERROR.splitlines()) + AGENT),
+    "two children of an agent": (None, KEY_ERROR + AGENT + AGENT.replace("local_rank: 3", "local_rank: 1")),
     "an agent of one of several nodes": (None, f"{KEY_ERROR}+ torchrun --nnodes=2 --nproc-per-node=4 train.py\n{AGENT}"),
-    "launch names the last one": (
-        None, f"{KEY_ERROR}subprocess.CalledProcessError: Command '['/bin/python', '-u', 'train.py', '--local_rank=7']' returned "
-        "non-zero exit status 1.\n"),
+    "launch names the last one": (None, KEY_ERROR + DIED.format(7)),  # torch 1.8, whichever failed
+    "launch names the only one of its node": (0, KEY_ERROR + DIED.format(0)),
     "launch before torch 1.2": (
         None, 'Traceback (most recent call last):\n  File "/env/lib/python3.7/site-packages/torch/distributed/launch.py", line 231, '
-        "in main\n    cmd=process.args)\nsubprocess.CalledProcessError: Command '['/bin/python', '-u', 'train.py', "
-        "'--local_rank=0']' returned non-zero exit status 1.\n"),
+        f"in main\n    cmd=process.args)\n{DIED.format(0)}"),
     "mp.spawn": (3, f"-- Process 3 terminated with the following error:\n{KEY_ERROR}"),
     "mp.spawn on one of several nodes": (
         None, "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n2: task 1: Exited with exit code 1\n"
@@ -86,6 +86,10 @@ LOGS: dict[str, tuple[int | None, str]] = {
     "a task of srun in which torchrun starts the ranks": (
         None, f"{KEY_ERROR}torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         "srun: error: n2: task 1: Exited with exit code 1\n"),
+    "a task of srun after another that was terminated": (
+        5, "srun: error: n1: task 0: Terminated\nsrun: error: n2: task 5: Killed\n"),
+    "the only task of srun, which ended as one that was terminated": (None, "srun: error: n1: task 0: Exited with exit code 143\n"),
+    "several tasks of srun": (None, "srun: error: n1: tasks 0-3: Exited with exit code 1\n"),
     "a task of srun beside others that were terminated": (
         0, f"{KEY_ERROR}srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: tasks 1-3: Terminated\n"),
     "srun --label, a task that runs torchrun": (
@@ -112,6 +116,8 @@ LOGS: dict[str, tuple[int | None, str]] = {
         "_pmiu_daemon(SIGCHLD): [NID 00021] [c0-0c0s5n1] PE RANK 9 exit signal Killed\n"),
     "jsrun": (4, "ERROR:  One or more process (first noticed rank 4) terminated with signal 11 (core dumped)\n"),
     "Open MPI 5": (6, "The first process to do so was:\n\n   Process name: [prterun-n1-71231@1,6]\n   Exit code:    1\n"),
+    "Open MPI 4": (6, "  Process name: [[41525,1],6]\n  Exit code:    1\n"),
+    "composer": (2, "ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7.\n"),
     "JAX": (
         37, "E0405 18:39:10 coordination_service.cc:962] /job:jax_worker/replica:0/task:37 heartbeat timeout. This indicates that the "
         "remote task has failed\n"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import random
@@ -162,10 +161,3 @@ def test_half_characters_of_a_dump_can_be_printed() -> None:
     flight = judge(dumps)
     assert meeting_sentence(flight.meetings[0], {}).encode()
     assert "".join(stand_lines(flight)).encode()
-
-
-def test_python_s_unpickler_would_have_called_it(tmp_path: Path) -> None:
-    """The pickles above are real ones."""
-    mark = tmp_path / "mark"
-    pickle.Unpickler(io.BytesIO(pickle.dumps(Calling(Path.touch, mark), 2))).load()
-    assert mark.exists()

@@ -10,14 +10,7 @@ import json
 
 import pytest
 
-from hpcrun.explain.diagnosis.launcher import (
-    Speaker,
-    failed_task,
-    first_failure,
-    first_task,
-    speakers_of,
-    without_lead,
-)
+from hpcrun.explain.diagnosis.launcher import Speaker, first_failure, speakers_of, without_lead
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
@@ -234,31 +227,3 @@ def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
     assert root is not None
     assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
     assert "  ValueError: shapes differ" in root.message
-
-
-def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
-    lines = ["srun: error: n1: task 0: Exited with exit code 143", "srun: error: n2: tasks 4-5: Killed"]
-    assert first_task(lines) == (1, "n2", lines[1])
-    assert first_task(["step 1"]) is None
-
-
-DIED = "subprocess.CalledProcessError: Command '['python', '-u', 'a.py', '--local_rank={}']' returned non-zero"
-FAILED = "failed (exitcode: 1) local_rank: {} (pid: 51121) of binary: /opt/venv/bin/python3"
-
-
-@pytest.mark.parametrize(
-    ("lines", "rank"),
-    [
-        (["srun: error: n1: task 0: Terminated", "srun: error: n2: task 5: Killed"], 5),
-        (["srun: error: n1: task 0: Exited with exit code 143"], None),
-        (["srun: error: n1: tasks 0-3: Exited with exit code 1"], None),
-        ([DIED.format(0)], 0),
-        ([DIED.format(7)], None),  # torch 1.8 names the process that it started last, whichever failed
-        ([FAILED.format(1)], 1),
-        ([FAILED.format(1), FAILED.format(2)], None),
-        (["  Process name: [[41525,1],6]", "  Exit code:    1"], 6),
-        (["ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7."], 2),
-    ],
-)
-def test_the_rank_that_failed_is_sruns_task_or_the_launchers_local_rank(lines: list[str], rank: int | None) -> None:
-    assert failed_task(lines) == rank

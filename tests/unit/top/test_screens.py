@@ -39,21 +39,25 @@ from tests.unit.top.test_queue import JOBS
 EVIL = "[red]x[/]\x1b[2J\u202e"
 
 
-class Answers:
-    """A scheduler: all jobs run, unless something else is said of it.
-
-    Attributes:
-        free: not set while it hangs.
-        away: it refuses.
-        error: it raises this.
-    """
-
-    name = "slurm"
+class Asked:
+    """What is asked: it counts how often, hangs while ``free`` is not set, and raises ``error``."""
 
     def __init__(self) -> None:
-        self.free, self.away, self.asked = threading.Event(), False, 0
+        self.free, self.asked = threading.Event(), 0
         self.free.set()
         self.error: Exception | None = None
+
+    def ask(self) -> None:
+        self.asked += 1
+        self.free.wait(20)
+        if self.error:
+            raise self.error
+
+
+class Answers(Asked):
+    """A scheduler: all jobs run."""
+
+    name = "slurm"
 
     def unavailable(self) -> str:
         return "there is no Slurm here"
@@ -62,21 +66,16 @@ class Answers:
         return "alpha"
 
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
-        self.asked += 1
-        self.free.wait(20)
-        if self.error:
-            raise self.error
-        if self.away:
-            raise SchedulerError("Slurm does not respond: `squeue`: exit status 1")
+        self.ask()
         return {job.folder: JobInfo(str(job.job_id), "RUNNING", elapsed_s=61, hosts="node1") for job in jobs}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
     made = RunStore(tmp_path)
-    for number, name in enumerate(("old", "evil", "new")):
-        one = run(f"2026010{number + 1}-030405-{name}-0a1b", created_s=1000.0 + number, job_id=str(70 + number))
-        made.create(one if name != "evil" else run(one.run_id, name=EVIL, created_s=1001.0, job_id="71"), "")
+    for number, (name, shown) in enumerate((("old", "old"), ("evil", EVIL), ("new", "new"))):
+        run_id, job_id = f"2026010{number + 1}-030405-{name}-0a1b", str(70 + number)
+        made.create(run(run_id, name=shown, created_s=1000.0 + number, job_id=job_id), "")
     made.save_status("20260101-030405-old-0a1b", LastStatus("COMPLETED", 1.0, final=True))
     return made
 
@@ -168,7 +167,7 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         await screen.press("j", "k", "question_mark")
         assert "esc closes" in screen.text
         await screen.press("escape")
-        scheduler.away = True
+        scheduler.error = SchedulerError("Slurm does not respond: `squeue`: exit status 1")
         scheduler.free.set()
         await screen.until(lambda: screen.lines[0].endswith("`squeue`: exit status 1"))
         assert re.fullmatch(r"hpcrun top  Slurm has not responded since \d\d:\d\d; `.*", screen.lines[0])
@@ -176,7 +175,7 @@ def test_keys_work_while_slurm_hangs_and_the_time_of_its_last_answer_is_said(
         await screen.press("R")
         words = r"hpcrun top  this is a bug in hpcrun: ValueError: x y; last answer at \d\d:\d\d"
         await screen.until(lambda: re.fullmatch(words, screen.lines[0]) is not None)
-        scheduler.away, scheduler.error = False, None
+        scheduler.error = None
         await screen.press("R")
         await screen.until(lambda: "2 running" in screen.lines[0])
 
@@ -218,19 +217,20 @@ def test_the_runs_of_a_study_are_one_row_and_a_damaged_study_is_left_out(store: 
     play(store, Answers(), scene)
 
 
-class Queue:
-    """squeue: what it lists, and how often it was asked; it waits while ``free`` is not set, and fails if ``away``."""
+class Queue(Asked):
+    """squeue, and what it lists."""
 
-    def __init__(self) -> None:
-        self.listed, self.asked, self.free, self.away = list(JOBS), 0, threading.Event(), ""
-        self.free.set()
+    listed = JOBS
 
     def jobs(self) -> list[QueuedJob]:
-        self.asked += 1
-        self.free.wait(20)
-        if self.away:
-            raise SchedulerError(self.away)
+        self.ask()
         return self.listed
+
+    async def again(self, screen: Screen) -> None:
+        """Ask it by a key."""
+        asked = self.asked
+        await screen.press("R")
+        await screen.until(lambda: self.asked > asked)
 
 
 @pytest.fixture
@@ -251,9 +251,7 @@ def test_the_queue_is_asked_once_each_time_whatever_was_pressed_before(
         await screen.press("2")
         await screen.until(lambda: "as of" in screen.lines[0])
         for _ in range(4):
-            asked = squeue.asked
-            await screen.press("R")
-            await screen.until(lambda before=asked: squeue.asked > before)  # type: ignore[misc]
+            await squeue.again(screen)
             await screen.press("question_mark", "escape")
         before, began = squeue.asked, time.monotonic()
         await asyncio.sleep(1)
@@ -290,11 +288,10 @@ def test_the_queue_says_what_is_wrong_and_the_cursor_stays_at_its_job(
         await screen.until(lambda: screen.lines[2].split()[0] == "8")
         assert table.key == "8"
         answered = screen.lines[0].partition("as of")[2]
-        squeue.away = "Slurm is away"
+        squeue.error = SchedulerError("Slurm is away")
         for _ in range(2):  # each failure is shown once
-            asked = squeue.asked
-            await screen.press("R")
-            await screen.until(lambda before=asked: squeue.asked > before and "away" in screen.lines[0])  # type: ignore[misc]
+            await squeue.again(screen)
+            await screen.until(lambda: "away" in screen.lines[0])
             await asyncio.sleep(0.1)
             assert screen.lines[0] == f"your jobs that hpcrun did not submit  Slurm is away; as of{answered}"
             assert screen.lines[2].split()[0] == "8"
