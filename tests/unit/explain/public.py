@@ -133,7 +133,7 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
     """Return the scores, each as ``90.0 % (270 of 300)``."""
     failures = [one for one in verdicts if not one.case.healthy]
     ranked = [one for one in failures if one.rank is not None]
-    counts = {
+    counts: dict[str, Sequence[bool | None]] = {
         "cause named first": [one.right for one in failures],
         "a wrong cause claimed": [one.wrong for one in failures],
         "the rank right": [one.rank for one in ranked],
@@ -142,8 +142,8 @@ def scores(verdicts: Sequence[Verdict]) -> dict[str, str]:
         "healthy logs with a claim": [one.wrong for one in verdicts if one.case.healthy],
     }
     return {
-        name: f"{100 * sum(map(bool, all_)) / max(1, len(all_)):.1f} % ({sum(map(bool, all_))} of {len(all_)})"
-        for name, all_ in counts.items()
+        name: f"{100 * sum(map(bool, marks)) / max(1, len(marks)):.1f} % ({sum(map(bool, marks))} of {len(marks)})"
+        for name, marks in counts.items()
     }
 
 

@@ -165,7 +165,7 @@ def test_the_job_itself_comes_first_and_a_command_tries_once_in_two_minutes(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("hpcrun.features.notify.due.leave_running", lambda argv, **_: started.append(list(argv)))
-    notify = {"to": ["$A", "$B"], "events": list(EVENTS), "waiting_s": 60}
+    notify: dict[str, Any] = {"to": ["$A", "$B"], "events": list(EVENTS), "waiting_s": 60}
     RunFolder(tmp_path).messages().mkdir()
     record(tmp_path)
     item = in_job(tmp_path, plan={"notify": notify})
