@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, did_you_mean
-from hpcrun.job.layout import JOB_ID, RUN_ID, run_name
+from hpcrun.job.layout import JOB_ID, RUN_ID, RunsFolder, run_name
 from hpcrun.job.parameters import index_ranges
+from hpcrun.runs.attempt import names_in
 from hpcrun.runs.elements import Elements, elements_of
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
@@ -104,6 +105,8 @@ def _find(label: str, store: RunStore) -> FoundRun:
     if len(named) > 1:
         newest = _newest(named, store).run_id
         ids = [*(run_id for run_id in ids if run_id != newest), newest]
+    if not named and label in map(run_name, names_in(RunsFolder(store.root).studies)):
+        raise NotFoundError(f"no run is named {label!r}, but a scaling study", hint=f"hpcrun scale run --show {label}")
     run_id, note = choose_id(label, ids, ("run", "runs"), "hpcrun status --all lists them")
     return FoundRun(store.load(run_id), note=note)
 

@@ -230,10 +230,8 @@ def _over(plan: Plan, partition: Partition) -> str | None:
     if not partition.up:
         return f"partition {partition.name} is not up"
     if partition.max_s is not None and time_s is not None and time_s > partition.max_s:
-        return (
-            f"--time {format_time(time_s)} is longer than the {format_time(partition.max_s)} of partition "
-            f"{partition.name}"
-        )
+        most = f"the {format_time(partition.max_s)} of partition {partition.name}"
+        return f"a time limit of {format_time(time_s)} is longer than {most}"
     return None
 
 

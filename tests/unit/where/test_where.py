@@ -28,7 +28,7 @@ NOW = 1000.0
     ("asked", "says"),
     [
         ({"walltime_s": "2h"}, None),
-        ({"walltime_s": "121m"}, "--time 02:01:00 is longer than the 02:00:00 of partition gpu"),
+        ({"walltime_s": "121m"}, "a time limit of 02:01:00 is longer than the 02:00:00 of partition gpu"),
         ({"walltime_s": "121m", "partition": "long"}, None),
         ({"walltime_s": "121m", "partition": "gpu,long"}, None),
         ({"partition": "off"}, "partition off is not up"),

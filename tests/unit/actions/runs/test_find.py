@@ -110,6 +110,10 @@ def test_what_is_no_run_is_not_found_and_the_nearest_name_is_shown(words: str, h
             find_run(word, store)
         assert hint in (refused.value.hint or "")
         assert refused.value.exit_code == 6
+    (store.root / "studies/20260101-000000-train-eval-aaaa").mkdir(parents=True)
+    with pytest.raises(NotFoundError, match="a scaling study") as refused:
+        find_run("train-eval", store)
+    assert refused.value.hint == "hpcrun scale run --show train-eval"
     with pytest.raises(NotFoundError, match="there are no runs in"):
         find_run("last", RunStore(store.root / "none"))
 
