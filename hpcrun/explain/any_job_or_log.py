@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,6 @@ _SCONTROL_FIELDS = ("JobId", "JobName", "JobState", "ExitCode", "NodeList", "Num
 PIPE = "-"
 _SUBMITIT = re.compile(r"(?P<job>.+)_0_log\.(?P<kind>out|err)")
 _MOST_BESIDE = 512
-_MOST_OF_A_PIPE, _PART = 1 << 30, 1 << 20
 _BEGINNING = 4096
 """Bytes at the beginning of a file that show whether it is text."""
 
@@ -154,7 +154,7 @@ def _read(names: Iterable[str], rules: Sequence[Rule]) -> tuple[list[Log], list[
     scanner, logs, unread = Scanner.of(rules), list[Log](), list[str]()
     for name in names:
         try:
-            with _opened(name, unread) as file:
+            with _opened(name) as file:
                 begins = file.read(_BEGINNING)
                 file.seek(0)
                 if not begins or b"\0" in begins:
@@ -204,18 +204,13 @@ def _with_siblings(outputs: Sequence[Path]) -> Iterator[Path]:
 
 
 @contextmanager
-def _opened(name: str, unread: list[str]) -> Iterator[BinaryIO]:
+def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a log; a pipe is kept in a temporary file, since the end of a log is read as well."""
     if name != PIPE:
         with open_regular(os.path.expanduser(name)) as file:
             yield file
         return
     with tempfile.TemporaryFile() as kept:
-        left = _MOST_OF_A_PIPE
-        while left and (part := sys.stdin.buffer.read(min(left, _PART))):
-            kept.write(part)
-            left -= len(part)
-        if not left:
-            unread.append(f"{PIPE}: only the first gigabyte of the pipe was read")
+        shutil.copyfileobj(sys.stdin.buffer, kept)
         kept.seek(0)
         yield cast(BinaryIO, kept)

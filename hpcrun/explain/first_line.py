@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -49,9 +49,11 @@ def with_element_lines(item: RunStatus, indices: Collection[int], store: RunStor
     """Return a sweep, the first of the named elements that failed with the first line of their explanation."""
     rows = (element_row(item, each) for each in item.elements if each.index in indices)
     wanted = [row for row in rows if lacks_line(row)][:MOST_AT_ONCE]
-    judged = dict(zip((row.element for row in wanted), _judged(wanted, rules), strict=False))
-    if judged:
-        keep_lines(item.run.run_id, judged, store)
+    judged = dict(zip((row.element or 0 for row in wanted), _judged(wanted, rules), strict=False))
+    with suppress(OSError, HpcrunError):
+        if judged:
+            folder = store.folder(item.run.run_id)
+            save_statuses(folder, {**load_statuses(folder), **judged})
     elements = (replace(each, status=judged.get(each.index, each.status)) for each in item.elements)
     return replace(item, elements=tuple(elements))
 
@@ -63,17 +65,6 @@ def _judged(wanted: Sequence[RunStatus], rules: Rules) -> list[LastStatus]:
     except HpcrunError:
         return []
     return [explained_status(item, known) for item in wanted]
-
-
-def keep_lines(run_id: str, statuses: Mapping[int | None, LastStatus], store: RunStore) -> None:
-    """Note what was found of a run (None), or of elements of a sweep."""
-    with suppress(OSError, HpcrunError):
-        if None in statuses:
-            store.save_status(run_id, statuses[None])
-            return
-        folder = store.folder(run_id)
-        elements = {index: status for index, status in statuses.items() if index is not None}
-        save_statuses(folder, {**load_statuses(folder), **elements})
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,15 @@ FORBIDDEN = "py-spy may not read this process"
 _SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 
-def find_py_spy(pid: int, python: str, path: str, given: str) -> str:
+def find_py_spy(python: str, path: str, given: str) -> str:
     """Return the py-spy beside a rank's Python, on its PATH, or the one that hpcrun has; empty if there is none.
 
     Args:
-        python: the Python as the rank was started with it, which may be relative to the rank's folder.
+        python: the Python as the rank was started with it; a relative name tells nothing of its folder.
         path: the rank's PATH.
         given: the one that hpcrun has.
     """
-    program = shutil.which("py-spy", path=absolute(os.pathsep.join((_folder_of(pid, python), path))))
+    program = shutil.which("py-spy", path=absolute(os.pathsep.join((os.path.dirname(python), path))))
     given = given if os.path.isabs(given) and os.access(given, os.X_OK) else ""
     return program or given or shutil.which("py-spy", path=absolute(os.environ.get("PATH", ""))) or ""
 
@@ -42,17 +42,6 @@ def find_py_spy(pid: int, python: str, path: str, given: str) -> str:
 def absolute(path: str) -> str:
     """Return a PATH without its relative and empty entries, which mean the current folder: that of somebody else."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
-
-
-def _folder_of(pid: int, python: str) -> str:
-    """Return the folder of a process's Python; a relative name counts only if it leads to what the process runs."""
-    if os.path.isabs(python) or not os.path.dirname(python):
-        return os.path.dirname(python)
-    try:
-        whole = os.path.normpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), python))
-        return os.path.dirname(whole) if os.path.samefile(whole, f"/proc/{pid}/exe") else ""
-    except (OSError, ValueError):
-        return ""
 
 
 def dump(py_spy: str, pid: int, path: str, until: float) -> tuple[str, str]:

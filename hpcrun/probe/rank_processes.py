@@ -161,7 +161,7 @@ class RankReading:
         if not self._program.is_python:
             self.answer["lacks"] = f"{os.path.basename(self._program.command[0])} is not Python"
             return
-        py_spy = find_py_spy(pid, self._program.command[0], self._path, self._given)
+        py_spy = find_py_spy(self._program.command[0], self._path, self._given)
         text, lacks = dump(py_spy, pid, self._path, self._until) if py_spy else ("", NONE)
         if text:
             self.answer.update({"how": "py-spy", "stack": text})

@@ -13,7 +13,7 @@ from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.options import check_new_file, check_one_of, flag, option, read_duration
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, TextPart, note, printed, stdout, table, verbatim
 from hpcrun.errors import PlanError, UsageError, did_you_mean
-from hpcrun.features.history.history import Budget, CauseCount, History, HistoryRow, budgets_of, get_history
+from hpcrun.features.history.history import Budget, History, HistoryRow, budgets_of, get_history
 from hpcrun.features.history.past_jobs import NOT_EXAMINED, PastJob, accounted_jobs
 from hpcrun.job.units import format_span
 from hpcrun.views.figure import DARK, PAGE, new_figure, paper_style, save_figure, style_of
@@ -96,7 +96,7 @@ def _remarks(result: History) -> Iterator[str]:
     yield from (one_line(f"hpcrun: {message}") for message in result.damaged)
     if result.away:
         yield one_line(f"hpcrun: {result.away.message}; the states are the last known")
-    left = sum(each.jobs for each in result.causes if each.cause == NOT_EXAMINED)
+    left = sum(jobs for cause, jobs, _ in result.causes if cause == NOT_EXAMINED)
     if left:
         yield f"hpcrun: the causes of {count(left, 'failure')} are not examined yet: the next hpcrun history goes on"
 
@@ -151,9 +151,9 @@ def _causes_table(history: History) -> Table:
     """Return the most frequent causes of failure for a terminal."""
     shown, others = list(history.causes[:_MOST_CAUSES]), history.causes[_MOST_CAUSES:]
     if others:
-        jobs, gpu_hours = sum(each.jobs for each in others), sum(each.gpu_hours for each in others)
-        shown.append(CauseCount(f"others, {count(len(others), 'cause')}", jobs, gpu_hours))
-    rows = ([each.cause, f"{each.jobs:,}", hours_text(each.gpu_hours)] for each in shown)
+        _, jobs, gpu_hours = zip(*others, strict=True)
+        shown.append((f"others, {count(len(others), 'cause')}", sum(jobs), sum(gpu_hours)))
+    rows = ([cause, f"{jobs:,}", hours_text(gpu_hours)] for cause, jobs, gpu_hours in shown)
     numbers = ("FAILED", "GPU-HOURS")
     return text_table(("CAUSE OF FAILURE", *numbers), rows, right=numbers, whole=numbers)
 
@@ -191,7 +191,7 @@ def history_json(history: History, budgets: Sequence[Budget]) -> dict[str, Any]:
         **fields_of(history, "by since_s until_s runs jobs others running unknown local"),
         "rows": [row_json(group) for group in history.rows],
         "total": row_json(history.total),
-        "causes": [{"cause": each.cause, "failed": each.jobs, "gpu_hours": each.gpu_hours} for each in history.causes],
+        "causes": [dict(zip(("cause", "failed", "gpu_hours"), each, strict=True)) for each in history.causes],
         "budgets": [asdict(each) for each in budgets],
     }
 

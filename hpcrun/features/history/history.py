@@ -15,24 +15,19 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
 
 from hpcrun.actions.ports import Ports
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, failed_elements
 from hpcrun.actions.status.status import get_status
-from hpcrun.errors import HpcrunError, SchedulerError
-from hpcrun.explain.first_line import explained_status, keep_lines
-from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, NOT_EXAMINED, JobTime, PastJob, cause_of, jobs_of_run
+from hpcrun.errors import SchedulerError
+from hpcrun.explain.first_line import Rules, with_element_lines, with_first_lines
+from hpcrun.features.history.past_jobs import DEFAULT_ACCOUNT, JobTime, PastJob, jobs_of_run
 from hpcrun.job.layout import RunFolder
-from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.queue import ACCOUNTS, Limit
 
-if TYPE_CHECKING:
-    from hpcrun.explain.diagnosis.rules import Rule
-
 EXAMINE_WITHIN_S = 3.0
 """How long one history examines failures whose cause is not recorded yet; the next one goes on with the others."""
-Rules = Callable[[], "Sequence[Rule]"]
 
 
 @dataclass(slots=True)
@@ -75,13 +70,8 @@ class HistoryRow:
         return sorted(self.waits_s)[math.ceil(0.9 * len(self.waits_s)) - 1] if self.waits_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class CauseCount:
-    """A cause of failure: the number of failed jobs, and the GPU-hours of their failed attempts."""
-
-    cause: str
-    jobs: int
-    gpu_hours: float
+CauseCount = tuple[str, int, float]
+"""A cause of failure, the number of failed jobs, and the GPU-hours of their failed attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +132,9 @@ def get_history(ports: Ports, *, by: str, since_s: float, rules: Rules, accounte
     """Return the numbers of all runs that were active since a time, and of the accounting's jobs without a run."""
     store, now_s = ports.store, ports.now_s()
     result = get_status(runs_since(store, since_s), ports)
-    on_cluster = [item for item in result.runs if item.run.scheduler != "local"]
-    jobs = [job for item in on_cluster for job in jobs_of_run(item) if is_within(job, since_s)]
-    jobs = with_accounts(examined(jobs, store, rules), accounted)
+    on_cluster = replace(result, runs=tuple(item for item in result.runs if item.run.scheduler != "local"))
+    jobs = [job for item in examined(on_cluster, store, rules) for job in jobs_of_run(item) if is_within(job, since_s)]
+    jobs = with_accounts(jobs, accounted)
     known = {item.run.run_id for item in result.runs} | set(store.run_ids())
     others = [job for job in accounted if job.run_id not in known and job.times]
     everything = [*jobs, *(job for job in others if is_within(job, since_s))]
@@ -161,7 +151,7 @@ def get_history(ports: Ports, *, by: str, since_s: float, rules: Rules, accounte
         others=len(everything) - len(jobs),
         running=sum(job.is_running for job in everything),
         unknown=sum(job.is_unknown for job in everything),
-        local=len(result.runs) - len(on_cluster),
+        local=len(result.runs) - len(on_cluster.runs),
         qos=frozenset(job.qos for job in everything if job.qos),
         away=result.away,
         damaged=result.damaged,
@@ -187,31 +177,14 @@ def is_within(job: PastJob, since_s: float) -> bool:
     return job.ended_s >= since_s if is_over else bool(job.times)
 
 
-def examined(jobs: Sequence[PastJob], store: RunStore, rules: Rules) -> list[PastJob]:
-    """Return the jobs, the failed ones with their cause, the newest examined first; what is found is kept.
-
-    A failure takes explain some milliseconds or, with many ranks, some tenths of a second: so there is a limit.
-    """
-    named = list(jobs)
-    places = [place for place, job in enumerate(jobs) if job.end == "failed" and job.cause == NOT_EXAMINED]
-    if not places:
-        return named
-    try:
-        known = rules()
-    except HpcrunError:  # a broken file of rules: explain says so
-        return named
-    new: dict[str, dict[int | None, LastStatus]] = {}
-    until = time.monotonic() + EXAMINE_WITHIN_S
-    for place in sorted(places, key=lambda place: -jobs[place].ended_s):
-        if time.monotonic() > until:
-            break
-        if item := jobs[place].item:
-            status = explained_status(item, known)
-            named[place] = replace(jobs[place], cause=cause_of(status))
-            new.setdefault(item.run.run_id, {})[item.element] = status
-    for run_id, statuses in new.items():
-        keep_lines(run_id, statuses, store)
-    return named
+def examined(result: StatusResult, store: RunStore, rules: Rules) -> Sequence[RunStatus]:
+    """Return the runs, those that failed with their cause, as many as the time allows; what is found is kept."""
+    before, until = None, time.monotonic() + EXAMINE_WITHIN_S
+    while result != before and time.monotonic() < until:
+        before, result = result, with_first_lines(result, store, rules)
+        runs = (with_element_lines(item, failed_elements(item.elements), store, rules) for item in result.runs)
+        result = replace(result, runs=tuple(runs))
+    return result.runs
 
 
 def with_accounts(jobs: Sequence[PastJob], accounted: Sequence[PastJob]) -> list[PastJob]:
@@ -266,8 +239,8 @@ def counted_causes(jobs: Iterable[PastJob], since_s: float) -> list[CauseCount]:
     for job in (job for job in jobs if job.end == "failed" and job.ended_s >= since_s):
         counts[job.cause] += 1
         lost_hours[job.cause] += sum(time.hours for time in job.times if time.lost) * job.gpus
-    causes = [CauseCount(cause, number, lost_hours[cause]) for cause, number in counts.items()]
-    return sorted(causes, key=lambda each: (-each.jobs, -each.gpu_hours, each.cause))
+    causes = [(cause, number, lost_hours[cause]) for cause, number in counts.items()]
+    return sorted(causes, key=lambda each: (-each[1], -each[2], each[0]))
 
 
 def monday(time_s: float) -> date:

@@ -85,13 +85,7 @@ class PastJob:
     cause: str = ""  # of a failed job
     qos: str = ""  # empty if it named none
     run_id: str | None = None  # None of a job that belongs to no run
-    # the run, or the element as a run of its own; None of a job that only the accounting knows
-    item: RunStatus | None = None
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it is not known how it ended."""
-        return self.item is not None and (self.item.lost or self.item.status.state == state.UNKNOWN)
+    is_unknown: bool = False  # it is not known how it ended
 
 
 def jobs_of_run(item: RunStatus) -> list[PastJob]:
@@ -134,7 +128,7 @@ def _job(row: RunStatus, newest: list[Attempt]) -> PastJob:
         cause=cause_of(status) if end == "failed" else "",
         qos=str(directives.get("qos") or ""),
         run_id=run.run_id,
-        item=row,
+        is_unknown=row.lost or row.status.state == state.UNKNOWN,
     )
 
 

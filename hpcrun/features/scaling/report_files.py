@@ -7,6 +7,7 @@ import unicodedata
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from hpcrun.features.scaling.sentences import (
     time_unit,
     times_text,
 )
-from hpcrun.features.scaling.series import BatchChange, Row
+from hpcrun.features.scaling.series import Row
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.verdict import Advice, pareto, verdict
 from hpcrun.views.text import csv_text, fields_of, labelled, one_line
@@ -175,7 +176,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "finished": not report.unfinished,
         "answers": [line.text for line in answer_lines(report) if not line.label],
         "series": [_part_json(part) for part in report.parts],
-        "batches": [_change_json(change) for change in report.changes],
+        "batches": list(starmap(_change_json, report.changes)),
         "contradictions": [asdict(each) for each in report.contradictions],
         "remarks": list(report.remarks),
     }
@@ -211,12 +212,12 @@ def _advice_json(advice: Advice | None) -> dict[str, Any] | None:
     }
 
 
-def _change_json(change: BatchChange) -> dict[str, Any]:
+def _change_json(dataset: str, before: Row, after: Row) -> dict[str, Any]:
     sides = {
-        name: {"batch_size": row.batch_size, "time_s": row.time_s and row.time_s.mean, "steps": row.steps}
-        for name, row in (("before", change.before), ("after", change.after))
+        name: {**fields_of(row, "batch_size steps"), "time_s": row.time_s and row.time_s.mean}
+        for name, row in (("before", before), ("after", after))
     }
-    return {"dataset": change.dataset, "gpus": change.after.gpus, "nodes": change.after.nodes, **sides}
+    return {"dataset": dataset, **fields_of(after, "gpus nodes"), **sides}
 
 
 def report_files(report: Report) -> tuple[dict[str, bytes], list[str]]:

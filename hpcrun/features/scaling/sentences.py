@@ -216,9 +216,9 @@ def _causes(diagnosis: ScalingDiagnosis) -> Iterator[Line]:
 
 
 def _change(change: BatchChange) -> str:
-    before, after = change.before, change.after
+    dataset, before, after = change
     steps = f", {before.steps} to {after.steps} steps per epoch" if before.steps and after.steps else ""
-    at = f"{change.dataset}, {size_text(after)}" if change.dataset else size_text(after)
+    at = f"{dataset}, {size_text(after)}" if dataset else size_text(after)
     batches = f"global batch {after.batch_size} instead of {before.batch_size}"
     assert before.time_s is not None  # batch_changes takes rows that have one
     assert after.time_s is not None

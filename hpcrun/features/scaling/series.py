@@ -276,13 +276,8 @@ def _remarks(rows: Sequence[Row], weak: bool) -> Iterable[str]:
         yield f"the time with {sizes} {one if sizes == '1' else units} was computed from the published speed-up"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchChange:
-    """The same data on the same GPUs with a small batch and with the next larger one."""
-
-    dataset: str
-    before: Row
-    after: Row
+BatchChange = tuple[str, Row, Row]
+"""A data set, and its rows of one size with a small batch and with the next larger one."""
 
 
 def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
@@ -295,5 +290,5 @@ def batch_changes(series: Sequence[Series]) -> tuple[BatchChange, ...]:
     changes = []
     for (dataset, _, _), rows in sizes.items():
         rows.sort(key=lambda row: row.batch_size or 0)
-        changes += [BatchChange(dataset, *pair) for pair in pairwise(rows)]
+        changes += [(dataset, *pair) for pair in pairwise(rows)]
     return tuple(changes)

@@ -22,7 +22,6 @@ from hpcrun.errors import HpcrunError, NotFoundError
 from hpcrun.explain.first_line import Rules, has_failed, lacks_line, with_element_lines, with_first_lines
 from hpcrun.features.scaling.studies import StudyStore
 from hpcrun.features.top.rows import TopRow, run_rows
-from hpcrun.job.layout import RunsFolder
 from hpcrun.schedulers.protocol import Scheduler
 
 INTERVAL_S = 15  # seconds between two questions, as with ``status --watch``; after a minute, half a minute
@@ -70,7 +69,6 @@ class Reader:
     _post: Post | None = None
     _publish: Callable[[], object] = lambda: None
     _over: dict[str, RunStatus] = field(default_factory=dict)
-    _known_studies: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
     _first_shown: threading.Event = field(default_factory=threading.Event)
     _woken: threading.Event = field(default_factory=threading.Event)
     _waits_for: tuple[str, float] | None = None
@@ -210,15 +208,12 @@ class Reader:
 
     def _studies(self) -> dict[str, str]:
         """Return run id → study; one that cannot be read is left out."""
-        store = StudyStore(self.ports.store.root)
+        store, studies = StudyStore(self.ports.store.root), dict[str, str]()
         with suppress(HpcrunError):
             for study_id in store.study_ids():
-                with suppress(HpcrunError, OSError):
-                    changed = RunsFolder(store.runs).study(study_id).record.stat().st_mtime_ns
-                    if self._known_studies.get(study_id, (0, frozenset()))[0] != changed:
-                        points = store.load(study_id).points
-                        self._known_studies[study_id] = (changed, frozenset(point.run_id for point in points))
-        return {run_id: study_id for study_id, (_, run_ids) in self._known_studies.items() for run_id in run_ids}
+                with suppress(HpcrunError):
+                    studies |= {point.run_id: study_id for point in store.load(study_id).points}
+        return studies
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:

@@ -253,7 +253,7 @@ def _serve(named: Sequence[FoundRun], context: Context, port: int | None, logdir
             )
         if (free := free_port(port)) is None:
             raise PlanError(f"port {port} is in use on {context.host}", hint="leave --port out to get a free one")
-        python = python_with("tensorboard", chosen[0].run, context.env)
+        python = python_with("tensorboard", chosen[0][0], context.env)
         secret = secrets.token_urlsafe(12)
         url = tensorboard_url(free, secret)
         yield printed([*_linked_lines(links), url])

@@ -119,13 +119,8 @@ def _is_searched(entry: os.DirEntry[str]) -> bool:
     return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRun:
-    """A run, or one element of a sweep, under the name that TensorBoard shows."""
-
-    run: Run
-    element: int
-    name: str
+ChosenRun = tuple[Run, int, str]
+"""A run, or one element of a sweep, under the name that TensorBoard shows."""
 
 
 @dataclass(slots=True)
@@ -143,10 +138,9 @@ class LinkedRuns:
     def update(self) -> None:
         """Search the runs' folders, and link the event files that are new."""
         searched, owners = Searched(), dict[EventFile, list[str]]()
-        for chosen in self.runs:
-            folder = self.store.folder(chosen.run.run_id)
-            for file in event_files(chosen.run, folder, chosen.element, searched, self.others):
-                owners.setdefault(file, []).append(chosen.name)
+        for run, element, name in self.runs:
+            for file in event_files(run, self.store.folder(run.run_id), element, searched, self.others):
+                owners.setdefault(file, []).append(name)
         self.searched = searched
         for file, names in owners.items():
             if file.path not in self.known:
@@ -177,12 +171,9 @@ def chosen_runs(run: Run, element: int | None) -> list[ChosenRun]:
     elements = all_elements(run)
     short = f"{run.name}-{run.run_id[-4:]}"
     if not elements.are_array:
-        return [ChosenRun(run, 0, _safe(short))]
+        return [(run, 0, _safe(short))]
     wanted = elements.parameters if element is None else [element]
-    return [
-        ChosenRun(run, index, os.path.join(_safe(short), element_name(index, elements.parameters[index])))
-        for index in wanted
-    ]
+    return [(run, at, os.path.join(_safe(short), element_name(at, elements.parameters[at]))) for at in wanted]
 
 
 def element_name(index: int, parameters: Parameters) -> str:

@@ -102,5 +102,5 @@ def test_lost_is_the_time_of_failed_attempts_by_cause_and_cpu_hours_are_of_jobs_
     assert (found["clean"].gpu_hours, found["clean"].cpu_hours) == (0, 8)
     failed = [job((0, HOUR, True), end="failed", cause=cause) for cause in ("time limit", "KeyError", "KeyError")]
     causes = counted_causes([*failed, job((0, HOUR))], 0)
-    assert [(each.cause, each.jobs, each.gpu_hours) for each in causes] == [("KeyError", 2, 8), ("time limit", 1, 4)]
+    assert causes == [("KeyError", 2, 8), ("time limit", 1, 4)]
     assert counted_causes(failed, 2 * HOUR) == []

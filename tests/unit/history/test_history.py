@@ -88,7 +88,7 @@ def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: 
     write(attempt(folder, -9, None) / "heartbeat", str(NOW - 6 * HOUR))
     found = look(runs)
     assert (found.total.gpu_hours, found.total.lost_gpu_hours) == (12, 12)
-    assert [(each.cause, each.jobs) for each in found.causes] == [("node failure", 1)]
+    assert [each[:2] for each in found.causes] == [("node failure", 1)]
 
 
 def test_a_running_run_counts_until_now_and_until_its_heartbeat_elsewhere(runs: RunStore) -> None:
@@ -116,7 +116,7 @@ def test_of_a_sweep_each_element_ends_and_the_first_to_start_has_waited(runs: Ru
     found = look(runs)
     assert (found.total.ended, found.total.gpu_hours, found.total.lost_gpu_hours) == (3, 3, 1)
     assert found.total.waits_s == [HOUR]
-    assert [(each.cause, each.jobs) for each in found.causes] == [("KeyError", 1)]
+    assert [each[:2] for each in found.causes] == [("KeyError", 1)]
     kept = load_statuses(folder)
     assert kept[2].rule == "" and "KeyError" in str(kept[2].cause)
     assert kept[0] == statuses[0]
@@ -130,7 +130,7 @@ def test_what_explain_found_is_kept_and_not_examined_again(runs: RunStore, monke
         write(failed / "rank-0.err", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0\n")
     for within_s, cause in ((-1.0, "not examined"), (60.0, "cuda-out-of-memory"), (-1.0, "cuda-out-of-memory")):
         monkeypatch.setattr("hpcrun.features.history.history.EXAMINE_WITHIN_S", within_s)
-        assert [(each.cause, each.jobs) for each in look(runs).causes] == [(cause, 3)]
+        assert [each[:2] for each in look(runs).causes] == [(cause, 3)]
 
 
 def test_what_does_not_count_and_runs_that_ended_before_are_not_read(runs: RunStore) -> None:
@@ -180,7 +180,7 @@ def test_jobs_of_the_accounting_are_counted_once(runs: RunStore) -> None:
     found = look(runs, by="profile", accounted=(mine, gone, accounted(), pending))
     assert {group.key: group.gpu_hours for group in found.rows} == {"big": 4, OTHER: 2, REMOVED: 2}
     assert (found.runs, found.others, found.total.lost_gpu_hours) == (1, 2, 4)
-    assert [(each.cause, each.jobs) for each in found.causes] == [("exit status 3", 2)]
+    assert [each[:2] for each in found.causes] == [("exit status 3", 2)]
     assert found.total.waits_s == [8 * HOUR, HOUR, HOUR]
     assert [group.key for group in look(runs, by="account").rows] == ["(default)"]
     assert [group.key for group in look(runs, by="account", accounted=(mine,)).rows] == ["lab"]
