@@ -14,6 +14,7 @@ from typing import Any
 
 from hpcrun.actions.runs.use import use_rows
 from hpcrun.runs.use import NodeUse, UseSample, summarise
+from hpcrun.views.metrics import value_text
 
 COLOURS = 8  # how many curves have colours of their own in the style sheet: ``.c0`` to ``.c7``
 Drawing = dict[str, Any]
@@ -74,13 +75,6 @@ def _scale_of(values: Sequence[float], least: float | None = None, most: float |
     return Scale(low, high)
 
 
-def number_text(value: float) -> str:
-    """Return a number with at most five digits."""
-    if float(value).is_integer() and abs(value) < 1e6:
-        return str(int(value))
-    return f"{value:.5g}"
-
-
 def line_chart(
     name: str,
     curves: Sequence[Curve],
@@ -115,13 +109,13 @@ def line_chart(
         for number, (x, y) in enumerate(points):
             if number % every == 0 or number == last:
                 radius = 2.5 if every == 1 or number == last else 0
-                yield left(x), top(y), radius, f"{number_text(y)}{unit} at {x_name} {number_text(x)}"
+                yield left(x), top(y), radius, f"{value_text(y)}{unit} at {x_name} {value_text(x)}"
 
     columns = across.marks(6) if across.low < across.high else [across.low]
     return {
         "name": name, "x_name": x_name, "width": width, "height": _HEIGHT, "left": _LEFT, "right": width - _RIGHT,
-        "rows": [(top(y), number_text(y)) for y in up.marks()],
-        "columns": [(left(x), number_text(x)) for x in columns if left(x) < width - 50],  # its name is at its end
+        "rows": [(top(y), value_text(y)) for y in up.marks()],
+        "columns": [(left(x), value_text(x)) for x in columns if left(x) < width - 50],  # its name is at its end
         "curves": [(label, " ".join(f"{left(x)},{top(y)}" for x, y in points), list(dots(points)))
                    for label, points in thinned],
     }  # fmt: skip

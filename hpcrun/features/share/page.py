@@ -19,17 +19,7 @@ from markupsafe import Markup
 from hpcrun.actions.status.run_status import failed_elements
 from hpcrun.explain.ended import Explanation
 from hpcrun.features.share import facts
-from hpcrun.features.share.drawings import (
-    COLOURS,
-    WIDE,
-    Bar,
-    Drawing,
-    Lane,
-    line_chart,
-    number_text,
-    time_line,
-    use_section,
-)
+from hpcrun.features.share.drawings import COLOURS, WIDE, Bar, Drawing, Lane, line_chart, time_line, use_section
 from hpcrun.features.share.share import AttemptSpan, SharedRun, SharedText
 from hpcrun.features.sweep.sweep import SweepTable
 from hpcrun.job import state
@@ -215,12 +205,11 @@ def _table(table: SweepTable, most_rows: int) -> dict[str, Any]:
                 *((name, True) for name in ("step", *names))]  # fmt: skip
     rows = []
     for row in table.rows[:most_rows]:
-        ended = f"{row.status.state} ({row.status.exit_status})" if row.status.exit_status else row.status.state
         values = dict(row.parameters)
-        numbers = (row.index, value_text(row.step), *(value_text(row.values.get(name)) for name in names))
-        first, *others = ((str(number), "number") for number in numbers)
-        rows.append([first, (ended, facts.kind_of(row.status)), *((values.get(name, "-"), "") for name in parameters),
-                     *others])  # fmt: skip
+        numbers = (value_text(row.step), *(value_text(row.values.get(name)) for name in names))
+        rows.append([(str(row.index), "number"), (row.ended, facts.kind_of(row.status)),
+                     *((values.get(name, "-"), "") for name in parameters),
+                     *((number, "number") for number in numbers)])  # fmt: skip
     curves = []
     for row in table.rows if ranking else ():
         if points := next(iter(curves_of(row.metrics, ranking.metric if ranking else "").values()), []):
@@ -253,11 +242,11 @@ def _metrics(shared: SharedRun) -> tuple[list[tuple[str, Drawing]], list[tuple[s
 
 
 def _chart_words(points: Sequence[tuple[float, float]], last: Value) -> str:
-    words = [f"last {value_text(last)} at step {number_text(points[-1][0])}"]
+    words = [f"last {value_text(last)} at step {value_text(points[-1][0])}"]
     if isinstance(last, float | int) and last == points[-1][1]:
         ends = (("lowest", min), ("highest", max))
         extremes = ((label, end(points, key=lambda point: point[1])) for label, end in ends)
-        words += [f"{label} {number_text(y)} at step {number_text(x)}" for label, (x, y) in extremes if y != last]
+        words += [f"{label} {value_text(y)} at step {value_text(x)}" for label, (x, y) in extremes if y != last]
     return ", ".join(words)
 
 

@@ -122,7 +122,7 @@ def _text(made: SweepTable) -> Table:
     numbers = ["STEP", *map(one_line, made.names)]
     headings = ["ELEMENT", "STATE", *map(one_line, made.parameters), *numbers]
     rows = (
-        [_label(row, made), row.status.state + (f" ({row.status.exit_status})" if row.status.exit_status else ""),
+        [_label(row, made), row.ended,
          *(dict(row.parameters).get(name, "-") for name in made.parameters), value_text(row.step),
          *(value_text(row.values.get(name)) for name in made.names)]
         for row in made.rows

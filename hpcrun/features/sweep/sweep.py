@@ -59,6 +59,11 @@ class SweepRow:
     values: Mapping[str, Value]  # metric → its value there, or the last one before
     metrics: Metrics  # all its rows, for a plot
 
+    @property
+    def ended(self) -> str:
+        """Its state, with the exit status of one that failed."""
+        return self.status.state + (f" ({self.status.exit_status})" if self.status.exit_status else "")
+
     def number(self, metric: str) -> float | None:
         """Return the value of a metric if it is a finite number."""
         return _finite(self.values.get(metric))
