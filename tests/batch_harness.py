@@ -7,18 +7,18 @@ script runs as sbatch would run it, and as the job that ``hpcrun submit --dry-ru
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hpcrun.job.batch_script import BatchScript, read_batch_script
-from tests.harness import REPO
+from tests.harness import Hpcrun
 
 STUBS = (
     "python python3 accelerate deepspeed mpirun mpiexec horovodrun conda mamba pip pip3 module ml nvidia-smi rocm-smi "
@@ -98,7 +98,7 @@ _OURS = re.compile(
     r"HPCRUN_|TORCH_(NCCL|FR)_|WANDB_TAGS|MLFLOW_RUN_CONTEXT|SLURM_(STEP|PROCID|LOCALID|NODEID|EXIT_ERROR)|SRUN_"
 )
 _OF_SHELL = ("_", "SHLVL", "OLDPWD", "PYTHONPATH", "BASH_ENV")
-_PLACES = re.compile(r"/[^\s:'\"]*/(?:by-sbatch|by-sbatch-too|by-hpcrun)(?=[/\s:'\"]|$)")
+_PLACES = re.compile(r"/[^\s:'\"]*/(?:by-sbatch|by-sbatch-too|by-hpcrun|spoiled-\d)(?=[/\s:'\"]|$)")
 _COPY = "hpcrun-7/elements/0/attempts/0"
 """Where hpcrun puts the script, as Slurm puts it into its spool: import says so of a script that uses $0."""
 
@@ -109,12 +109,10 @@ class Seen:
 
     Attributes:
         events: the calls of the stubs in their order.
-        output: what the script printed.
     """
 
     status: int
     events: list[dict[str, Any]]
-    output: str
 
     def comparable(self, left_out: tuple[str, ...], *, in_order: bool) -> dict[str, Any]:
         """Return what must be the same.
@@ -128,16 +126,6 @@ class Seen:
                 event["argv"] = [word for word in event["argv"] if not word.startswith(left_out)]
         events = events if in_order else sorted(events, key=lambda event: (event["name"], event["argv"]))
         return {"status": self.status, "events": events}
-
-
-@dataclass(frozen=True)
-class Both:
-    """The runs of one script."""
-
-    script: BatchScript
-    by_sbatch: Seen
-    again: Seen
-    by_hpcrun: Seen
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
@@ -184,60 +172,72 @@ def environment(script: BatchScript, stubs: Path, place: Path, status: int) -> d
     }  # fmt: skip
 
 
-def run_both(
-    path: Path,
-    arguments: Sequence[str],
-    folder: Path,
-    *,
-    status: int = 0,
-    change: Callable[[str], str] = lambda text: text,
-) -> Both:
-    """Run a script as sbatch does, twice, and as hpcrun does.
+@dataclass
+class Runs:
+    """The runs of one script, each in a folder of its own below the person's.
 
-    Args:
+    Attributes:
         status: of every program that is named fails.py.
-        change: spoils the text of the job that hpcrun writes.
     """
-    stubs = make_stubs(folder)
-    script = read_batch_script(path.name, path.read_text(), arguments)
-    seen = []
-    for way in ("by-sbatch", "by-sbatch-too", "by-hpcrun"):
-        place = folder / way
-        copy = place / _COPY / path.name
+
+    person: Hpcrun
+    path: Path
+    arguments: Sequence[str]
+    status: int
+
+    def __post_init__(self) -> None:
+        self._stubs = make_stubs(self.person.folder)
+        self.script = read_batch_script(self.path.name, self.path.read_text(), self.arguments)
+
+    def by_sbatch(self, name: str = "by-sbatch") -> Seen:
+        """Run the script as sbatch does."""
+        copy = self._place(name) / _COPY / self.path.name
         copy.parent.mkdir(parents=True)
+        shutil.copy(self.path, copy)
+        return self._seen([*self.script.interpreter, str(copy), *self.arguments], name)
+
+    def by_hpcrun(self, change: Callable[[str], str] = lambda text: text, name: str = "by-hpcrun") -> Seen:
+        """Run the job that hpcrun writes, whose text ``change`` may spoil."""
+        place = self._place(name)
+        shutil.copy(self.path, place)
+        words = ["submit", "--dry-run", "--profile", "a100", self.path.name, *self.arguments]
+        made = self.person(*words, cwd=place, check=True)
+        (place / "of-hpcrun.sh").write_text(change(made.stdout))
+        (place / self.path.name).unlink()
+        return self._seen(["bash", "of-hpcrun.sh"], name, **dict(self.script.secrets))
+
+    def differences(self, by_sbatch: Seen, by_hpcrun: Seen) -> list[str]:
+        """Return what two runs do not have in common, but for what two runs by sbatch do not have in common either."""
+        different = self._differences(by_sbatch, by_hpcrun)
+        noise = self._differences(by_sbatch, self._again) if different else []
+        names = {line.partition(":: ")[0] for line in noise}
+        return [line for line in different if line.partition(":: ")[0] not in names]
+
+    @cached_property
+    def _again(self) -> Seen:
+        return self.by_sbatch("by-sbatch-too")
+
+    def _differences(self, one: Seen, other: Seen) -> list[str]:
+        remarks = self.script.remarks
+        options = [f"--{name}=" for name in ("output", "error") if any(f"srun --{name} is" in one for one in remarks)]
+        beside = re.search(r"&\s*$", self.script.text, re.MULTILINE) is not None  # their order is not always the same
+        seen = [each.comparable(tuple(options), in_order=not beside) for each in (one, other)]
+        return list(_differences(*seen))
+
+    def _place(self, name: str) -> Path:
+        place = self.person.folder / name
+        place.mkdir()
         (place / ".bash_profile").write_text('PATH="$STUBS:$PATH"\n')  # of a script that begins with #!/bin/bash -l
-        shutil.copy(path, copy)
-        env = environment(script, stubs, place, status)
-        command = [*script.interpreter, str(copy), *arguments]
-        if way == "by-hpcrun":
-            shutil.move(copy, place)
-            shutil.rmtree(place / "hpcrun-7")
-            words = ["submit", "--dry-run", "--profile", "a100", path.name, *arguments]
-            own = {**os.environ, "HPCRUN_SITE": str(folder / "site"), "HOME": str(folder), "PYTHONPATH": str(REPO)}
-            own = {name: value for name, value in own.items() if not name.startswith(("SBATCH_", "SLURM_"))}
-            made = subprocess.run(
-                [sys.executable, "-m", "hpcrun", *words], cwd=place, env=own, check=True, capture_output=True, text=True
-            )
-            (place / "of-hpcrun.sh").write_text(change(made.stdout))
-            (place / path.name).unlink()
-            command = ["bash", "of-hpcrun.sh"]
-            env |= dict(script.secrets)
+        return place
+
+    def _seen(self, command: list[str], name: str, **more: str) -> Seen:
+        place = self.person.folder / name
+        env = {**environment(self.script, self._stubs, place, self.status), **more}
         done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, errors="replace",
                               timeout=60, stdin=subprocess.DEVNULL)  # fmt: skip
         events = place / "events.jsonl"
         lines = events.read_text().splitlines() if events.exists() else []
-        seen.append(Seen(done.returncode, [json.loads(line) for line in lines], done.stdout + done.stderr))
-    return Both(script, *seen)
-
-
-def differences(both: Both) -> list[str]:
-    """Return what the two runs do not have in common, but for what two runs by sbatch do not have in common either."""
-    remarks = both.script.remarks
-    left_out = tuple(f"--{name}=" for name in ("output", "error") if any(f"srun --{name} is" in one for one in remarks))
-    beside = re.search(r"&\s*$", both.script.text, re.MULTILINE) is not None  # their order is not always the same
-    seen = [one.comparable(left_out, in_order=not beside) for one in (both.by_sbatch, both.again, both.by_hpcrun)]
-    noise = {line.partition(":: ")[0] for line in _differences(seen[0], seen[1])}
-    return [line for line in _differences(seen[0], seen[2]) if line.partition(":: ")[0] not in noise]
+        return Seen(done.returncode, [json.loads(line) for line in lines])
 
 
 def _differences(left: dict[str, Any], right: dict[str, Any]) -> Iterator[str]:

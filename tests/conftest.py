@@ -246,12 +246,8 @@ def complaints_of_slurm(most: int = 40) -> str:
     """The last lines of the daemons' logs that speak of something unusual."""
     folder = Path(os.environ.get("HPCRUN_CLUSTER_DIR", "/tmp/hpcrun-cluster"), "log")
     unusual = re.compile(r"missing from|not responding|due to failure|drain|expired|revoked|unexpected", re.IGNORECASE)
-    lines = [
-        f"{line} ({log.name})"
-        for log in folder.glob("slurm*.log")
-        for line in log.read_text(errors="replace").splitlines()
-        if unusual.search(line)
-    ]
+    texts = {log.name: log.read_text(errors="replace").splitlines() for log in folder.glob("slurm*.log")}
+    lines = [f"{line} ({name})" for name, text in texts.items() for line in text if unusual.search(line)]
     return "\n".join(sorted(lines)[-most:])
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pexpect
 import pytest
@@ -167,9 +167,9 @@ class Hpcrun:
     ) -> Any:
         """Run a command of hpcrun on a terminal of so many lines and columns."""
         argv = [*self.become, *self.argv(*args)]
-        changed = {"TERM": "xterm", **self._changed(env)}
+        changed: Any = {"TERM": "xterm", **self._changed(env)}
         given = {"cwd": str(self.folder), "encoding": "utf-8", "timeout": 60, **more}
-        return pexpect.spawn(argv[0], argv[1:], env=cast("Any", changed), dimensions=size, **given)
+        return pexpect.spawn(argv[0], argv[1:], env=changed, dimensions=size, **given)
 
     def screen(self, *args: str, columns: int = 80, **more: Any) -> str:
         """What a command prints on a terminal of so many columns, colours left out unless ``env`` says otherwise."""
@@ -218,8 +218,7 @@ class Hpcrun:
         return done.stdout
 
     def _changed(self, env: Mapping[str, str | None] | None) -> dict[str, str]:
-        changed: dict[str, str | None] = {**self.environ, **(env or {})}
-        return {key: value for key, value in changed.items() if value is not None}
+        return {key: value for key, value in {**self.environ, **(env or {})}.items() if value is not None}
 
     def _server(self) -> Server:
         """The server of this person, in the namespaces of this thread."""
@@ -330,11 +329,8 @@ class Cluster:
 
     def env_without_accounting(self, folder: Path) -> dict[str, str]:
         """The same cluster, seen by commands that know of no accounting database: their sacct refuses."""
-        kept = [
-            line
-            for line in Path(self.env["SLURM_CONF"]).read_text().splitlines()
-            if not line.startswith("AccountingStorage")
-        ]
+        lines = Path(self.env["SLURM_CONF"]).read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("AccountingStorage")]
         conf = folder / "slurm-without-accounting.conf"
         conf.write_text("\n".join([*kept, "AccountingStorageType=accounting_storage/none", ""]))
         conf.chmod(0o644)
@@ -409,11 +405,10 @@ def only_session_on_cluster() -> Iterator[None]:
     with SESSION_LOCK.open("w") as lock:
 
         def take() -> bool:
-            try:
+            with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
+                return True
+            return False
 
         wait_for(take, 1800, "another session of tests on the same cluster to end")
         yield
@@ -478,10 +473,8 @@ def full_disk(mount: Path, options: str = "mode=755") -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a disk")
     mount.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options if "size=" in options else f"size=64k,{options}", "tmpfs", str(mount)],
-        check=True,
-    )
+    options = options if "size=" in options else f"size=64k,{options}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(mount)], check=True)
     try:
         yield mount
     finally:
@@ -526,11 +519,8 @@ def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
     try:
         venv = mount / venv.relative_to(REPO)
         if not _researcher_can_run(venv, mount):
-            raise AssertionError(
-                f"{RESEARCHER} cannot run hpcrun with {venv}/bin/python, even where all folders above are open: "
-                "the checkout must be readable by others, and the environment made from a Python outside "
-                "home folders, such as /usr/bin/python3"
-            )
+            raise AssertionError(f"{RESEARCHER} cannot run {venv}/bin/python: others must be able to read the checkout "
+                                 "and its environment, of a Python outside home folders")  # fmt: skip
         yield mount, venv
     finally:
         # what a job has left, such as a guard that looks every ten seconds, may still run from there
@@ -539,10 +529,7 @@ def shown_to_researcher(cluster: Cluster) -> Iterator[tuple[Path, Path]]:
 
 
 def _researcher_can_run(venv: Path, checkout: Path) -> bool:
-    done = subprocess.run(
-        [*as_researcher_command(), f"{venv}/bin/python", "-c", "import hpcrun.cli"],
-        env={"PATH": SYSTEM_PATH, "PYTHONPATH": str(checkout)},
-        cwd="/",
-        capture_output=True,
-    )
+    command = [*as_researcher_command(), f"{venv}/bin/python", "-c", "import hpcrun.cli"]
+    env = {"PATH": SYSTEM_PATH, "PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, env=env, cwd="/", capture_output=True)
     return done.returncode == 0

@@ -55,7 +55,7 @@ def type_command(person: Hpcrun, command: Command, status_before: int, *, may_fa
         as_said = not command.shown or is_shown(command.shown, done.stdout)
         if (as_said and (may_fail or done.returncode == 0)) or time.monotonic() > until:
             break
-        time.sleep(0.5)
+        time.sleep(1)
     if NO_GPUS in done.stdout and torch_is_for_gpus():
         return done.returncode
     assert may_fail or done.returncode == 0, f"$ {command.line}\nended with {done.returncode}:\n{done.stdout}"

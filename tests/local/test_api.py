@@ -17,6 +17,22 @@ def show(**said): print(json.dumps(said))
 """
 
 
+COUNT = """
+class Count(submitit.helpers.Checkpointable):
+    def __init__(self): self.reached = 0
+    def __call__(self, to):
+        import hpcrun_runtime
+        first = self.reached
+        while self.reached < to:
+            self.reached += 1
+            print("at", self.reached, flush=True)
+            if self.reached == 3 and hpcrun_runtime.attempt() == 0:
+                time.sleep(300)
+        return first, self.reached, hpcrun_runtime.attempt()
+    def checkpoint(self, to): return submitit.helpers.DelayedSubmission(self, to)
+"""
+
+
 def shown_by(hpcrun: Hpcrun, program: str) -> dict[str, Any]:
     return dict(json.loads(hpcrun.python(START + program)))
 
@@ -84,19 +100,9 @@ show(**{name: raised(job) for name, job in jobs.items()}, took_s=time.time() - b
 def test_a_function_that_is_started_again_goes_on_where_it_was_warned_and_its_last_result_counts(
     hpcrun: Hpcrun,
 ) -> None:
-    program = """
-class Count(submitit.helpers.Checkpointable):
-    def __init__(self): self.reached = 0
-    def __call__(self, to):
-        import hpcrun_runtime
-        first = self.reached
-        while self.reached < to:
-            self.reached += 1
-            print("at", self.reached, flush=True)
-            if self.reached == 3 and hpcrun_runtime.attempt() == 0:
-                time.sleep(300)
-        return first, self.reached, hpcrun_runtime.attempt()
-    def checkpoint(self, to): return submitit.helpers.DelayedSubmission(self, to)
+    program = (
+        COUNT
+        + """
 def second_time_lucky():
     import hpcrun_runtime
     if hpcrun_runtime.attempt() == 0:
@@ -113,6 +119,7 @@ script = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().spli
 os.kill(int(script), signal.SIGUSR1)  # the supervisor's warning before the time limit, a little early
 show(result=job.result(), out=job.stdout(), lucky=lucky.result())
 """
+    )
     found = shown_by(hpcrun, program)
     assert (found["result"], found["lucky"]) == ([3, 5, 1], "lucky")
     assert "at 4" in found["out"]

@@ -80,15 +80,6 @@ def test_the_type_is_named_or_set_for_all_jobs(bare: Bare) -> None:
     assert "note" not in kept.stderr
 
 
-def test_a_job_that_can_never_fit_is_refused_with_the_numbers(bare: Bare) -> None:
-    done = bare.submit("--gpus", "a100:64")
-    assert done.returncode == 4
-    limit = "16 nodes × 4 GPUs, but a job in partition gpu can have at most 2 nodes with a100 GPUs, 8 GPUs"
-    assert limit in done.stderr
-    done = bare.submit("--gpus", "64")
-    assert (done.returncode, "no GPU type of profile 'detected' has 64 GPUs" in done.stderr) == (4, True)
-
-
 TYPE = r"GPU type \[\d\]: "
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 
-import pytest
-
 from tests.harness import Hpcrun
 
 
@@ -18,13 +16,11 @@ def test_an_option_without_its_value_leads_to_the_help_of_its_command(hpcrun: Hp
     assert hpcrun("logs", "--rank").stderr.endswith("\nhint: hpcrun logs --help\n")
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("stauts", "status"), ("squeue", "status"), ("run", "submit"), ("rm", "clean")]
-)
-def test_an_unknown_command_names_the_one_that_was_meant(hpcrun: Hpcrun, typed: str, meant: str) -> None:
-    done = hpcrun(typed)
-    assert done.returncode == 2
-    assert f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n" in done.stderr
+def test_an_unknown_command_names_the_one_that_was_meant(hpcrun: Hpcrun) -> None:
+    for typed, meant in (("stauts", "status"), ("squeue", "status"), ("run", "submit"), ("rm", "clean")):
+        done = hpcrun(typed)
+        assert done.returncode == 2
+        assert f"hint: did you mean hpcrun {meant}? `hpcrun --help` lists the commands\n" in done.stderr
 
 
 def test_what_was_typed_cannot_act_on_the_terminal(hpcrun: Hpcrun) -> None:
@@ -41,13 +37,12 @@ def test_a_terminal_gets_a_long_message_folded_between_words(hpcrun: Hpcrun) -> 
     assert len(lines) > 1
 
 
-@pytest.mark.parametrize(("option", "digits"), [("--nodes", 5000), ("--name", 400), ("--mem", 5000)])
-def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun, option: str, digits: int) -> None:
-    done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
-    assert done.returncode == 2
-    assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
-    assert len(done.stderr) < 600
-    assert "9" * 101 not in done.stderr
+def test_a_word_of_hundreds_of_digits_is_one_short_message(hpcrun: Hpcrun) -> None:
+    for option, digits in (("--nodes", 5000), ("--name", 400), ("--mem", 5000)):
+        done = hpcrun("submit", "-P", "a100", "--dry-run", f"{option}={'9' * digits}", "true")
+        assert done.returncode == 2
+        assert f"hpcrun: {option}: " in done.stderr or f"'{option}'" in done.stderr
+        assert (len(done.stderr) < 600, "9" * 101 in done.stderr) == (True, False)
 
 
 def test_a_result_that_cannot_be_printed_is_one_message(hpcrun: Hpcrun) -> None:

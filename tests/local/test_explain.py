@@ -149,6 +149,9 @@ def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
     assert shown[0] == "KeyError: 'valid' at train.py:9"
     assert shown[2] == "log  job.err:5"
     assert shown[-1] == "next  less job.out job.err"
+    for words in (["-"], ["--log", "-"]):
+        piped = hpcrun("explain", *words, stdin=LOG, check=True).stdout
+        assert (piped.splitlines()[0], "next" in piped) == (shown[0], False)
     said = hpcrun.document("explain", "--log", "job.err", check=True)
     assert (said["run_id"], said["job_id"], said["rule"]) == (None, None, None)
     assert hpcrun("explain", "--log", "job.out", check=True).stdout.startswith("no failure is recognized in this log")
@@ -157,13 +160,6 @@ def test_log_files_are_explained_without_a_run(hpcrun: Hpcrun) -> None:
     text = hpcrun("explain", "--log", "job.err", "empty.out", "model.pt", check=True).stdout
     assert text.startswith("KeyError: 'valid' at train.py:9\n")
     assert "not read: empty.out: it is empty\nnot read: model.pt: it is not a text file\n" in text
-
-
-def test_a_pipe_is_explained(hpcrun: Hpcrun) -> None:
-    for words in (["-"], ["--log", "-"]):
-        shown = hpcrun("explain", *words, stdin=LOG, check=True).stdout
-        assert shown.splitlines()[0] == "KeyError: 'valid' at train.py:9"
-        assert "next" not in shown
 
 
 def test_a_log_that_cannot_be_read_is_one_message(hpcrun: Hpcrun) -> None:

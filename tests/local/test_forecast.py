@@ -97,14 +97,10 @@ def test_nodes_price_and_fabric_are_the_profile_s(hpcrun: Hpcrun) -> None:
     assert [row["nodes"] for row in spread["rows"]] == [2, 8]
     twice = hpcrun.document(*asked, "-P", "ours", "--gpus", "4,4,4", "--nodes", "1,2,2", check=True)
     assert [(row["gpus"], row["nodes"]) for row in twice["rows"]] == [(4, 1), (4, 2)]
-
-
-def test_gpus_of_a_named_type(hpcrun: Hpcrun) -> None:
-    types = "{big: {per_node: 2}, small: {per_node: 8}}"
-    hpcrun.write("home/.config/hpcrun/profiles/mixed.yaml",
-                 f"extends: [base/slurm, fabric/infiniband-hdr]\ngpu: {{types: {types}}}\n")  # fmt: skip
-    found = hpcrun.document(*MEASURED, "--gpus", "big:1,2,4", "-P", "mixed", check=True)
-    assert [row["nodes"] for row in found["rows"]] == [1, 1, 2] * 2
+    hpcrun.write("home/.config/hpcrun/profiles/mixed.yaml", "extends: [base/slurm, fabric/infiniband-hdr]\n"
+                 "gpu: {types: {big: {per_node: 2}, small: {per_node: 8}}}\n")  # fmt: skip
+    named = hpcrun.document(*MEASURED, "--gpus", "big:1,2,4", "-P", "mixed", check=True)
+    assert [row["nodes"] for row in named["rows"]] == [1, 1, 2] * 2
     refused = hpcrun(*MEASURED, "--gpus", "1,2", "-P", "mixed")
     assert (refused.returncode, "--gpus big:1,2, --gpus small:1,2" in refused.stderr) == (2, True)
 
@@ -149,19 +145,15 @@ def test_a_narrow_terminal(hpcrun: Hpcrun, columns: int) -> None:
     assert [line for line in lines if len(line) > columns and not line.startswith(whole)] == []
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
+def test_what_cannot_be_is_one_message(hpcrun: Hpcrun) -> None:
+    for args, message in (
         (("--gpus", "9"), "9 GPUs do not divide by 2 nodes"),
         (("--price-per-gpu-hour", "inf"), "--price-per-gpu-hour: 'inf' is not a number above zero"),
         (("--epochs", "\x1b[31m5M"), "--epochs: '\\x1b[31m5M' is not a number"),
         (("--csv", "--json"), "--csv and --json cannot be combined"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_what_cannot_be_is_one_message(hpcrun: Hpcrun, args: tuple[str, ...], message: str) -> None:
-    done = hpcrun(*SEED, *args)
-    assert done.returncode == 2
-    assert message in (json.loads(done.stdout)["error"]["message"] if "--json" in args else done.stderr)
-    assert "Traceback" not in done.stderr
-    assert done.stdout == "" or "--json" in args
+    ):
+        done = hpcrun(*SEED, *args)
+        assert done.returncode == 2
+        assert message in (json.loads(done.stdout)["error"]["message"] if "--json" in args else done.stderr)
+        assert "Traceback" not in done.stderr
+        assert done.stdout == "" or "--json" in args

@@ -87,13 +87,10 @@ def _arm(folder: Path, git_folder: Path, programs: Path, prefix: str) -> None:
         "diff.submodule": "diff",
         "submodule.recurse": "true",
         "diff.ignoreSubmodules": "none",
-        "core.pager": leave("pager"),
-        "pager.diff": leave("pager"),
-        "core.editor": leave("editor"),
-        "core.sshCommand": leave("ssh"),
-        "core.askPass": leave("ask"),
         "credential.helper": f"!{leave('credential')}",
-        "core.alternateRefsCommand": leave("alternate"),
+        **{
+            f"core.{name}": leave(name) for name in ("pager", "editor", "sshCommand", "askPass", "alternateRefsCommand")
+        },
         "alias.diff": f"!{leave('alias')}",
         "alias.ls-files": f"!{leave('alias')}",
         "extensions.worktreeConfig": "true",

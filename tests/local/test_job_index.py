@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 from hpcrun.runs.record import LastStatus, run_to_json, status_to_json
@@ -91,17 +89,3 @@ def test_an_element_and_a_run_that_lies_elsewhere_are_found_and_the_entry_goes_w
     assert len(hpcrun.document("status", "--all")["runs"]) == 2
     hpcrun("clean", "--yes", "far", check=True)
     assert [path.name for path in (hpcrun.runs / "jobs").iterdir()] == [name for name in entries if "-many-" in name]
-
-
-def test_a_job_id_that_status_learns_is_noted(hpcrun: Hpcrun) -> None:
-    store = many(hpcrun, 2)
-    (first, _) = store.run_ids()
-    (store.folder(first) / "status.json").unlink()
-    write(store.folder(first) / "run.json", run_to_json(replace(store.load(first), job_id=None)))
-    record = {"job_id": "L4711", "host": "here", "started": 5.0}
-    write(store.folder(first) / "elements/0/attempts/0/start", json.dumps(record))
-    exit_ = {"status": 0, "signal": "", "ended": 6.0}
-    write(store.folder(first) / "elements/0/attempts/0/exit", json.dumps(exit_))
-    hpcrun("status", check=True)
-    assert store.load(first).job_id == "L4711"
-    assert (hpcrun.runs / "jobs" / f"L4711.{first}").exists()

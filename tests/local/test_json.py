@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.harness import Completed, Hpcrun
 from tests.unit.given import write
 
@@ -70,16 +68,10 @@ def test_every_command_answers_in_one_document(hpcrun: Hpcrun) -> None:
         (6, "scale", "run", "--show", "none", "--json"),
         (6, "scale", "report", "none", "--json"),
         (0, "clean", "--json"),
+        (3, "doctor", "-P", "bad", "--json"),
+        (2, "scale", "plan", "--epoch-time", "x", "--json"),
     )
     for status, *command in commands:
         done = hpcrun(*command)
         assert done.returncode == status, (command, done.stdout, done.stderr)
         document(done)
-
-
-@pytest.mark.parametrize("args", [("doctor", "-P", "bad"), ("scale", "plan", "--epoch-time", "x")])
-def test_failures_of_checks_are_documents(hpcrun: Hpcrun, args: tuple[str, ...]) -> None:
-    write(hpcrun.home / ".config/hpcrun/profiles/bad.yaml", "partitoin: x\n")
-    done = hpcrun(*args, "--json")
-    assert done.returncode
-    document(done)

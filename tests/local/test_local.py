@@ -89,13 +89,6 @@ def test_no_torch_in_the_jobs_python(hpcrun: Hpcrun, tmp_path: Path) -> None:
     assert "the Python module torch is not installed" in hpcrun("status").stdout
 
 
-def test_a_rendered_script_does_the_same_by_hand(hpcrun: Hpcrun) -> None:
-    hpcrun.write_script("by-hand.sh", "-P", "local", "--gpus", "0", "echo", "here")
-    hpcrun.run("bash", "by-hand.sh")
-    (log,) = hpcrun.folder.glob("hpcrun-L*/elements/0/attempts/0/rank-0.out")
-    assert log.read_text() == "here\n"
-
-
 @pytest.mark.parametrize("options", [("--snapshot",), ("--workdir", "gone")], ids=["snapshot", "workdir"])
 def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, options: tuple[str, ...]) -> None:
     (hpcrun.folder / "gone").mkdir()
@@ -105,27 +98,6 @@ def test_a_folder_that_the_job_cannot_start_in_is_one_line(hpcrun: Hpcrun, optio
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(("hpcrun: there is no copy of the code in ", "hpcrun: cannot start in "))
-
-
-@pytest.mark.parametrize(
-    ("args", "says", "hint"),
-    [
-        (["trian.py"], "there is no script trian.py", "did you mean train.py?"),
-        (["--workdir", "nowhere", "train.py"], "there is no folder", None),
-        (["--workdir", "~nosuch/x", "train.py"], "there is no folder", None),
-        (["-P", "lcoal", "train.py"], "there is no profile 'lcoal'", "did you mean 'local'?"),
-        (["-P", "./none.yaml", "train.py"], "no such file", None),
-    ],
-)
-def test_bad_input_is_one_clear_message(hpcrun: Hpcrun, args: list[str], says: str, hint: str | None) -> None:
-    (hpcrun.folder / "train.py").write_text("print('never')\n")
-    done = hpcrun(*LOCAL, *args)
-    assert done.returncode in (2, 3, 4)
-    assert says in done.stderr
-    assert done.stderr.startswith("hpcrun: ")
-    assert hint is None or hint in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(hpcrun.runs.iterdir()) == []
 
 
 def test_root_ignores_a_project_of_another_user(hpcrun: Hpcrun) -> None:

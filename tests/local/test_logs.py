@@ -13,14 +13,6 @@ import pytest
 from tests.harness import Hpcrun, at_end, wait_for
 from tests.local.recorded import record
 
-TWO_ATTEMPTS = """
-import os, time
-print("attempt", os.environ["HPCRUN_ATTEMPT"], "speaks", flush=True)
-while not os.path.exists("watched"):
-    time.sleep(0.05)
-raise SystemExit(0 if os.environ["HPCRUN_ATTEMPT"] == "1" else 1)
-"""
-
 
 def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **more: Any) -> str:
     """What a terminal is sent; ``begun`` is a text to wait for and then a file to make, before what is returned."""
@@ -34,50 +26,40 @@ def seen(hpcrun: Hpcrun, *args: str, begun: tuple[str, Path] | None = None, **mo
 # --- which ---------------------------------------------------------------------------------------------------
 
 
-def test_ranks_and_nodes_are_chosen(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun)
+def test_ranks_nodes_attempts_and_lines_are_chosen(hpcrun: Hpcrun) -> None:
+    many, twice, lines, both = (record(hpcrun, name) for name in ("many", "twice", "lines", "both"))
     for rank in range(4):
-        run.log(f"I am {rank}\n", rank)
+        many.log(f"I am {rank}\n", rank)
     for node, first in (("a100-1", 0), ("a100-2", 2)):
         start = f'{{"node": "{node}", "first_rank": {first}, "ranks": 2, "started": 1}}'
-        (run.attempt() / f"node-{node}.start").write_text(start)
-    assert hpcrun("logs", "--rank", "3").stdout == "I am 3\n"
-    assert hpcrun("logs", "--rank", "0-1,3").stdout == "[rank 0] I am 0\n[rank 1] I am 1\n[rank 3] I am 3\n"
-    assert hpcrun("logs", "--node", "a100-2").stdout == "[rank 2] I am 2\n[rank 3] I am 3\n"
-    for choice, status, message in (
-        (("--rank", "2-9"), 6, "hpcrun: the job has no rank 9\nhint: its ranks are 0 to 3\n"),
-        (("--rank", "2-"), 2, "--rank"),
-        (("--rank", "1", "--batch"), 2, "--batch"),
-        (("--node", "a100-3"), 6, "its nodes: a100-1, a100-2"),
+        (many.attempt() / f"node-{node}.start").write_text(start)
+    for number, text in enumerate(("first\n", "second\n")):
+        twice.log(text, attempt=number)
+    lines.log("loss 3\nother\nloss 2\rloss 1\n")
+    both.log("99\n100\n")
+    both.log("problem\n", stream="err")
+    for words, status, shown, message in (
+        ("many --rank 3", 0, "I am 3\n", ""),
+        ("many --rank 0-1,3", 0, "[rank 0] I am 0\n[rank 1] I am 1\n[rank 3] I am 3\n", ""),
+        ("many --node a100-2", 0, "[rank 2] I am 2\n[rank 3] I am 3\n", ""),
+        ("many --rank 2-9", 6, "", "hpcrun: the job has no rank 9\nhint: its ranks are 0 to 3\n"),
+        ("many --rank 2-", 2, "", "--rank"),
+        ("many --rank 1 --batch", 2, "", "--batch"),
+        ("many --node a100-3", 6, "", "its nodes: a100-1, a100-2"),
+        ("twice", 0, "second\n", "hpcrun: showing attempt 2 of 2; the first: --attempt 1\n"),
+        ("twice --attempt 1", 0, "first\n", ""),
+        ("twice --attempt 2", 0, "second\n", ""),
+        ("twice --attempt 3", 6, "", "has no attempt 3\nhint: its attempts: 1-2\n"),
+        ("twice --attempt 0", 2, "", "--attempt 0: must be 1 or more"),
+        ("lines --grep loss", 0, "loss 3\nloss 1\n", ""),  # of a progress bar its last state
+        ("lines --grep loss -n 1", 0, "loss 1\n", ""),
+        ("lines --grep (", 2, "", "regular expression"),
+        ("both -n 1", 0, "==> rank 0 stdout <==\n100\n\n==> rank 0 stderr <==\nproblem\n", ""),
+        ("both --err", 0, "problem\n", ""),
     ):
-        refused = hpcrun("logs", *choice)
-        assert (refused.returncode, message in refused.stderr) == (status, True)
-
-
-def test_attempts(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun)
-    run.log("first\n", attempt=0)
-    run.log("second\n", attempt=1)
-    for choice, status, shown, message in (
-        ((), 0, "second\n", "hpcrun: showing attempt 2 of 2; the first: --attempt 1\n"),
-        (("--attempt", "1"), 0, "first\n", ""),
-        (("--attempt", "2"), 0, "second\n", ""),
-        (("--attempt", "3"), 6, "", "has no attempt 3\nhint: its attempts: 1-2\n"),
-        (("--attempt", "0"), 2, "", "--attempt 0: must be 1 or more"),
-    ):
-        done = hpcrun("logs", *choice)
-        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True)
-        assert ("showing attempt" in done.stderr) == (choice == ())
-
-
-def test_lines_that_match(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun)
-    run.log("loss 3\nother\nloss 2\rloss 1\n")
-    assert hpcrun("logs", "--grep", "loss [0-9]").stdout == "loss 3\nloss 1\n"  # of a progress bar its last state
-    assert hpcrun("logs", "--grep", "loss", "-n", "1").stdout == "loss 1\n"
-    wrong = hpcrun("logs", "--grep", "(")
-    assert wrong.returncode == 2
-    assert "regular expression" in wrong.stderr
+        done = hpcrun("logs", *words.split())
+        assert (done.returncode, done.stdout, message in done.stderr) == (status, shown, True), (words, done.stderr)
+        assert ("showing attempt" in done.stderr) == (words == "twice")
 
 
 def test_since(hpcrun: Hpcrun) -> None:
@@ -110,17 +92,12 @@ def test_ranks_merged_by_time(hpcrun: Hpcrun) -> None:
     ]  # fmt: skip
     assert hpcrun("logs", "--merge", "-n", "1").stdout == "[rank 0] 2026-01-02 10:00:05 d\n"
     assert hpcrun("logs", "--merge", "--rank", "1", "--grep", "E0102").stdout.startswith("[rank 1] [rank1]:[E0102")
-
-
-def test_a_thousand_ranks_with_few_open_files(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun, ranks=1024)
-    for rank in range(1024):
-        run.log(f"10:00:{rank % 60:02d} rank {rank}\n", rank)
-    command = " ".join(hpcrun.argv("logs", "--merge"))
-    done = hpcrun.run("bash", "-c", f"ulimit -n 40; {command}")
-    lines = done.stdout.splitlines()
-    assert len(lines) == 1024
-    assert [line.split()[2] for line in lines] == sorted(line.split()[2] for line in lines)
+    many = record(hpcrun, "many", ranks=100)
+    for rank in range(100):
+        many.log(f"10:00:{rank % 60:02d} rank {rank}\n", rank)
+    done = hpcrun.run("bash", "-c", f"ulimit -n 40; {' '.join(hpcrun.argv('logs', 'many', '--merge'))}")  # open files
+    clocks = [line.split()[2] for line in done.stdout.splitlines()]
+    assert (len(clocks), clocks) == (100, sorted(clocks))
 
 
 # --- how -----------------------------------------------------------------------------------------------------
@@ -161,7 +138,7 @@ def test_a_line_without_an_end_takes_no_memory(hpcrun: Hpcrun) -> None:
 # --- while it is written -------------------------------------------------------------------------------------
 
 
-def test_a_bar_is_drawn_again_in_its_place(hpcrun: Hpcrun) -> None:
+def test_a_bar_is_drawn_again_in_its_place_and_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
     script = r"""
 for i in 1 2 3; do
   printf '\r%s of 3 steps are done' $i
@@ -169,38 +146,17 @@ for i in 1 2 3; do
   sleep 0.7
 done
 echo"""
-    hpcrun("submit", "-P", "local", "--gpus", "0", "bash", "-c", script, check=True)
-    shown = seen(hpcrun, "-f", size=(24, 20), begun=("1 of 3", hpcrun.folder / "watched"))
-    assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
-    assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
-
-
-def test_a_new_attempt_is_announced_in_its_place(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "twice.py").write_text(TWO_ATTEMPTS)
-    hpcrun("submit", "-P", "local", "--gpus", "0", "--requeue", "1", "--retry-on-failure", "twice.py", check=True)
-    shown = seen(hpcrun, "-f", begun=("attempt 0 speaks", hpcrun.folder / "watched"))
-    assert shown == "\nhpcrun: attempt 2 begins\nattempt 1 speaks\n"
-
-
-def test_the_last_lines_of_each_log(hpcrun: Hpcrun) -> None:
-    run = record(hpcrun)
-    run.log("".join(f"{number}\n" for number in range(101)))
-    run.log("problem\n", stream="err")
-    assert hpcrun("logs", "-n", "2").stdout == "==> rank 0 stdout <==\n99\n100\n\n==> rank 0 stderr <==\nproblem\n"
-    assert hpcrun("logs", "--err").stdout == "problem\n"
-
-
-def test_ctrl_c_leaves_the_job_alone(hpcrun: Hpcrun) -> None:
-    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "long", "bash", "-c", "echo begun; sleep 60", check=True)
-    following = hpcrun.terminal("logs", "-f", "long")
-    following.expect("begun")
+    hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "bar", "bash", "-c", script, check=True)
+    following = hpcrun.terminal("logs", "-f", "bar")
+    following.expect("1 of 3")
     following.sendintr()
     status, shown = at_end(following)
     assert status == 130
     assert "the job is not affected" in shown
-    assert "hpcrun logs -f long" in shown
-    assert hpcrun.status("long")["state"] == "RUNNING"
-    hpcrun("cancel", "long", check=True)
+    assert "hpcrun logs -f bar" in shown
+    shown = seen(hpcrun, "-f", size=(24, 20), begun=("1 of 3", hpcrun.folder / "watched"))
+    assert "\r\x1b[K3 of 3 steps are do" in shown  # no wider than the terminal, or it could not be drawn again
+    assert shown.endswith("\r\x1b[K3 of 3 steps are done\n")
 
 
 # --- folders that are not in order ---------------------------------------------------------------------------
@@ -220,12 +176,12 @@ def test_half_a_record_leaves_the_logs(hpcrun: Hpcrun) -> None:
     assert f"hpcrun logs {run.folder.name} shows its logs" in refused.stderr
 
 
-@pytest.mark.parametrize("command", ["logs", "explain"])
-def test_without_a_run_the_newest_is_named(hpcrun: Hpcrun, command: str) -> None:
+def test_without_a_run_the_newest_is_named(hpcrun: Hpcrun) -> None:
     record(hpcrun, "older").log("one\n")
     record(hpcrun, "newer").log("two\n")
-    assert hpcrun.screen(command).splitlines()[0] == "the newest of all runs: newer, job L1"
-    assert "newest" not in hpcrun(command, "newer").stderr + hpcrun(command).stderr
+    for command in ("logs", "explain"):
+        assert hpcrun.screen(command).splitlines()[0] == "the newest of all runs: newer, job L1"
+        assert "newest" not in hpcrun(command, "newer").stderr + hpcrun(command).stderr
 
 
 def test_a_log_or_a_folder_that_was_deleted_and_a_file_among_the_runs(hpcrun: Hpcrun) -> None:

@@ -9,12 +9,6 @@ from tests.harness import Hpcrun, at_end, processes_with, wait_for
 TWO = ("-P", "local", "--gpus", "0", "--nodes", "2")
 
 
-def python_that_fails_on(person: Hpcrun, node: str) -> str:
-    """A Python that works, but on one node."""
-    line = f'[ "$HPCRUN_NODE" = {node} ] && exit 3\nexec {person.venv}/bin/python "$@"'
-    return str(person.program("python", line))
-
-
 def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
     done = hpcrun("preflight", *TWO, "--launcher", "torchrun", "--nproc-per-node", "2", check=True)
     more, heading, first, second, verdict = done.stdout.splitlines()
@@ -28,7 +22,8 @@ def test_ranks_of_a_node_and_of_all_sum_up(hpcrun: Hpcrun) -> None:
 
 
 def test_a_bad_node_is_named_and_the_exit_status_says_so(hpcrun: Hpcrun) -> None:
-    done = hpcrun("preflight", *TWO, "--python", python_that_fails_on(hpcrun, "local-0"), "--json")
+    python = hpcrun.program("python", f'[ "$HPCRUN_NODE" = local-0 ] && exit 3\nexec {hpcrun.venv}/bin/python "$@"')
+    done = hpcrun("preflight", *TWO, "--python", str(python), "--json")
     assert done.returncode == 7
     document = json.loads(done.stdout)
     assert document["bad"] == [{"node": "local-0", "why": "its Python ends with status 3"}]
@@ -43,6 +38,10 @@ def test_a_dry_run_prints_the_script_that_would_be_submitted(hpcrun: Hpcrun) -> 
     assert (done.returncode, "failed: set-up command 1 failed" in done.stderr) == (7, True)
     (script,) = hpcrun.runs.glob("*-preflight-*/script.sh")
     assert script.read_text() == printed
+    hpcrun.write_script("by-hand.sh", *TWO, "--preflight", "true")
+    by_hand = hpcrun.run("bash", "by-hand.sh", check=False)
+    assert by_hand.returncode == 1
+    assert "hpcrun: the programs of the preflight are put beside the script by hpcrun submit" in by_hand.stderr
 
 
 def test_without_slurm_a_cluster_s_profile_is_refused(hpcrun: Hpcrun) -> None:
@@ -56,15 +55,6 @@ def test_a_python_that_is_not_there_ends_the_job_with_a_word(hpcrun: Hpcrun) -> 
     assert done.returncode == 7
     assert "failed: there is no /nowhere/python on this node" in done.stderr
     assert "hint: hpcrun logs --batch L" in done.stderr
-
-
-def test_a_job_fails_before_it_trains(hpcrun: Hpcrun) -> None:
-    mark = hpcrun.folder / "trained"
-    python = python_that_fails_on(hpcrun, "local-1")
-    done = hpcrun("submit", *TWO, "--preflight", "--python", python, "--wait", "touch", str(mark))
-    assert done.returncode == 7
-    assert "preflight: bad: local-1 (its Python ends with status 3)" in done.stderr
-    assert not mark.exists()
 
 
 def test_a_rank_that_hangs_is_ended_in_time(hpcrun: Hpcrun) -> None:

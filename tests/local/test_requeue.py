@@ -86,6 +86,7 @@ def test_one_that_asks_saves_and_goes_on_and_follow_shows_what_both_attempts_say
         done = following.result()
     assert done.returncode == 0
     assert done.stdout.index("attempt 0, begins\n") < done.stdout.index("attempt 1, goes on\n")
+    assert "hpcrun: attempt 2 begins\n" in done.stderr
     assert "COMPLETED" in done.stderr
     found = hpcrun.status()
     assert (found["state"], found["attempt"], found["before"]) == ("COMPLETED", 1, "time limit")

@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.harness import Hpcrun, at_end, trust
 
 JOB = ("submit", "-P", "local", "--gpus", "0", "--wait")
@@ -52,20 +50,16 @@ def test_the_same_again_goes_on_from_its_checkpoints(hpcrun: Hpcrun, tmp_path: P
     assert "04:00:00" in plan
 
 
-def test_a_run_that_is_submitted_again_can_be_waited_for(hpcrun: Hpcrun) -> None:
+def test_a_run_that_is_submitted_again_can_be_waited_for_and_one_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     hpcrun(*JOB, "sh", "-c", "exit 3")
     assert hpcrun("resubmit", "last", "--wait").returncode == 7
     refused = hpcrun("resubmit", "last", "--follow", "--json")
     assert "--follow and --json cannot be combined" in refused.stdout
-
-
-def test_a_run_that_is_not_over_is_refused(hpcrun: Hpcrun) -> None:
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
     refused = hpcrun("resubmit", "busy")
-    assert refused.returncode == 4
-    assert "has not ended: RUNNING" in refused.stderr
+    assert (refused.returncode, "has not ended: RUNNING" in refused.stderr) == (4, True)
     hpcrun("resubmit", "busy", "--force", check=True)
-    assert len(list(hpcrun.runs.glob("2*"))) == 2
+    assert len(list(hpcrun.runs.glob("2*-busy-*"))) == 2
     hpcrun("cancel", "--yes", "--state", "running,pending")
 
 
@@ -80,19 +74,20 @@ def test_a_secret_is_taken_from_the_environment_again(hpcrun: Hpcrun) -> None:
     assert not [path for path in hpcrun.runs.glob("*/run.json") if "typed" in path.read_text()]
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
+def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "true", check=True)
+    for args, words in (
         (("true", "false"), "resubmit takes one run; unexpected: 'false'"),
         (("tru",), "did you mean 'true'?"),
         (("true", "--tme", "4"), "No such option: --tme"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(hpcrun: Hpcrun, args: tuple[str, ...], words: str) -> None:
-    hpcrun(*JOB, "true", check=True)
-    done = hpcrun("resubmit", *args)
-    assert done.returncode in (2, 6)
-    assert words in done.stderr
+    ):
+        done = hpcrun("resubmit", *args)
+        assert (done.returncode in (2, 6), words in done.stderr) == (True, True)
+    for option in (("--after", "true"), ("--chain", "2")):
+        done = hpcrun("submit", "-P", "local", "--gpus", "0", *option, "true")
+        assert (done.returncode, f"{option[0]} needs Slurm" in done.stderr) == (4, True)
+    both = hpcrun("submit", "-P", "local", "--gpus", "0", "--chain", "2", "--follow", "true")
+    assert (both.returncode, both.stdout) == (2, "")
 
 
 def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path: Path) -> None:
@@ -111,16 +106,6 @@ def test_the_folder_and_the_profile_of_the_run_are_used(hpcrun: Hpcrun, tmp_path
     gone = hpcrun("resubmit", "by-name")
     assert gone.returncode == 4
     assert f"the folder that {hpcrun.status('by-name')['run_id']} was submitted from no longer exists" in gone.stderr
-
-
-def test_waiting_needs_slurm(hpcrun: Hpcrun) -> None:
-    hpcrun(*JOB, "true", check=True)
-    for option in (("--after", "true"), ("--chain", "2")):
-        done = hpcrun("submit", "-P", "local", "--gpus", "0", *option, "true")
-        assert done.returncode == 4
-        assert f"{option[0]} needs Slurm" in done.stderr
-    both = hpcrun("submit", "-P", "local", "--gpus", "0", "--chain", "2", "--follow", "true")
-    assert (both.returncode, both.stdout) == (2, "")
 
 
 def editor(hpcrun: Hpcrun, text: str) -> dict[str, str | None]:
@@ -145,24 +130,22 @@ def test_the_command_can_be_edited(hpcrun: Hpcrun) -> None:
     assert not list(hpcrun.folder.glob("hpcrun-edit-*"))
 
 
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
+def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hpcrun) -> None:
+    hpcrun(*JOB, "true", check=True)
+    for edit, words in (
         ("true", "nothing was changed, and nothing was submitted"),
         ('echo "# only this" >"$1"', "the command is empty, and nothing was submitted"),
         ('sed -i "s/--gpus 0/--gpus 0 --tme 4/" "$1"', "No such option: --tme"),
         ('sed -i "s/--gpus 0/--gpus 0 --wait/" "$1"', "--wait is no part of the job"),
-    ],
-)
-def test_what_cannot_be_submitted_is_not_and_a_mistake_keeps_the_text(hpcrun: Hpcrun, edit: str, words: str) -> None:
-    hpcrun(*JOB, "true", check=True)
-    done = hpcrun("resubmit", "true", "--edit", env=editor(hpcrun, edit))
-    assert done.returncode == 2
-    assert words in done.stderr
-    kept = list(hpcrun.folder.glob("hpcrun-edit-*"))
-    assert len(kept) == ("sed" in edit)
-    assert all(f"your text is kept in {path}" in done.stderr for path in kept)
-    assert len(list(hpcrun.runs.glob("2*"))) == 1
+    ):
+        done = hpcrun("resubmit", "true", "--edit", env=editor(hpcrun, edit))
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+        kept = list(hpcrun.folder.glob("hpcrun-edit-*"))
+        assert len(kept) == ("sed" in edit)
+        for path in kept:
+            assert f"your text is kept in {path}" in done.stderr
+            path.unlink()
+        assert len(list(hpcrun.runs.glob("2*"))) == 1
 
 
 def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> None:

@@ -106,26 +106,15 @@ def test_a_folder_that_others_could_swap_with_a_folder_above_it_is_refused(
 
 def test_names_stay_in_the_runs_folder(hpcrun: Hpcrun, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    for name in ("../../x", "/tmp/x", "..", ".hidden", "a/b", "active", "jobs", "x\ny"):
-        done = hpcrun(*JOB, "--dry-run", "-J", name, "true")
-        if done.returncode == 0:
-            done = hpcrun(*JOB, "--wait", "-J", name, "true")
-        assert done.returncode in (0, 2), done.stderr
+    for name in ("../../x", "/tmp/x", "..", ".hidden", "a/b", "jobs", "x\ny"):
+        assert hpcrun(*JOB, "--wait", "-J", name, "true").returncode in (0, 2)
+    (hpcrun.runs / "20260101-000000-here-0000").mkdir()
+    words = ("..", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000", "../runs")
+    for command, word in (*(("clean", word) for word in words), ("status", words[-1]), ("cancel", words[-1])):
+        done = hpcrun(command, word)
+        assert (done.returncode in (2, 6), "Traceback" in done.stderr) == (True, False), (command, word, done.stderr)
     assert sorted(tmp_path.iterdir()) == before
     assert all(path.name[0].isdigit() or path.name in ("active", "jobs", ".programs") for path in hpcrun.runs.iterdir())
-
-
-def test_words_for_runs_stay_in_the_runs_folder(hpcrun: Hpcrun) -> None:
-    for name in ("20260101-000000-here-0000", ".hidden", "active"):
-        (hpcrun.runs / name).mkdir()
-    of_clean = ("..", ".", "/etc", "active", ".hidden", "", "x/../20260101-000000-here-0000")
-    for command, word in (
-        *((command, "../runs") for command in ("status", "logs", "cancel", "clean")),
-        *(("clean", word) for word in of_clean),
-    ):
-        done = hpcrun(command, word)
-        assert done.returncode in (2, 6), done.stderr
-        assert "Traceback" not in done.stderr
 
 
 WRITER = """

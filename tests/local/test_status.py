@@ -5,31 +5,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Hpcrun, wait_for
+from tests.local.recorded import record, replace_fields
 
 PYTHON_JOB = ("submit", "-P", "local", "--launcher", "python")
 
 
 @pytest.fixture
 def two_runs(hpcrun: Hpcrun) -> Hpcrun:
-    hpcrun(*PYTHON_JOB, "-J", "good", "--wait", "echo", "hello", check=True)
-    hpcrun(*PYTHON_JOB, "-J", "bad", "--wait", "false")
+    for name, status in (("good", 0), ("bad", 1)):
+        run = record(hpcrun, name, ranks=1)
+        run.ended(time.time() - 60, status)
+        end = {"rank": 0, "node": "local-0", "status": status, "ended": time.time() - 60}
+        (run.attempt(over=False) / "rank-0.exit").write_text(json.dumps(end))
     return hpcrun
 
 
 def test_columns_csv_and_pandas(two_runs: Hpcrun) -> None:
     hpcrun = two_runs
     shown = hpcrun("status", "--columns", "name,exit_status", "--columns", "state", check=True).stdout
-    assert [line.split() for line in shown.splitlines()] == [
-        ["NAME", "EXIT_STATUS", "STATE"],
-        ["good", "0", "COMPLETED"],
-        ["bad", "1", "FAILED"],
-    ]
+    table = [["NAME", "EXIT_STATUS", "STATE"], ["good", "0", "COMPLETED"], ["bad", "1", "FAILED"]]
+    assert [line.split() for line in shown.splitlines()] == table
     import pandas  # which each worker of the tests would import while it collects them
 
     table = pandas.read_csv(io.StringIO(hpcrun("status", "--csv", check=True).stdout))
@@ -84,7 +86,8 @@ def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
     script = "echo begin; printf '\\033[31mstep 7\\033[0m\\n'; sleep 60"
     hpcrun(*PYTHON_JOB, "-J", "live", "--time", "10m", "bash", "-c", script, check=True)
     try:
-        wait_for(lambda: _has_line(hpcrun), 20, "its line")
+        logs = "*/elements/0/attempts/0/rank-0.out"
+        wait_for(lambda: any("step 7" in path.read_text() for path in hpcrun.runs.glob(logs)), 20, "its line")
         shown = hpcrun("status", "-v", check=True).stdout
         assert "last line    step 7" in shown
         assert "of 10:00" in shown
@@ -94,40 +97,22 @@ def test_more_of_a_running_run(hpcrun: Hpcrun) -> None:
         hpcrun("cancel", "live", check=True)
 
 
-def _has_line(hpcrun: Hpcrun) -> bool:
-    return any("step 7" in path.read_text() for path in hpcrun.runs.glob("*/elements/0/attempts/0/rank-0.out"))
-
-
 def test_runs_whose_end_nobody_knows_are_one_line_after_a_day(two_runs: Hpcrun) -> None:
+    """tests/unit/actions/status/test_lost.py says which runs these are."""
     hpcrun = two_runs
-    day = 86400
     for name, heard_d in (("lost", 3.0), ("gone", 2.0), ("missing", 0.5)):
-        hpcrun(*PYTHON_JOB, "-J", name, "--wait", "true", check=True)
-        folder = next(hpcrun.runs.glob(f"*-{name}-*"))
-        attempt = folder / "elements/0/attempts/0"
-        for path in (attempt / "exit", folder / "supervisor.json"):
-            path.unlink()
-        heard_s = time.time() - heard_d * day
-        for path in (attempt / "start", folder / "status.json"):
-            record = json.loads(path.read_text(), strict=False)
-            known = {"state": "UNKNOWN", "asked_s": heard_s, "final": False}
-            path.write_text(json.dumps({**record, "started": heard_s} if path.name == "start" else known))
-        (attempt / "heartbeat").write_text(str(heard_s))
-        (hpcrun.runs / "active" / folder.name).touch()
-    shown = hpcrun("status", check=True).stdout
-    assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing", "2"]
-    line = shown.splitlines()[-1]
-    assert line.startswith("2 runs without a heartbeat for over a day")
-    command = line.partition("hpcrun ")[2].split()
-    assert [row.split()[0] for row in hpcrun(*command, check=True).stdout.splitlines()] == [
-        "NAME", "lost", "gone", "missing",
-    ]  # fmt: skip
-    everything = hpcrun("status", "--all", check=True).stdout
-    assert len(everything.splitlines()) == 6
-    assert "lost" in hpcrun("status", "lost", check=True).stdout
-    runs = hpcrun.document("status", check=True)["runs"]
-    assert [run["lost"] for run in runs] == [False, False, True, True, False]
-    assert len(list(csv.reader(hpcrun("status", "--csv", check=True).stdout.splitlines()))) == 6
+        run, heard_s = record(hpcrun, name), time.time() - heard_d * 86400
+        replace_fields(run.folder / "run.json", host=os.uname().nodename)
+        replace_fields(run.attempt(over=False) / "start", started=heard_s)
+        (run.attempt(over=False) / "heartbeat").write_text(str(heard_s))
+        last = {"state": "UNKNOWN", "asked_s": heard_s, "final": False}
+        (run.folder / "status.json").write_text(json.dumps(last))
+        (hpcrun.runs / "active").mkdir(exist_ok=True)
+        (hpcrun.runs / "active" / run.folder.name).touch()
+    shown = hpcrun("status", check=True).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == ["NAME", "good", "bad", "missing", "2"]
+    assert shown[-1].startswith("2 runs without a heartbeat for over a day")
+    rows = hpcrun(*shown[-1].partition("hpcrun ")[2].split(), check=True).stdout.splitlines()
+    assert [row.split()[0] for row in rows] == ["NAME", "lost", "gone", "missing"]
+    assert len(hpcrun("status", "--all", check=True).stdout.splitlines()) == 6
     assert "it may still be running" in hpcrun("clean", "--state", "unknown", "--yes", check=True).stderr
-    shown = hpcrun("status", check=True).stdout
-    assert [line.split()[0] for line in shown.splitlines()] == ["NAME", "good", "bad", "missing"]

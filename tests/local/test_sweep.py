@@ -139,14 +139,6 @@ def test_an_element_is_started_again(hpcrun: Hpcrun) -> None:
     assert [element["attempt"] for element in hpcrun.status()["elements"]] == [0, 1]
 
 
-def test_the_dry_run_is_what_is_submitted(hpcrun: Hpcrun) -> None:
-    args = ("--sweep", "x=a b,$HOME", "--elements", "1", "echo", "{x}")
-    text = hpcrun(*LOCAL, "--dry-run", *args, check=True).stdout
-    hpcrun(*LOCAL, "--wait", *args, check=True)
-    assert (Path(hpcrun.status()["folder"]) / "script.sh").read_text() == text
-    assert hpcrun("logs", "last/1", check=True).stdout == "$HOME\n"
-
-
 def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
     hpcrun.write_script("echo.sh", *LOCAL[1:], "--sweep", "x=1,2", "echo")
     refused = hpcrun.run("bash", "echo.sh", check=False)

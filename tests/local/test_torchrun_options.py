@@ -43,6 +43,8 @@ def test_what_torchrun_started_again_is_explained_by_the_start_that_failed_first
     assert [path.name for path in (attempt / "flight").iterdir()] == ["rank_1.1"]
     assert (attempt / "rank-1.out").read_text() == "start\nhpcrun: torchrun restart 1\nstart\n"
     explained = hpcrun("explain", "last").stdout
+    batch_log = (attempt.parents[3] / "batch.log").read_text()
+    assert "torchrun starts the ranks of local-0 again: restart 1" in batch_log
     assert "rank 1 on local-0 failed first: ValueError: of the first start at train.py:8" in explained
     assert "the answer is of start 1 of 2: no later one came further" in explained
 

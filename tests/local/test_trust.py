@@ -71,13 +71,16 @@ def test_a_clone_that_is_trusted_is_used_until_it_changes(hpcrun: Hpcrun, clone:
     assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
-def test_nothing_is_trusted_without_a_terminal(hpcrun: Hpcrun, clone: Path) -> None:
+def test_nothing_is_trusted_without_a_terminal_or_a_yes(hpcrun: Hpcrun, clone: Path) -> None:
     done = hpcrun("profile", "trust", cwd=clone, stdin="y\ny\n")
     assert done.returncode == 2
     assert "profiles/ours.yaml" in done.stdout
     assert "set-up commands, Python: extends, setup, python" in done.stdout
     assert "hpcrun: cannot ask without a terminal; nothing was trusted" in done.stderr
     assert f"hint: run `hpcrun profile trust {clone}/.hpcrun` in a terminal" in done.stderr
+    terminal = hpcrun.terminal("profile", "trust", cwd=str(clone))
+    answer(terminal, r"\[y/N\] ", "")
+    assert at_end(terminal)[0] == 1
     assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
@@ -93,13 +96,6 @@ def test_the_text_of_every_file_is_shown_before_it_is_trusted_and_later(hpcrun: 
     write(clone / ".hpcrun/rules.yaml", "d: 1\n")  # of what is trusted, only the changes are shown again
     changed = hpcrun("profile", "trust", cwd=clone).stdout
     assert ("rules.yaml:\n    d: 1\n" in changed, "# EVIL" in changed) == (True, False)
-
-
-def test_no_is_the_answer_to_nothing(hpcrun: Hpcrun, clone: Path) -> None:
-    terminal = hpcrun.terminal("profile", "trust", cwd=str(clone))
-    answer(terminal, r"\[y/N\] ", "")
-    assert at_end(terminal)[0] == 1
-    assert hpcrun("profile", "trust", "--list", check=True).stdout == "nothing is trusted\n"
 
 
 def test_never_is_never_and_silent(hpcrun: Hpcrun, clone: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import REPO, wait_for
+from tests.harness import wait_for
 from tests.slurm.lab import Ended, Lab, Scenarios, attempt, begun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.versions]
@@ -24,12 +24,6 @@ chmod +x bin/torchrun
 """
 
 
-def agnews_script(gpus: int) -> str:
-    """Return a guide's script without pmix, which not every Slurm has, and with what import says of its tasks."""
-    text = (REPO / f"tests/data/batch/agnews-{gpus}gpu.sbatch").read_text().replace(" --mpi=pmix", "")
-    return text.replace("--ntasks=4", "--ntasks=1").replace("--gpus-per-task=1", "--gpus-per-task=4")
-
-
 SCRIPTS = {
     # writes down what a rank is given
     "report.py": """
@@ -41,7 +35,6 @@ fields = {"argv": sys.argv, "env": env, "cwd": os.getcwd(), "in": sys.stdin.read
 Path(env["REPORTS"], name).write_text(json.dumps(fields))
 print("rank", env.get("SLURM_PROCID"), flush=True)
 """,
-    **{f"agnews-{gpus}gpu.sbatch": agnews_script(gpus) for gpus in (1, 4)},
     "tasks.sbatch": HEAD
     + """#SBATCH -p gpu -N 2 --ntasks-per-node=2 --gres=gpu:2 --job-name=tasks
 set -euo pipefail
@@ -61,7 +54,6 @@ trap 'echo trapped >>"$REPORT.log"' EXIT
 python3 report.py --by-hand </dev/null > "$REPORT.log"
 """,
     "setup.sbatch": HEAD + "set -e\nload() {\n  ls /nonexistent\n}\nload\nsrun python3 report.py\n",
-    "status.sbatch": HEAD + "srun python3 -c 'exit(3)' || echo survived\nsrun bash -c 'exit 5'\n",
     # runs until a file lets it end, in its second attempt or later
     "waits.py": """
 import os, sys, time
@@ -126,13 +118,6 @@ def both(name: str, ranks: int, lab: Lab) -> tuple[Ended, dict[str, dict[str, An
     return ended, found[0], found[1]
 
 
-def agnews(lab: Lab) -> list[Any]:
-    """Run the two scripts of a guide in a project with what they name."""
-    lab.person.write("src/train.py", SCRIPTS["report.py"])
-    lab.person.write(".venv/bin/activate", TORCHRUN)
-    return [both(f"agnews-{gpus}gpu", gpus, lab) for gpus in (1, 4)]
-
-
 def waits(lab: Lab, name: str, *options: str, args: tuple[str, ...] = (), then: Callable[[Path], None]) -> Ended:
     """Run the script that waits, and do something when its first attempt has begun."""
     folder = lab.submit(name, *options, "waits.sbatch", name, *args, requeue=0)
@@ -165,17 +150,15 @@ def restarted(lab: Lab) -> Ended:
     return waits(lab, "restarted", "--restarts", "1", "--retry-on-failure", args=("3",), then=end)
 
 
-def plain(name: str, lab: Lab) -> Ended:
-    return lab.ended(lab.person.submit(f"{name}.sbatch", env={"REPORT": name}, check=True))
+def setup(lab: Lab) -> Ended:
+    return lab.ended(lab.person.submit("setup.sbatch", env={"REPORT": "setup"}, check=True))
 
 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "tasks": partial(both, "tasks", 4),
     "once": partial(both, "once", 1),
     "torchrun": partial(both, "torchrun", 4),
-    "agnews": agnews,
-    "setup": partial(plain, "setup"),
-    "status": partial(plain, "status"),
+    "setup": setup,
     "cancelled": cancelled,
     "warned": warned,
     "restarted": restarted,
@@ -202,12 +185,6 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_scripts_of_a_guide_run_in_a_project(scenarios: Scenarios) -> None:
-    for ended, by_slurm, by_hpcrun in scenarios["agnews"].result():
-        assert ended.state == "COMPLETED", ended.account
-        assert not any(difference(seen(by_slurm[rank]), seen(report)) for rank, report in by_hpcrun.items())
-
-
 @pytest.mark.parametrize("name", ["tasks", "once", "torchrun"])
 def test_the_ranks_get_what_sbatch_gives_them(scenarios: Scenarios, name: str) -> None:
     ended, by_slurm, by_hpcrun = scenarios[name].result()
@@ -228,11 +205,6 @@ def test_a_failed_set_up_is_named(scenarios: Scenarios) -> None:
     ended: Ended = scenarios["setup"].result()
     assert ended.state == "FAILED"
     assert "setup.sbatch ended with status 2 before its launch: line 6: ls /nonexistent" in ended.table
-
-
-def test_a_script_that_starts_two_trainings_runs_as_it_is(scenarios: Scenarios) -> None:
-    ended: Ended = scenarios["status"].result()
-    assert (ended.state, ended.exit(0)["status"]) == ("FAILED", 5)
 
 
 def test_scancel_reaches_the_ranks(scenarios: Scenarios) -> None:

@@ -20,11 +20,6 @@ def submit(person: Hpcrun, *args: str, script: str) -> str:
     return person.run("sbatch", "--parsable", "--output=job.log", *args, str(file)).stdout.strip()
 
 
-def test_every_node_is_there_and_up_twice_is_no_harm(cluster: Cluster) -> None:
-    assert list(cluster.nodes()) == NODES
-    assert cluster_sh("up").startswith("already up")
-
-
 def test_limits_are_enforced(cluster: Cluster, as_researcher: Hpcrun) -> None:
     job = submit(as_researcher, "--qos=short", "--time=20", script="true")
 
@@ -32,13 +27,6 @@ def test_limits_are_enforced(cluster: Cluster, as_researcher: Hpcrun) -> None:
         return cluster.slurm("squeue", "--noheader", f"--job={job}", "--format=%r").strip()
 
     wait_for(lambda: reason() == "QOSMaxWallDurationPerJobLimit", 10, "the reason why the job waits")
-
-
-def test_without_accounting_sacct_refuses(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    env = cluster.env_without_accounting(as_researcher.folder)
-    done = as_researcher.run("sacct", env=env, check=False)
-    assert done.returncode != 0
-    assert "accounting storage is disabled" in done.stderr.lower()
 
 
 def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None:
@@ -61,7 +49,9 @@ def test_a_blocked_node_is_reached_on_other_ports_only(cluster: Cluster) -> None
     assert answers(20000) == "ConnectionRefusedError"
 
 
-def test_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun) -> None:
+def test_every_node_is_there_and_restore_undoes_what_a_test_did(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    assert list(cluster.nodes()) == NODES
+    assert cluster_sh("up").startswith("already up")
     jobs_of_others = cluster.jobs()
     submit(as_researcher, script="sleep 60")
     cluster.stop("dbd")

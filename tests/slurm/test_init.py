@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.harness import Hpcrun, answer, at_end
-from tests.slurm.kinds import cluster_as, fresh_researcher
+from tests.harness import (
+    Cluster,
+    Hpcrun,
+    answer,
+    at_end,
+    cluster_sh,
+    folder_open_to_others,
+    new_researcher,
+    shown_to_researcher,
+)
+from tests.namespaces import Namespaces
 
 pytestmark = pytest.mark.slurm
 
 
-def at_terminal(person: Hpcrun, *args: str) -> Any:
-    return person.terminal(*args, env={"HPCRUN_RUNS": None}, timeout=120)
+@contextmanager
+def cluster_as(kind: str) -> Iterator[Cluster]:
+    """A cluster of a kind, in namespaces of its own; for tests with the marker ``slurm``, which installs Slurm."""
+    before = os.environ.get("HPCRUN_CLUSTER_DIR")
+    with Namespaces().entered():
+        os.environ["HPCRUN_CLUSTER_DIR"] = f"/tmp/hpcrun-cluster-{secrets.token_hex(4)}"
+        try:
+            cluster_sh("up", "--as", kind)
+            yield Cluster.running()
+        finally:
+            cluster_sh("down")
+            os.environ.pop("HPCRUN_CLUSTER_DIR")
+            if before is not None:
+                os.environ["HPCRUN_CLUSTER_DIR"] = before
 
 
-def test_one_gpu_type_leaves_nothing_to_ask() -> None:
-    with cluster_as("one-type") as cluster, fresh_researcher(cluster) as person:
-        child = at_terminal(person, "init")
-        answer(child, r"Folder of the runs, .*: $", "")
-        answer(child, r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $", "")
-        child.expect(r"rank 0  a100-1  1 GPU\s+rank 1  a100-2  1 GPU\s+all-reduce of 2 ranks on 2 nodes works \(torch ")
-        child.expect(r"job \d+ COMPLETED")
-        child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
-        assert at_end(child)[0] == 0
+@contextmanager
+def fresh_researcher(cluster: Cluster) -> Iterator[Hpcrun]:
+    """The cluster's ordinary user with an empty home, in a folder that is removed at the end."""
+    with folder_open_to_others() as folder, shown_to_researcher(cluster) as shown:
+        yield new_researcher(folder, cluster, shown)
 
 
 @pytest.mark.versions
@@ -56,11 +76,14 @@ def test_limits_accounts_and_no_default_partition() -> None:
 
         suggested = person("init", "--dry-run", check=True).stdout
         assert re.search(r"^account: lab +# your default in Slurm; ", suggested, re.MULTILINE)
-        child = at_terminal(person, "init", "--no-test")
+        child = person.terminal("init", env={"HPCRUN_RUNS": None}, timeout=120)
         answer(child, r"1  lab +your default in Slurm\s+2  thesis\s+account \[1\]: $", "thesis")
         answer(child, r"Folder of the runs, .*: $", "")
+        answer(child, r"Submit a test job of under a minute \(2 nodes × 1 GPU\)\? \[Y/n\] $", "")
+        child.expect(r"rank 0  a100-1  1 GPU\s+rank 1  a100-2  1 GPU\s+all-reduce of 2 ranks on 2 nodes works \(torch ")
+        child.expect(r"job \d+ COMPLETED")
         child.expect_exact("next       hpcrun submit --gpus 4 --nodes 2 train.py")
-        at_end(child)
+        assert at_end(child)[0] == 0
         job = ("--gpus", "4", "--nodes", "2", "--launcher", "srun", "--wait", "hostname")
         done = person("submit", *job, check=True)  # a training takes longer, and shows nothing more
         assert "2 nodes × 2 a100 GPUs, 4 ranks by srun" in done.stdout

@@ -13,10 +13,6 @@ import os
 with open("ranks", "a") as file:
     file.write(f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']} on {os.environ['SLURMD_NODENAME']}\\n")
 """
-TORCHRUN = """#!/bin/bash
-python -m torch.distributed.run --nnodes $NNODES --node-rank $NODE_RANK --nproc-per-node $NPROC_PER_NODE \\
-  --master-addr $MASTER_ADDR --master-port $MASTER_PORT rank.py
-"""
 # Slurm's part of MPI: what the library reads in MPI_Init. The tests need no MPI library.
 MPI = """
 import os
@@ -37,20 +33,13 @@ wait
 
 @pytest.fixture
 def person(as_researcher: Hpcrun) -> Hpcrun:
-    for name, text in (("rank.py", RANK), ("mpi.py", MPI), ("multi.sh", TORCHRUN), ("mpirun", MPIRUN)):
+    for name, text in (("rank.py", RANK), ("mpi.py", MPI), ("mpirun", MPIRUN)):
         as_researcher.program(name, text if text.startswith("#!") else f"#!/usr/bin/env python3\n{text}")
     return as_researcher
 
 
 def ranks(person: Hpcrun) -> list[str]:
     return sorted((person.folder / "ranks").read_text().splitlines())
-
-
-def test_a_script_with_torchrun_joins_two_nodes(person: Hpcrun) -> None:
-    done = person("submit", "-P", "a100", "--gpus", "4", "--nodes", "2", "--wait", "./multi.sh")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 nodes × 2 a100 GPUs, the command once per node" in done.stdout
-    assert ranks(person) == [f"{rank} of 4 on a100-{1 + rank // 2}" for rank in range(4)]
 
 
 @pytest.mark.versions

@@ -26,16 +26,9 @@ def attempt(person: Hpcrun) -> Path:
 
 @pytest.mark.versions
 def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) -> None:
-    as_researcher.write(
-        "boom.py",
-        "import os, time\n"
-        "if os.environ['RANK'] == '3':\n"
-        "    raise RuntimeError('rank three has had enough')\n"
-        "time.sleep(600)\n",
-    )
-    done = as_researcher(
-        *FOUR_ON_TWO, "--wait", "boom.py"
-    )  # the harness's limit is well below torchrun's 300 s barrier
+    boom = "if os.environ['RANK'] == '3':\n    raise RuntimeError('rank three has had enough')\ntime.sleep(600)\n"
+    as_researcher.write("boom.py", f"import os, time\n{boom}")
+    done = as_researcher(*FOUR_ON_TWO, "--wait", "boom.py")  # the limit is well below torchrun's 300 s barrier
     assert done.returncode == 7
     assert "rank 3 on a100-2 failed first: RuntimeError: rank three has had enough at boom.py:3" in done.stderr
     assert "rank 3 ended with exit status 1" in done.stderr
@@ -50,25 +43,16 @@ def test_a_rank_that_raises_fails_the_job_and_is_named(as_researcher: Hpcrun) ->
 
 @pytest.mark.versions
 def test_a_run_leaves_few_files_that_no_other_user_can_write(as_researcher: Hpcrun) -> None:
-    """With the umask and the variables that the program would have without hpcrun."""
-    as_researcher.write("print.py", "import json, os\nprint(json.dumps({**os.environ, 'umask': os.umask(0)}))\n")
-    job = ("submit", "-P", "a100", "--gpus", "1", "--launcher", "srun", "--wait")
+    as_researcher.write("print.py", "import os\nprint(os.umask(0))\n")
+    job = ("submit", "-P", "a100", "--gpus", "1", "--launcher", "srun", "--wait", "print.py")
     before = os.umask(0)
     try:
-        shown = as_researcher(
-            *job, "--env", "TORCH_FR_BUFFER_SIZE=100", "--env", "MASTER_PORT=29999", "print.py", check=True
-        )
+        as_researcher(*job, check=True)
     finally:
         os.umask(before)
-    rank = json.loads((attempt(as_researcher) / "rank-0.out").read_text())
-    assert (rank["umask"], rank["TORCH_FR_BUFFER_SIZE"], rank["MASTER_PORT"]) == (0, "100", "29999")
-    assert rank["TORCH_FR_DUMP_TEMP_FILE"] == str(attempt(as_researcher) / "flight/rank_")
-    for name in (name for name in rank if name.startswith("TORCH_")):
-        assert f"{name}=" in shown.stdout
-    run = Path(as_researcher.status()["folder"])
-    files, folders = inodes(run)
-    assert files <= 20
-    assert folders <= 6
+    assert (attempt(as_researcher) / "rank-0.out").read_text() == "0\n"
+    files, folders = inodes(Path(as_researcher.status()["folder"]))
+    assert (files <= 20, folders <= 6) == (True, True)
     assert writable_by_others(as_researcher.runs) == []
 
 

@@ -75,15 +75,6 @@ def python_that_hangs_on(person: Hpcrun, node: str) -> str:
     return str(person.program("python", line))
 
 
-def test_a_node_that_hangs_is_named_in_time(as_researcher: Hpcrun) -> None:
-    done = as_researcher("preflight", *TWO, "--python", python_that_hangs_on(as_researcher, "a100-2"))
-    assert done.returncode == 7
-    (bad,) = (line for line in done.stdout.splitlines() if line.startswith("bad: "))
-    # where its shell outlives its Python, which is killed at the end of the time, it says so
-    assert bad in ("bad: a100-2 (did not respond)", "bad: a100-2 (its Python ends with status 137)")
-    assert seconds_in_job(as_researcher) < MOST_S
-
-
 def test_a_job_that_is_cancelled_in_its_preflight_does_not_train(as_researcher: Hpcrun) -> None:
     as_researcher.write("train.py", "print('trained')\n")
     python = python_that_hangs_on(as_researcher, "a100-2")
@@ -123,11 +114,3 @@ def test_one_task_for_each_rank_follows_one_for_each_node(as_researcher: Hpcrun)
     assert done.returncode == 0, done.stderr
     assert sorted(as_researcher("logs", "--all-ranks").stdout.split()[2::3]) == ["0", "1"]
     assert "no bad node; slow: h100-1\n" in as_researcher("logs", "--batch").stdout
-
-
-def test_a_rendered_script_says_that_it_lacks_the_programs(as_researcher: Hpcrun) -> None:
-    as_researcher.write_script("job.sh", *TWO, "--preflight", "true")
-    done = as_researcher.run("sbatch", "--wait", "job.sh", check=False)
-    assert done.returncode == 1
-    (log,) = as_researcher.folder.glob("slurm-*.out")
-    assert "hpcrun: the programs of the preflight are put beside the script by hpcrun submit" in log.read_text()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +51,6 @@ print("ready", flush=True)
 while True:
     time.sleep(0.05)
 """,
-    # rank 1 leaves at once and well, rank 0 fails later
-    "leaves.py": """
-import os, sys, time
-if os.environ["RANK"] == "1":
-    sys.exit(0)
-time.sleep(3)
-sys.exit(5)
-""",
     # rank 0 leaves at once, rank 1 asks whether it should stop
     "asks.py": """
 import os, sys, time
@@ -72,19 +61,6 @@ if os.environ["RANK"] == "0" or attempt():
 while not should_stop():
     time.sleep(0.1)
 print("stopped", flush=True)
-""",
-    # counts the signals that it hears, and ends well a while later; none arrives when Python has removed its handlers
-    "counts.py": """
-import os, random, signal, time
-heard = []
-for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda number, _: heard.append(number))
-print("ready", flush=True)
-end = time.monotonic() + 6 + 2 * random.random()
-while time.monotonic() < end:
-    time.sleep(0.01)
-signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGTERM))
-print(len(heard), flush=True)
 """,
     "plain.py": """
 import time
@@ -104,13 +80,6 @@ def tasks(folder: Path) -> list[int]:
         if Path(f"/proc/{parent(pid)}/comm").read_text().strip() == "slurmstepd":
             found.append(pid)
     return found
-
-
-def parts(folder: Path) -> list[int]:
-    """Return hpcrun's own processes in a run's step, node and rank, but for the canaries that they have forked."""
-    commands = {pid: command(pid) for pid in processes(folder, of="SLURM_STEP_ID=0")}
-    own = {pid: argv for pid, argv in commands.items() if argv[2:3] and argv[2].endswith("/launch/__main__.py")}
-    return [pid for pid, argv in own.items() if own.get(parent(pid)) != argv]
 
 
 def command(pid: int) -> list[str]:
@@ -181,10 +150,6 @@ def preempted(lab: Lab) -> dict[str, Ended]:
     return {name: gone(lab, folder) for name, folder in folders.items()}
 
 
-def leaves(lab: Lab) -> Ended:
-    return gone(lab, lab.submit("leaves", *ON_CPU, "--launcher", "srun", "leaves.py", requeue=0))
-
-
 def asks(lab: Lab, launcher: str) -> Ended:
     """The warning comes when the first rank of the node is gone."""
     folder = lab.submit(f"asks-{launcher}", *ON_CPU, "--launcher", launcher, "--warn", "20s", "asks.py")
@@ -193,27 +158,9 @@ def asks(lab: Lab, launcher: str) -> Ended:
     return gone(lab, folder)
 
 
-def storm(lab: Lab) -> Ended:
-    """Forty signals at random moments, until after the ranks have ended."""
-    ranks = (*SMALL, "-p", "cpu", "--cpus", "4", "--nproc-per-node", "4")
-    folder = lab.submit("storm", *ranks, "--launcher", "srun", "counts.py")
-    begun(folder, ranks=4)
-    for pid in tasks(folder):  # each rank hears of this one
-        os.kill(pid, signal.SIGUSR1)
-    sent = 0
-    for _ in range(40):
-        time.sleep(random.uniform(0.05, 0.35))
-        if found := parts(folder):
-            with suppress(ProcessLookupError):
-                os.kill(random.choice(found), random.choice((signal.SIGUSR1, signal.SIGTERM)))
-                sent += 1
-    assert sent > 5  # on a busy machine each takes longer, and the ranks end after some seconds
-    return gone(lab, folder)
-
-
 # Each torchrun imports torch, on every node: every value with srun, and one of each kind with torchrun.
 DEATHS = [("torchrun", "3", "7", 1), ("srun", "1", "SEGV", 1), ("srun", "3", "7", 0)]
-SAVERS = [("torchrun", "scancel", 0), ("srun", "scancel", 1), ("srun", "tasks", 0), ("srun", "tasks", 1)]
+SAVERS = [("torchrun", "scancel", 0), ("srun", "tasks", 1)]
 
 
 def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], Any]:
@@ -223,9 +170,7 @@ def one_of(scenario: Callable[..., Any], *arguments: object) -> Callable[[Lab], 
 SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "preempted": preempted,
     **{f"saves {saver}": one_of(saves, *saver) for saver in SAVERS},
-    "storm": storm,
     **{f"asks {launcher}": one_of(asks, launcher) for launcher in LAUNCHERS},
-    "leaves": leaves,
     **{f"dies {death}": one_of(dies, *death) for death in DEATHS},
 }
 THREADS = 6
@@ -263,6 +208,7 @@ def test_a_handler_runs_once_and_has_the_whole_grace(scenarios: Scenarios, saver
         assert run.exit(0)["reason"] == "terminated"
 
 
+@pytest.mark.versions
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_at_preemption_the_ranks_of_all_nodes_save_however_long_each_takes(scenarios: Scenarios, launcher: str) -> None:
     run: Ended = scenarios["preempted"].result()[launcher]
@@ -285,22 +231,6 @@ def test_a_preempted_job_that_hears_nothing_and_may_not_come_back_says_so(scenar
     assert (run.state, run.starts) == ("PREEMPTED", 1), run.account
     assert (run.rank_exit(0)["status"], run.rank_exit(0)["told"]) == (143, "TERM")
     assert (run.exit(0)["status"], run.exit(0)["reason"], run.exit(0)["again"]) == (143, "preemption", False)
-
-
-def test_a_rank_that_leaves_early_and_well_does_not_make_the_job_fine(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["leaves"].result()
-    assert run.said == "FAILED|5:0"
-    early, failed = run.rank_exit(0, 1), run.rank_exit(0, 0)
-    assert (early["status"], early["told"], failed["status"]) == (0, "", 5)
-    assert early["ended"] < failed["ended"]
-
-
-def test_no_status_is_lost_in_a_storm_of_signals(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["storm"].result()
-    assert (run.said, run.exit(0)["status"]) == ("COMPLETED|0:0", 0), run.account
-    assert [run.rank_exit(0, rank)["status"] for rank in range(4)] == [0] * 4
-    heard = [run.log(0, rank).split() for rank in range(4)]
-    assert all(said[0] == "ready" and 1 <= int(said[1]) <= 41 for said in heard), heard
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

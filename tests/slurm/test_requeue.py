@@ -75,56 +75,28 @@ def time_limit(lab: Lab) -> Ended:
     return Ended(folder, ended.status, ended.table, while_running, f"{said.returncode} {said.stdout}{said.stderr}")
 
 
-def preempted(lab: Lab) -> tuple[Ended, Ended]:
-    """One that asks, with torchrun, and one that hears nothing; a more important job wants their node."""
-    on_node = (*SMALL, "-p", "preempt", "--nodelist", "h100-1")
-    ranks = ("--cpus", "2", "--launcher", "torchrun", "--nproc-per-node", "2")
-    asks = lab.submit("preempted", *on_node, *ranks, "asks.py", let_end(lab, "preempted"))
-    deaf = lab.submit("deaf", *on_node, "plain.py", let_end(lab, "deaf"))
-    begun(asks, ranks=2)
-    begun(deaf)
-    lab.preempt("h100-1")
-    return lab.ended(asks), lab.ended(deaf)
-
-
-def unplugged(lab: Lab) -> tuple[Ended, Ended]:
-    """The second node of two, and the only node of another job."""
-    two = lab.submit(
-        "lost-second", *without("v100-1", "v100-2", "l40s-1"), "--nodes", "2", "plain.py", let_end(lab, "lost-second")
-    )
-    end = str(lab.person.folder / "lost-first")
-    one = lab.submit("lost-first", *without("h200-1", "a40-1"), "plain.py", end)
-    second = (begun(two, ranks=2) / "hosts").read_text().split()[1]
-    only = (begun(one) / "hosts").read_text().strip()
-    lab.cluster.unplug(second)
-    lab.cluster.unplug(only)
-    begun(one, 1)
-    while_running = lab.person("status", one.name, check=True).stdout
+def unplugged(lab: Lab) -> Ended:
+    """The only node of a job, and so that of its script; test_resume.py has one that loses its second node."""
+    end = str(lab.person.folder / "lost")
+    folder = lab.submit("lost", *without("h200-1", "a40-1"), "plain.py", end)
+    node = (begun(folder) / "hosts").read_text().strip()
+    lab.cluster.unplug(node)
+    begun(folder, 1)
+    while_running = lab.person("status", folder.name, check=True).stdout
     # Slurm now ends what is left of the first attempt on that node, which must leave the second alone
-    lab.cluster.plug(only)
+    lab.cluster.plug(node)
     # and this is what its srun does where Slurm signals every process
-    lab.person.run("scancel", "--signal=KILL", f"{lab.job(one)}.0", check=False)
-    wait_for(lambda: silent(attempt(one, 0) / "rank-0.out"), 60, "the rest of the first attempt to end")
+    lab.person.run("scancel", "--signal=KILL", f"{lab.job(folder)}.0", check=False)
+    wait_for(lambda: silent(attempt(folder, 0) / "rank-0.out"), 60, "the rest of the first attempt to end")
     time.sleep(3)
     Path(end).touch()
-    lost_first, lost_second = lab.ended(one), lab.ended(two)
-    lab.cluster.plug(second)
-    return Ended(one, lost_first.status, lost_first.table, while_running), lost_second
+    ended = lab.ended(folder)
+    return Ended(folder, ended.status, ended.table, while_running)
 
 
 def silent(log: Path) -> bool:
     """Whether nothing more is written to a log of one that writes all the time."""
     return time.time() - log.stat().st_mtime > 2
-
-
-def cancelled(lab: Lab) -> tuple[Ended, Ended]:
-    by_hpcrun = lab.submit("cancelled", *ON_CPU, "asks.py", "never")
-    by_slurm = lab.submit("scancelled", *ON_CPU, "plain.py", "never")
-    begun(by_hpcrun)
-    begun(by_slurm)
-    lab.person("cancel", by_hpcrun.name, check=True)
-    lab.person.run("scancel", lab.job(by_slurm))
-    return lab.ended(by_hpcrun), lab.ended(by_slurm)
 
 
 def fails_twice(lab: Lab) -> Ended:
@@ -192,10 +164,8 @@ SCENARIOS: dict[str, Callable[[Lab], Any]] = {
     "unwarned": unwarned,
     "over its time": lambda lab: unwarned(lab, requeue=0),
     "unplugged": unplugged,
-    "preempted": preempted,
     "by hand": by_hand,
     "fails twice": fails_twice,
-    "cancelled": cancelled,
 }
 
 
@@ -217,42 +187,12 @@ def test_at_its_time_limit_a_job_saves_and_goes_on(scenarios: Scenarios) -> None
     assert "COMPLETED" in run.said
 
 
-@pytest.mark.versions
-def test_a_preempted_job_saves_and_goes_on(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["preempted"].result()[0]
-    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert (attempt(run.folder, 0) / "stop/terminated").exists()
-    assert run.exit(0)["reason"] == "preemption"
-    for rank in (0, 1):  # torchrun's agent stayed, and let them save
-        assert "saved step" in run.log(0, rank)
-        assert run.rank_exit(0, rank)["status"] == 0
-    assert run.status["before"] == "preempted"
-    deaf: Ended = scenarios["preempted"].result()[1]  # hears nothing
-    assert (deaf.state, deaf.starts, deaf.status["before"]) == ("COMPLETED", 2, "preempted"), deaf.account
-
-
-def test_a_job_that_loses_a_node_goes_on_elsewhere(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["unplugged"].result()[1]
-    assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-    assert "a node failed" in run.status["before"]
-    lost = (attempt(run.folder, 0) / "hosts").read_text().split()[1]
-    assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
-
-
 def test_a_job_that_loses_the_node_of_its_script_goes_on_elsewhere(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["unplugged"].result()[0]
+    run: Ended = scenarios["unplugged"].result()
     lost = (attempt(run.folder, 0) / "hosts").read_text().strip()
     assert f"attempt 2/2 (before: no heartbeat from {lost}: a node failed)" in " ".join(run.while_running.split())
     # the rest of the lost attempt does not end the next
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
-
-
-@pytest.mark.versions
-@pytest.mark.parametrize("by", [0, 1], ids=["hpcrun cancel", "scancel"])
-def test_a_cancelled_job_is_not_started_again(scenarios: Scenarios, by: int) -> None:
-    run: Ended = scenarios["cancelled"].result()[by]
-    assert (run.state, run.starts) == ("CANCELLED", 1), run.account
-    assert run.exit(0)["again"] is False
 
 
 @pytest.mark.versions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,35 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.harness import wait_for
 from tests.slurm.lab import SMALL, Ended, Lab, Scenarios, attempt, begun, without
 
 pytestmark = pytest.mark.slurm
 
 SPARE = ("--restarts", "1", "--spares", "1")
 TWO = ("--nodes", "2", "--launcher", "torchrun", "--nproc-per-node", "1")
-EPOCHS, STEPS_OF_AN_EPOCH = 3, 15
-
 SCRIPTS = {
-    # a step at a time, a checkpoint after each epoch; in the second it waits in vain, as for a rank of the lost node
-    "trains.py": f"""
-import os, time
-from hpcrun_runtime import checkpoint_dir, log_metrics
-saved = checkpoint_dir() / "step"
-step = int(saved.read_text()) if saved.exists() else 0
-print("goes on after step", step, flush=True)
-while step < {EPOCHS * STEPS_OF_AN_EPOCH}:
-    step += 1
-    if os.environ["RANK"] == "0":
-        log_metrics(step=step)
-        if step % {STEPS_OF_AN_EPOCH} == 0:
-            aside = saved.with_suffix(".new")
-            aside.write_text(str(step))
-            aside.replace(saved)
-    time.sleep(0.1)
-    if os.environ["HPCRUN_ATTEMPT"] == "0" and step > {STEPS_OF_AN_EPOCH + 5}:
-        time.sleep(600)
-""",
     # ends in a later attempt, when it is let
     "waits.py": """
 import os, sys, time
@@ -49,22 +26,14 @@ while not (os.environ["HPCRUN_ATTEMPT"] != "0" and os.path.exists(sys.argv[1])):
 }
 
 
-def trains(lab: Lab) -> Ended:
-    """Train on two nodes, and pull the cable of the second in the second epoch.
-
-    In tests/slurm/test_resume.py torch loses a node in the same way: without it the ranks of both attempts are cheap.
-    """
-    where = without("v100-1", "v100-2", "l40s-1")
-    folder = lab.submit("spare", *where, *SPARE, *TWO, "trains.py", requeue=0)
-    metrics = attempt(folder, 0) / "rank-0.metrics"
-
-    def in_second_epoch() -> bool:
-        return metrics.exists() and len(metrics.read_text().splitlines()) > STEPS_OF_AN_EPOCH + 2
-
-    wait_for(in_second_epoch, 120, "the training to be in its second epoch")
-    lab.cluster.unplug((attempt(folder, 0) / "hosts").read_text().split()[1])
+def spare(lab: Lab) -> Ended:
+    """Pull the cable of the second of two nodes; tests/slurm/test_resume.py trains and loses a node in the same way."""
+    end = str(lab.person.folder / "spare")
+    folder = lab.submit("spare", *without("v100-1", "v100-2", "l40s-1"), *SPARE, *TWO, "waits.py", end, requeue=0)
+    lab.cluster.unplug((begun(folder, ranks=2) / "hosts").read_text().split()[1])
     begun(folder, 1, timeout=240)
     while_running = lab.person("status", folder.name, check=True).stdout
+    Path(end).touch()
     ended = lab.ended(folder)
     nodes = lab.person("nodes", check=True).stdout
     another = (*SMALL, "-p", "gpu", "--requeue", "1", "--exclude-bad-nodes", "--dry-run", "true")
@@ -85,11 +54,11 @@ def head(lab: Lab) -> Ended:
     return lab.ended(folder)
 
 
-SCENARIOS: dict[str, Callable[[Lab], Any]] = {"trains": trains, "head": head}
+SCENARIOS: dict[str, Callable[[Lab], Any]] = {"spare": spare, "head": head}
 
 
 def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["trains"].result()
+    run: Ended = scenarios["spare"].result()
     assert (run.state, run.starts) == ("COMPLETED", 2), run.account
     before, after = ((attempt(run.folder, number) / "hosts").read_text().split() for number in (0, 1))
     assert len(before) == len(after) == 2
@@ -100,13 +69,6 @@ def test_a_node_that_failed_is_replaced_by_the_spare_one(scenarios: Scenarios) -
     # another submission leaves the node out
     assert re.search(rf"^{before[1]} .*{run.folder.name}$", run.said, re.MULTILINE)
     assert re.search(rf"^#SBATCH --exclude=.*\b{before[1]}\b", run.said, re.MULTILINE)
-
-
-def test_training_goes_on_from_the_checkpoint(scenarios: Scenarios) -> None:
-    run: Ended = scenarios["trains"].result()
-    metrics = [json.loads(line) for line in (attempt(run.folder, 1) / "rank-0.metrics").read_text().splitlines()]
-    assert metrics[0]["step"] >= STEPS_OF_AN_EPOCH
-    assert metrics[-1]["step"] == EPOCHS * STEPS_OF_AN_EPOCH - 1 + metrics[0]["step"] % STEPS_OF_AN_EPOCH
 
 
 def test_a_job_that_loses_the_node_of_its_script_does_not_idle(scenarios: Scenarios) -> None:

@@ -93,6 +93,9 @@ def test_one_that_is_told_to_stop_loses_no_step(scenarios: Scenarios) -> None:
 def test_one_that_loses_a_node_goes_on_from_its_last_epoch(scenarios: Scenarios) -> None:
     run: Ended = scenarios["unplugged"].result()
     assert "stopped" not in run.log(0)
+    assert "a node failed" in run.status["before"]
+    lost = (attempt(run.folder, 0) / "hosts").read_text().split()[1]
+    assert lost not in (attempt(run.folder, 1) / "hosts").read_text().split()
     assert f"attempt 2 goes on after step {STEPS_OF_AN_EPOCH}, in epoch 2" in run.log(1)
 
 

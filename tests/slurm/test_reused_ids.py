@@ -11,17 +11,6 @@ from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
 
-CPU_JOB = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1")
-
-
-def submitted(person: Hpcrun, name: str, *args: str) -> Path:
-    """Submit a job that is held; return its run's folder."""
-    return person.submit(*CPU_JOB, "-J", name, "--sbatch", "hold", *args, "true", check=True)
-
-
-def job_id(folder: Path) -> str:
-    return str(json.loads((folder / "run.json").read_text())["job_id"])
-
 
 def give_id(folder: Path, number: str) -> None:
     """Let a run's record name another job, as if its own had been forgotten and the id used again."""
@@ -31,16 +20,16 @@ def give_id(folder: Path, number: str) -> None:
 
 
 def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researcher: Hpcrun) -> None:
-    old, sweep, new = (submitted(as_researcher, name, *more) for name, more in
-                       (("old", ()), ("swept", ("--sweep", "x=1,2")), ("new", ())))  # fmt: skip
-    other = submitted(as_researcher, "array", "--sweep", "x=1,2")
-    own = [job_id(folder) for folder in (old, sweep)]
+    job = ("-P", "a100", "--gpus", "0", "-p", "cpu", "--cpus", "1", "--sbatch", "hold")
+    swept = ("--sweep", "x=1,2")
+    old, sweep, new, other = (as_researcher.submit(*job, *more, "true", check=True) for more in ((), swept, (), swept))
+    ids = {folder: str(json.loads((folder / "run.json").read_text())["job_id"]) for folder in (old, sweep, new, other)}
     wrapped = as_researcher.run("sbatch", "--parsable", "-H", "-p", "cpu", "-o", "/dev/null", "--wrap=true")
     plain = wrapped.stdout.strip()
-    living = {plain, job_id(new), job_id(other)}
-    cluster.slurm("scancel", *own)
-    give_id(sweep, job_id(other))
-    for number in (plain, job_id(new)):
+    living = {plain, ids[new], ids[other]}
+    cluster.slurm("scancel", ids[old], ids[sweep])
+    give_id(sweep, ids[other])
+    for number in (plain, ids[new]):
         give_id(old, number)
         done = as_researcher("cancel", old.name)
         assert (done.returncode, done.stdout) == (6, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,23 +21,15 @@ def busy(cluster: Cluster, *options: str) -> str:
     return job
 
 
-@pytest.fixture
-def asked(as_researcher: Hpcrun) -> tuple[dict[str, str | None], Path]:
-    """An environment whose sbatch writes down how it is called, and the file it writes to."""
-    log = as_researcher.folder / "asked"
-    return as_researcher.shims(sbatch=f'printf "%s\\n" "$*" >> {log}\nexec /usr/bin/sbatch "$@"'), log
-
-
 def document(person: Hpcrun, *args: str) -> dict[str, Any]:
     done = person("where", *args, "--json")
     return {"exit status": done.returncode, **json.loads(done.stdout)}
 
 
 @pytest.mark.versions
-def test_a_busy_profile_comes_later(
-    cluster: Cluster, as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
-) -> None:
-    env, log = asked
+def test_a_busy_profile_comes_later(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    log = as_researcher.folder / "asked"
+    env = as_researcher.shims(sbatch=f'printf "%s\\n" "$*" >> {log}\nexec /usr/bin/sbatch "$@"')
     busy_a100 = busy(cluster, "--partition=gpu", "--nodelist=a100-[1-2]", "--gres=gpu:a100:4")
     jobs = cluster.jobs()
     done = as_researcher("where", "--gpus", "8", "--time", "1h", "-P", "a100", "-P", "h100", "-P", "cpu", env=env)
@@ -65,29 +56,6 @@ def test_a_busy_profile_comes_later(
     dry = as_researcher(*words, "--dry-run", "hostname")
     assert dry.returncode == 0, dry.stderr
     assert "#SBATCH --gres=gpu:h100:8" in dry.stdout
-
-
-def test_every_type_of_a_detected_profile_is_asked_for(
-    as_researcher: Hpcrun, asked: tuple[dict[str, str | None], Path]
-) -> None:
-    env, log = asked
-    as_researcher("profile", "detect", "--write", "dev", check=True)
-    done = as_researcher("where", "-P", "dev", "--gpus", "8", env=env, check=True)
-    assert {line.split()[1] for line in done.stdout.splitlines() if line.startswith("dev")} == {
-        "a100", "h100", "h200", "l40s", "v100",
-    }  # fmt: skip
-    assert "  dev a40  2 nodes × 4 GPUs, but a job in partition gpu can have at most 1 node" in done.stdout
-    assert len(log.read_text().splitlines()) == 5
-    (submit,) = [line for line in done.stdout.splitlines() if line.startswith("hpcrun submit")]
-    dry = as_researcher(*submit.split()[1:-1], "--dry-run", "hostname")
-    assert dry.returncode == 0, dry.stderr
-
-
-def test_jobs_without_gpus_go_where_no_gpu_is_kept_idle(as_researcher: Hpcrun) -> None:
-    found = document(as_researcher, "--gpus", "0", "--cpus", "32")
-    assert found["exit status"] == 0
-    best = found["offers"][0]
-    assert (best["profile"], best["node_list"], best["cpus_per_node"]) == ("detected", "cpu-1", 32)
 
 
 @pytest.mark.versions
