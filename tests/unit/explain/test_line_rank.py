@@ -89,6 +89,8 @@ LOGS: dict[str, tuple[int | None, str]] = {
     "a task of srun after another that was terminated": (
         5, "srun: error: n1: task 0: Terminated\nsrun: error: n2: task 5: Killed\n"),
     "the only task of srun, which ended as one that was terminated": (None, "srun: error: n1: task 0: Exited with exit code 143\n"),
+    "two tasks of srun that failed alike": (
+        None, "srun: error: n1: task 1: Exited with exit code 1\nsrun: error: n2: task 5: Exited with exit code 1\n"),
     "several tasks of srun": (None, "srun: error: n1: tasks 0-3: Exited with exit code 1\n"),
     "a task of srun beside others that were terminated": (
         0, f"{KEY_ERROR}srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: tasks 1-3: Terminated\n"),

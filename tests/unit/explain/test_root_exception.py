@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from hpcrun.explain.diagnosis.launcher import Speaker, first_failure, speakers_of, without_lead
+from hpcrun.explain.diagnosis.launcher import Speaker, first_failure, first_task, speakers_of, without_lead
 from hpcrun.explain.diagnosis.root_exception import AFTER_MOST, root_exception
 from hpcrun.explain.diagnosis.traceback import tracebacks
 from tests.harness import REPO
@@ -227,3 +227,8 @@ def test_the_earliest_root_cause_of_all_nodes_counts() -> None:
     assert root is not None
     assert (root.host, root.rank, root.exitcode) == ("node02", 5, "1")
     assert "  ValueError: shapes differ" in root.message
+
+
+def test_sruns_first_task_is_one_that_failed_by_itself() -> None:
+    lines = ["srun: error: n1: task 0: Exited with exit code 143", "srun: error: n2: tasks 4-5: Killed"]
+    assert first_task(lines) == (1, "n2", lines[1])
