@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
@@ -20,6 +20,7 @@ from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
 from hpcrun.job import state
 from hpcrun.job.after import Condition
+from hpcrun.job.parameters import index_ranges
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_time
@@ -222,7 +223,8 @@ def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:
     """Return why the last few attempts ended that were followed by another one, and how the run continued."""
     newest = list(islice(attempts(item.folder, item.element or 0), _MOST_ATTEMPTS + 1))
     begun = [attempt for attempt in newest if attempt is not newest[0] or (attempt.exit and attempt.exit.again)]
-    lines = [f"attempt {one.number + 1}: {_what_made_the_next(one)}" for one in reversed(begun)]
+    groups = [(text, [one.number + 1 for one in ones]) for text, ones in groupby(reversed(begun), _what_made_the_next)]
+    lines = [f"attempt{'s' if numbers[1:] else ''} {index_ranges(numbers)}: {text}" for text, numbers in groups]
     where = str(begun[-1].folder.path.parent.relative_to(item.folder)) if begun else None
     return (Evidence("attempts", where, tuple(lines)),) if lines else ()
 

@@ -202,15 +202,16 @@ def evidence_of(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: At
         yield Evidence(_name(cause.log, facts), _at(cause.log, cause.hit.number), lines)
     if facts.flight is not None and facts.flight.meetings:
         yield _of_flight(facts.flight, facts, diagnosis, attempt)
-    log = _first_ranks_log(diagnosis, facts)
+    log, shown = _first_ranks_log(diagnosis, facts), None
     if log is not None and (
         cause is None
         or cause.hit is None
         or (cause.rank is None and diagnosis.first is not None and log is not cause.log)
     ):
-        yield _of_end(log, facts)
-    yield from _of_launchers(facts)
-    if attempt and attempt.exit and attempt.exit.message:
+        shown = _of_end(log, facts)
+        yield shown
+    yield from (each for each in _of_launchers(facts) if not shown or each.lines[0] not in shown.lines)
+    if attempt and attempt.exit and attempt.exit.message and attempt.exit.message not in (item.status.reason or ""):
         yield Evidence("batch script", None, (_short(attempt.exit.message),))
     yield from islice(_of_others(facts, diagnosis), _MOST_CONSEQUENCES)
     if item.run.scheduler:

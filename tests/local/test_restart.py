@@ -71,7 +71,7 @@ def test_behind_the_restarts_comes_the_queue_and_the_numbers_go_on(hpcrun: Hpcru
     assert "attempt 4/4" in table
     assert "before: " not in table  # it is over: what counts is how it ended
     said = hpcrun("explain", "last", check=True).stdout
-    assert "attempt 1: exit status 3 (local-1), restarted in place" in said
+    assert "attempts 1-2: exit status 3 (local-1), restarted in place" in said
     assert "attempt 3: exit status 3 (local-1), requeued" in said
 
 

@@ -114,7 +114,11 @@ def test_other_ranks_with_one_message_are_one_line(tmp_path: Path, others: str, 
 
 def test_an_explanation_fits_a_screen_and_its_headings_are_indented(tmp_path: Path) -> None:
     shown = {name: drawn(explanation_text(said, 80), 80) for name, _, _, said in verdicts(tmp_path)}
-    requeued = write_run(CASES["time-limit-new"], tmp_path / "requeued")
+    agents = "".join(
+        f"E1126 17:38:03.060000 torch/distributed/elastic/multiprocessing/api.py:{n}] failed\n" for n in range(9)
+    )
+    agents += "srun: error: node01: task 0: Exited with exit code 1\n"
+    requeued = write_run(Written("time-limit", "", "", "TIMEOUT", None, 143, agents), tmp_path / "requeued")
     use = sampler.line(110, 2.5, 1 << 30, 10**6, None, [(0, 0.5, 1 << 30, 80 << 30, 300)])
     for number in range(1, 9):
         attempt = requeued / f"elements/0/attempts/{number}"
