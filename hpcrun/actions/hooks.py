@@ -31,12 +31,26 @@ class SetupChecks:
         self.has_torch = has_torch  # the job's Python has a torch that can be imported
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another machine, on which hpcrun runs command lines."""
+
+    host: str
+    read: Callable[[Sequence[str]], tuple[int, str]]  # runs a command line there → its exit status and its stdout
+    argv: Callable[[Sequence[str]], list[str]]  # a program's argv there → the argv here that starts it
+
+
 class Hooks:
     """The hooks of a feature; one is filled by a class of the same methods in the feature's folder."""
 
     def run_elsewhere(self, words: Sequence[str]) -> int | None:
         """Run a command line on another machine, and return its exit status; None if it is for this one."""
         del words
+        return None
+
+    def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
+        """Run a command line with work on both machines, and return its exit status; None if all work is there."""
+        del words, there
         return None
 
     def check_destination(self, to: str, env: Mapping[str, str]) -> None:
@@ -73,6 +87,7 @@ class Hooks:
 
 
 HOOKS = {
+    "dev": "hpcrun.features.dev.command:DevHooks",
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
     "remote": "hpcrun.features.remote.front:RemoteHooks",
     "notify": "hpcrun.features.notify.due:NotifyHooks",

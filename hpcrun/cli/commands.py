@@ -28,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "submit": Command("hpcrun.cli.submit", "Start", settings=_SCRIPT_LAST),
     "resubmit": Command("hpcrun.cli.submit", "Start"),
     "import": Command("hpcrun.features.importing.command", "Start", "import_"),
+    "dev": Command("hpcrun.features.dev.command", "Start"),
     "where": Command("hpcrun.features.where.command", "Start"),
     "status": Command("hpcrun.cli.status", "Watch"),
     "top": Command("hpcrun.features.top.command", "Watch"),
@@ -87,6 +88,9 @@ hpcrun where --gpus 8 --time 4h  # Compare all profiles for a job of 8 GPUs
 hpcrun where --gpus 8 --time 4h -P a100 -P h100  # Compare two of them
 hpcrun scale plan --samples 1M --batch-size 256 --epoch-time 36m -G 2,4,8  # An epoch takes 36 min on 1 GPU: forecast
 hpcrun scale plan --from last  # From the newest scaling study
+hpcrun dev --gpus 1 --time 4h  # A shell on a node with one GPU, for 4 hours
+hpcrun dev --gpus 1 --time 4h --jupyter  # Jupyter there, in the browser here
+hpcrun dev 4711 --code  # VS Code on the node of job 4711
 hpcrun status --watch  # The newest runs, refreshed until Ctrl-C
 hpcrun status -v 4711  # All about one run
 hpcrun status 4711 --gpus --watch  # The load of its GPUs, refreshed until Ctrl-C

@@ -146,7 +146,8 @@ def job_programs() -> dict[str, bytes]:
     """Return the programs that run inside jobs or beside their ranks: path below ``programs`` → content."""
     package = Path(LAUNCH).parent
     paths = [(part, path) for part in ("launch", "probe", "preflight") for path in package.glob(f"{part}/*.py")]
-    paths += [("runtime", path) for path in package.glob("hpcrun_*.py")]
+    # a feature has programs of its own, named in the same way
+    paths += [("runtime", path) for glob in ("hpcrun_*.py", "features/*/hpcrun_*.py") for path in package.glob(glob)]
     return {f"{part}/{path.name}": path.read_bytes() for part, path in paths}
 
 

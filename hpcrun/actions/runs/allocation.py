@@ -77,19 +77,24 @@ def allocation_of(item: RunStatus, env: Mapping[str, str]) -> Allocation:
     return Allocation(job_id, item.run.nodes, cpus if isinstance(cpus, int) else None, env)
 
 
-def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
-    """Return the command of a login shell with the modules, the Python environment and the variables of a job's plan.
-
-    Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
-    """
+def job_environment(plan: Mapping[str, Any]) -> str:
+    """Return the lines of bash for the modules, the Python environment and the variables of a job's plan."""
     python = plan.get("python") or {}
     lines = [f"module load {quote_bash(str(module))}" for module in plan.get("modules") or ()]
     if python.get("prefix"):
         lines.append(f"export {python['variable']}={quote_bash(python['prefix'])}")
         lines.append(f'export PATH={quote_bash(python["prefix"] + "/bin")}:"$PATH"')
     lines += [f"export {name}={quote_bash(value)}" for name, value in plan.get("env") or () if value is not None]
-    text = "\n".join(lines)
-    if not lines:
+    return "\n".join(lines)
+
+
+def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
+    """Return the command of a login shell with the modules, the Python environment and the variables of a job's plan.
+
+    Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
+    """
+    text = job_environment(plan)
+    if not text:
         return ["bash", "-l"]
     if is_terminal:  # .bashrc may change PATH, so that the job's comes after it
         start = 'exec bash --rcfile <(printf "%s\\n" "[ ! -r ~/.bashrc ] || . ~/.bashrc" "$1")'

@@ -24,6 +24,8 @@ from hpcrun.errors import HpcrunError, PlanError, SchedulerError, UsageError
 from hpcrun.schedulers.on_terminal import SSH_FAILED, run_on_terminal, succeeds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hpcrun.schedulers.process import Completed
 
 KEEPS_S = 8 * 3600
@@ -106,17 +108,19 @@ class Connection(NamedTuple):
             raise SchedulerError(f"no folder {path} on {self.host}: {reason}")
         return folder
 
-    def session(self, script: str, *, on_terminal: bool = False) -> int:
+    def session(self, script: str, *, on_terminal: bool = False, take: Callable[[bytes], object] | None = None) -> int:
         """Run a script of sh there with the stdin and the output of this process; return the exit status of ssh.
 
-        Without a terminal, what a login shell's start-up files print to stdout is left out.
+        With ``take`` that gets its stdout. Without a terminal, what a login shell's start-up files print to stdout is
+        left out.
         """
         if on_terminal:
             return run_on_terminal([*self.argv("-t"), remote_command(script)], os.environ)
         mark = f"hpcrun-{os.urandom(8).hex()}"
         command = remote_command(f"printf '%s\\n' {mark}\n{script}")
         argv = [*self.argv("-T", "-o", "EscapeChar=none"), command]
-        return run_on_terminal(argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source))
+        take = take or write_stdout
+        return run_on_terminal(argv, os.environ, read=lambda source: copy_after(f"{mark}\n".encode(), source, take))
 
     def lost(self, what: str = "") -> NotConnectedError:
         """Return the error of a session that could not be opened, or that broke."""
@@ -220,18 +224,23 @@ def main(control: str, host: str, *words: str) -> int:
     return Connection(host, control).session(f"exec {' '.join(words)}")
 
 
-def copy_after(mark: bytes, source: int) -> None:
-    """Copy a pipe to stdout from behind a mark on: what a login shell's start-up files print comes before it."""
+def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:
+    """Pass a pipe on from behind a mark: what a login shell's start-up files print comes before it."""
     before, is_past = b"", False
     while chunk := os.read(source, _CHUNK):
         if not is_past:
             before += chunk
             _, separator, chunk = before.partition(mark)
             is_past = separator != b""
-        while chunk:
-            select.select([], [1], [])  # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
-            with suppress(BlockingIOError):
-                chunk = chunk[os.write(1, chunk) :]
+        take(chunk)
+
+
+def write_stdout(chunk: bytes) -> None:
+    """Write bytes to stdout at once."""
+    while chunk:
+        select.select([], [1], [])  # rsync lends one socket as stdin and stdout, and ssh makes it nonblocking
+        with suppress(BlockingIOError):
+            chunk = chunk[os.write(1, chunk) :]
 
 
 if __name__ == "__main__":

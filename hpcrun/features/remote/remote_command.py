@@ -7,9 +7,10 @@ import shlex
 import signal
 from typing import TYPE_CHECKING
 
+from hpcrun.actions.hooks import Elsewhere, hooks_of
 from hpcrun.errors import InterruptedByUser, SchedulerError
 from hpcrun.features.remote import ATTACHED
-from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, shell_setup
+from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, remote_command, shell_setup
 from hpcrun.schedulers.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def run_on_one(host: str, words: list[str]) -> int:
     connection, remote = opened(host)
     folder = ""
     verb = _verb_of(words)
+    there = Elsewhere(host, lambda line: _read(connection, remote, line), lambda argv: _argv(connection, remote, argv))
+    if (status := hooks_of(verb).run_partly_here(words, there)) is not None:
+        return status
     if verb in _WITH_CODE and not _asks_for_help(words):
         from pathlib import Path
 
@@ -60,8 +64,30 @@ def run_words(connection: Connection, remote: Remote, words: Sequence[str], fold
     """Run a command line of hpcrun in a folder there, on this terminal if there is one; return its exit status."""
     on_terminal = os.isatty(0) and os.isatty(1)
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
-    line = f"{ATTACHED}=1 exec {shlex.join([remote.hpcrun, *words])}"
-    status = connection.session("\n".join([shell_setup(remote), go, line]), on_terminal=on_terminal)
+    script = "\n".join([shell_setup(remote), go, _line(remote, words)])
+    status = connection.session(script, on_terminal=on_terminal)
+    return _checked(connection, status, folder)
+
+
+def _line(remote: Remote, words: Sequence[str]) -> str:
+    return f"{ATTACHED}=1 exec {shlex.join([remote.hpcrun, *words])}"
+
+
+def _read(connection: Connection, remote: Remote, words: Sequence[str]) -> tuple[int, str]:
+    """Run a command line of hpcrun there; return its exit status and its stdout."""
+    answer = bytearray()
+    script = "\n".join([shell_setup(remote), "cd", _line(remote, words)])
+    status = _checked(connection, connection.session(script, take=answer.extend), "")
+    return status, answer.decode("utf-8", "replace")
+
+
+def _argv(connection: Connection, remote: Remote, program: Sequence[str]) -> list[str]:
+    """Return the ssh that runs a program there, with its stdin and stdout."""
+    return [*connection.argv("-T"), remote_command(f"{shell_setup(remote)}\nexec {shlex.join(program)}")]
+
+
+def _checked(connection: Connection, status: int, folder: str) -> int:
+    """Return the exit status of a command there, or raise the error that it stands for."""
     if status == -signal.SIGINT:
         raise InterruptedByUser("interrupted")
     if status == SSH_FAILED or status < 0:

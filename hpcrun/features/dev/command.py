@@ -1,0 +1,239 @@
+"""hpcrun dev: submits a job to work in, or joins one, and opens a shell, ssh, an editor or Jupyter on its node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+from collections.abc import Generator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hpcrun.actions.hooks import Elsewhere, Hooks
+from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
+from hpcrun.cli.complete import run_name
+from hpcrun.cli.context import Context, make_context
+from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
+from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, read_duration, takes_options
+from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, tell, wants_json
+from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, UsageError
+from hpcrun.features.dev import PROGRAM
+from hpcrun.features.dev.dev_run import DevRun
+from hpcrun.features.dev.ssh_files import (
+    PUBLIC_KEY,
+    Door,
+    is_included,
+    new_key,
+    public_key,
+    read_door,
+    write_config,
+)
+from hpcrun.schedulers.process import run_command, run_on_terminal
+
+_IDLE = "60m"
+_OPEN = HelpPanel("On the node")
+_NOT_HERE = (
+    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel elements requeue warn_s "
+    "retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include cancel_idle_s "
+    "preflight output_dir chain follow wait"
+).split()
+_VSCODE = (
+    '"remote.SSH.remoteServerListenOnSocket": true    (else its server has a TCP port on the node)',
+    '"remote.SSH.lockfilesInTmp": true    (locks do not work on many home folders)',
+)
+
+
+@takes_options(JOB_OPTIONS, START_OPTIONS, without=_NOT_HERE, own_first=True)
+def dev(
+    options: dict[str, Any],
+    run: str | None = argument("RUN", "A run that is pending or running. Default: a new job.", complete=run_name),
+    jupyter: bool = _OPEN.flag("--jupyter", "Start Jupyter on the node, and forward it to a port of this machine."),
+    code: bool = _OPEN.flag("--code", "Open VS Code, or print its command."),
+    ssh: bool = _OPEN.flag("--ssh", "Let ssh, scp, rsync and editors connect: ssh hpcrun-JOB."),
+    idle: str | None = _OPEN.option(
+        "--idle TIME", f"End the job if nobody uses it for so long: 30m, 3h; 0 for never. Default: {_IDLE}."
+    ),
+    key: str | None = _OPEN.option("--key KEY", "Public key of another machine, which may connect. With --json."),
+    yes: bool = flag("--yes -y", "Add the Include line to ~/.ssh/config without a question."),
+    _json: JsonOption = False,
+) -> Outcomes:
+    """Work on a node: open a shell in a new job, or in one that runs.
+
+    The job stays when you leave, until its time limit, hpcrun cancel, or an hour
+    without use. Without --jupyter, --code or --ssh it opens a shell.
+    """
+    check_one_of(jupyter=jupyter, code=code, ssh=ssh)
+    way = _way(jupyter=jupyter, code=code, ssh=ssh or bool(key))
+    if key and not (wants_json() and PUBLIC_KEY.fullmatch(key)):
+        raise UsageError("--key takes an ed25519 public key, with --json")
+    if wants_json() and way == "shell":
+        raise UsageError("--json describes a connection", hint="add --ssh")
+    idle_s = None if idle is None else 0 if idle == "0" else read_duration("--idle", idle)
+    context = make_context()
+    if run is None:
+        dev_run = yield from _submit(options, context, idle or _IDLE, idle_s)
+        if dev_run is None:
+            return
+    else:
+        _check_no_job_options(options)
+        [named] = yield from context.named([run])
+        item, remark = one_element(_status_of(named.run.run_id, context), named.element)
+        yield note([remark])
+        dev_run = DevRun(context, named.run.run_id, item.element or 0)
+        if idle_s is not None:
+            dev_run.change_idle(idle_s)
+            yield printed([f"idle       job {item.run.job_id} ends after {idle} without use"])
+            return
+        if item.run.request.get("script") == PROGRAM and not item.status.final:
+            dev_run.wait_until_ready()
+    item = dev_run.status()
+    if way == "shell":
+        check_running(item, "hpcrun dev")
+        yield note([f"Shell in job {item.run.job_id}. Type exit to leave."] if os.isatty(0) else [])
+        status = open_shell(item, None, context.env, is_terminal=os.isatty(0))
+        yield note([_stays(item.run.job_id)] if item.run.request.get("script") == PROGRAM else [])
+        yield Outcome(status=status if status >= 0 else 128 - status)
+        return
+    if key:
+        yield Outcome(document=partial(dev_run.open, item, key))
+        return
+    with new_key() as path:
+        document = dev_run.open(item, public_key(path))
+        door = read_door(document)
+        lost = f"job {door.job} cannot be reached: `hpcrun status {door.job}` says whether it runs"
+        config = write_config(door, path, door.relay, lost)
+    yield Outcome(status=_connect(door, config, way, yes=yes), document=lambda: document)
+
+
+def _way(**ways: bool) -> str:
+    return next((name for name, wanted in ways.items() if wanted), "shell")
+
+
+def _stays(job_id: str | None) -> str:
+    return f"hpcrun: job {job_id} goes on; `hpcrun dev {job_id}` returns to it, `hpcrun cancel {job_id}` ends it"
+
+
+def _status_of(run_id: str, context: Context) -> Any:
+    from hpcrun.actions.status.status import one_status
+
+    return one_status(run_id, context.ports).runs[0]
+
+
+def _check_no_job_options(options: dict[str, Any]) -> None:
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        from hpcrun.job.request import option_of
+
+        raise UsageError(f"{option_of(given[0])} is for a new job, and RUN has its own", hint="leave out one of them")
+
+
+def _submit(
+    options: dict[str, Any], context: Context, idle: str, idle_s: int | None
+) -> Generator[Outcome, None, DevRun | None]:
+    """Submit the job, by submit's own path, and wait until it can be used; None after a dry run."""
+    from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job
+
+    start = read_start({**dict.fromkeys(("chain", "follow", "wait")), **options})
+    options = {name: value for name, value in options.items() if name not in START_OPTIONS}
+    seconds = read_duration("--idle", idle) if idle_s is None else idle_s
+    options |= {"script": PROGRAM, "module": True, "args": ["serve", str(seconds)], "launcher": "python"}
+    options["name"] = options["name"] or "dev"
+    done = yield from submit_job(prepare_job(options, context), context, start)
+    if not done:
+        return None
+    dev_run = DevRun(context, done[0].run.run_id, 0)
+    dev_run.wait_until_ready()
+    return dev_run
+
+
+# --- on the machine of the person -----------------------------------------------------------------------------------
+
+
+class DevHooks(Hooks):
+    """``hpcrun --on HOST dev``: the job is there; ssh, its files, the editor and the browser are here."""
+
+    def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
+        """Connect this machine to a run there; None for a shell, which ssh alone brings here."""
+        ways = [name for name in ("jupyter", "code", "ssh") if f"--{name}" in words]
+        if not ways or not {"--json", "-h", "--help", "--dry-run"}.isdisjoint(words):
+            return None
+        check_one_of(**{name: name in ways for name in ("jupyter", "code", "ssh")})
+        with new_key() as path:
+            rest = [word for word in words if word not in ("--yes", "-y")]
+            status, text = there.read([*rest, "--json", "--key", public_key(path)])
+            door = read_door(_document(text, status))
+            lost = (
+                f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
+            )
+            lost += f"`hpcrun login {there.host}` connects again"
+            config = write_config(door, path, there.argv(door.relay), lost)
+        return _connect(door, config, ways[0], yes=not {"--yes", "-y"}.isdisjoint(words))
+
+
+def _document(text: str, status: int) -> dict[str, Any]:
+    try:
+        document = dict(json.loads(text[text.find("{") :]))
+    except (ValueError, TypeError, RecursionError):
+        raise SchedulerError("hpcrun there printed no answer") from None
+    if isinstance(error := document.get("error"), dict):
+        failure = HpcrunError(str(error.get("message")), hint=str(error.get("hint") or "") or None)
+        failure.exit_code = status or failure.exit_code
+        raise failure
+    return document
+
+
+def _connect(door: Door, config: Path, way: str, *, yes: bool) -> int:
+    """Do what was asked for over ssh; return the exit status."""
+    if way == "jupyter":
+        return _forward_jupyter(door, config)
+    included = is_included(yes=yes)
+    ssh = ["ssh", *([] if included else ["-F", str(config)]), door.name]
+    lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
+    if way == "code":
+        editor = ["code", "--remote", f"ssh-remote+{door.name}", door.cwd]
+        lines += [f"editor     {shlex.join(editor)}", *(f"setting    {setting}" for setting in _VSCODE)]
+        has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        if included and has_desktop and shutil.which("code"):
+            run_command(editor, timeout_s=30)
+    if not wants_json():
+        print_lines(lines)
+    return 0
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines on stdout at once."""
+    from hpcrun.cli.output import show
+
+    show(printed(lines))
+
+
+def _forward_jupyter(door: Door, config: Path) -> int:
+    """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    argv = [
+        "ssh", "-F", str(config), "-T", "-o", "ExitOnForwardFailure=yes",
+        "-L", f"127.0.0.1:{port}:{door.local}/jupyter/socket", door.name,
+        shlex.join([*door.program, "jupyter", door.folder]),
+    ]  # fmt: skip
+    started: list[str] = []
+
+    def show_address(source: int) -> None:
+        with os.fdopen(source, "rb", closefd=False) as answer:
+            for line in answer:
+                started.append(str(json.loads(line)["token"]))
+                print_lines([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"])
+                tell([f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter and its kernels stay."])
+
+    status = run_on_terminal(argv, os.environ, read=show_address)
+    again = f"hpcrun dev {door.job} --jupyter connects again, hpcrun cancel {door.job} ends the job"
+    if status == -signal.SIGINT:
+        raise InterruptedByUser("the connection to Jupyter is closed", hint=again)
+    if started:
+        raise SchedulerError(f"the connection to job {door.job} has ended", hint=again)
+    return 1 if status == 0 else status

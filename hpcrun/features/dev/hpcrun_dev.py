@@ -1,0 +1,307 @@
+"""The program of ``hpcrun dev``, on the first node of a job: a listener whose children are sshd, Jupyter and shells.
+
+serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ranks of another job
+check FOLDER     whether the listener responds
+relay FOLDER     a connection to the listener on stdin and stdout: the end of ssh's ProxyCommand
+session FOLDER   what sshd starts in place of the login shell
+jupyter FOLDER   starts Jupyter unless it runs; prints its token, and stays as long as the connection
+
+FOLDER is ``dev`` beside the attempts of the run. Sockets, the token and the configuration lie on the node's own disk,
+in a folder that only this user can enter. A step's processes end with it, so they are children of the listener and not
+of a relay. Standard library of Python 3.9: it travels into the job without the rest of hpcrun.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import select
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True  # beside this file, in a folder that runs share
+from hpcrun_dev_watch import CHUNK, LOOK_S, Watch, read_json, say, write_json  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+DOOR, KEYS, HOST_KEY, ENDED = "door", "authorized_keys", "host_key", "dev-ended"
+"""Files in FOLDER: where the listener is, and the keys of ssh."""
+PREFIX = "hpcrun-dev-"
+PLACES = ("/tmp", "/dev/shm")
+SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
+SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server",
+        "/usr/libexec/sftp-server", "/usr/libexec/ssh/sftp-server", "/usr/lib/sftp-server")  # fmt: skip
+OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables that .bashrc may change: the job's values come after it."""
+OF_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "TERM")
+
+
+def main(command: str, *arguments: str) -> int:
+    """Run one of the commands; return the exit status."""
+    os.umask(0o077)
+    if command == "serve":
+        return serve(float(arguments[0]) if arguments else 0.0)
+    return {"relay": relay, "check": check, "session": session, "jupyter": jupyter}[command](*arguments)
+
+
+# --- the listener ---------------------------------------------------------------------------------------------------
+
+
+def serve(idle_s: float) -> int:
+    """Listen until the job ends, or until nobody has used it for ``idle_s`` seconds; 0 for no limit."""
+    attempt = os.environ["HPCRUN_ATTEMPT_DIR"]
+    ended = os.path.join(attempt, ENDED)
+    if os.environ.get("NODE_RANK", "0") != "0":  # the first node listens, the others keep the job's step
+        while not os.path.exists(ended):
+            time.sleep(LOOK_S)
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = os.path.join(os.path.dirname(os.path.dirname(attempt)), "dev")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    listener = Listener(folder)
+    try:
+        listener.announce()
+        listener.run(Watch(folder, idle_s))
+    finally:
+        listener.close()
+    return 0
+
+
+def local_folder() -> str:
+    """Make a folder on the node's own disk that only this user can enter; the path of a socket is short."""
+    problem: OSError | None = None
+    for place in PLACES:
+        _sweep(place)
+        try:
+            return tempfile.mkdtemp(prefix=PREFIX, dir=place)
+        except OSError as error:
+            problem = error
+    sys.exit(f"hpcrun: {os.uname().nodename} has no room for sockets in {' or '.join(PLACES)}: {problem}")
+
+
+def _sweep(place: str) -> None:
+    """Remove the folders of this user's listeners that were killed: nobody listens there."""
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        try:
+            if not name.startswith(PREFIX) or os.lstat(path).st_uid != os.getuid():
+                continue
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(os.path.join(path, "socket"))
+        except ConnectionRefusedError:
+            shutil.rmtree(path, ignore_errors=True)  # noqa: TID251  # this program has made it, by its name
+        except OSError:  # of another listener that has just begun, or just ended
+            continue
+
+
+class Listener:
+    """The socket, and what it starts."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._local = folder, local_folder()
+        self._children: list[subprocess.Popen[bytes]] = []  # one sshd for each connection
+        self._jupyter: subprocess.Popen[bytes] | None = None
+        self._sshd = next((path for path in SSHD if os.access(path, os.X_OK)), "")
+        self._write_files()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(os.path.join(self._local, "socket"))
+        self._socket.listen(64)
+        self._door = {
+            "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
+            "local": self._local,
+            "python": sys.executable,
+            "sshd": self._sshd,
+            "attempt": os.environ["HPCRUN_ATTEMPT_DIR"],
+            "cwd": os.getcwd(),
+        }
+
+    def announce(self) -> None:
+        """Tell the commands on the login node where this is."""
+        write_json(os.path.join(self._folder, DOOR), self._door)
+        say(f"ready on {self._door['node']}" + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing"))
+
+    def _write_files(self) -> None:
+        write_json(os.path.join(self._local, "environment"), dict(os.environ))
+        names = [name for name in OF_JOB if name in os.environ]
+        lines = [f"export {name}={shlex.quote(os.environ[name])}" for name in names]
+        self._write("rc", ["[ ! -r ~/.bashrc ] || . ~/.bashrc", *lines])
+        command = shlex.join([sys.executable, "-ESB", os.path.abspath(__file__), "session", self._folder])
+        sftp = next((path for path in SFTP if os.access(path, os.X_OK)), "")
+        self._write("sshd_config", [
+            f'HostKey "{self._folder}/{HOST_KEY}"', f'AuthorizedKeysFile "{self._folder}/{KEYS}"',
+            "AuthenticationMethods publickey", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
+            "UsePAM no", "StrictModes no", "PidFile none", "PrintMotd no", "X11Forwarding no", "GatewayPorts no",
+            "AllowTcpForwarding yes", "AllowStreamLocalForwarding yes", "StreamLocalBindMask 0177",
+            "ClientAliveInterval 30", "ClientAliveCountMax 4", "LogLevel ERROR", "MaxSessions 100",
+            f"ForceCommand {command}", *([f"Subsystem sftp {sftp}"] if sftp else []),
+        ])  # fmt: skip
+
+    def _write(self, name: str, lines: list[str]) -> None:
+        with open(os.path.join(self._local, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("\n".join([*lines, ""]))
+
+    def run(self, watch: Watch) -> None:
+        """Accept connections until the watch ends the job."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            while not watch.look(len(self._children)):
+                if selector.select(1.0):
+                    self._accept()
+                self._children = [child for child in self._children if child.poll() is None]
+
+    def _accept(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            if uid != os.getuid():  # nobody else can enter the folder: a second lock
+                return
+            connection.settimeout(5.0)
+            try:
+                request = connection.recv(1)
+            except OSError:
+                return
+            connection.settimeout(None)
+            if request == b"s" and self._sshd:
+                log = os.path.join(self._local, "sshd.log")
+                argv = [self._sshd, "-i", "-f", os.path.join(self._local, "sshd_config"), "-E", log]
+                self._children.append(subprocess.Popen(argv, stdin=connection.fileno(), stdout=connection.fileno()))
+            elif request == b"j":
+                self._start_jupyter()
+
+    def _start_jupyter(self) -> None:
+        if self._jupyter and self._jupyter.poll() is None:
+            return
+        module = next(name for name in ("jupyterlab", "notebook", "jupyter_server") if importlib.util.find_spec(name))
+        run = os.path.join(self._local, "jupyter")
+        os.makedirs(run, exist_ok=True)
+        sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
+        if os.path.exists(sock):
+            os.unlink(sock)
+        token = {"token": secrets.token_hex(24)}
+        write_json(config, {"IdentityProvider": token} if has_identity_provider() else {"ServerApp": token})
+        # the sockets of the kernels too: their TCP ports would show every output to all users of the node
+        argv = [sys.executable, "-m", module, f"--config={config}", f"--ServerApp.sock={sock}", "--no-browser",
+                "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
+                f"--ServerApp.root_dir={os.getcwd()}"]  # fmt: skip
+        env = {**os.environ, "JUPYTER_RUNTIME_DIR": run}
+        with open(os.path.join(run, "log"), "ab") as log:
+            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+
+    def close(self) -> None:
+        """End the children, and remove what is on the node's disk."""
+        for child in (*self._children, *([self._jupyter] if self._jupyter else [])):
+            child.terminate()
+        self._socket.close()
+        if read_json(os.path.join(self._folder, DOOR)).get("local") == self._local:
+            os.unlink(os.path.join(self._folder, DOOR))
+        write_json(os.path.join(self._door["attempt"], ENDED), time.time())
+        shutil.rmtree(self._local, ignore_errors=True)  # noqa: TID251  # mkdtemp has made it
+
+
+def has_identity_provider() -> bool:
+    """Whether Jupyter's server is 2.0 or later, where the token has another place."""
+    from importlib.metadata import version
+
+    return int(version("jupyter_server").partition(".")[0]) >= 2
+
+
+# --- at the other end of a connection -------------------------------------------------------------------------------
+
+
+def connect(folder: str, request: bytes) -> socket.socket:
+    """Connect to the listener of a run; its request is one byte."""
+    door = read_json(os.path.join(folder, DOOR))
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.path.join(str(door.get("local", "/nowhere")), "socket"))
+    except OSError as error:
+        sys.exit(f"hpcrun: the listener does not respond on {os.uname().nodename}: {error.strerror}")
+    connection.sendall(request)
+    return connection
+
+
+def check(folder: str) -> int:
+    """Return 0 if the listener responds."""
+    connect(folder, b"c").close()
+    return 0
+
+
+def relay(folder: str) -> NoReturn:
+    """Copy stdin to a new sshd, and its answers to stdout."""
+    connection = connect(folder, b"s")
+
+    def send() -> None:
+        try:
+            while chunk := os.read(0, CHUNK):
+                connection.sendall(chunk)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            os._exit(1)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        while chunk := connection.recv(CHUNK):
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(1, view) :]
+    except OSError:
+        os._exit(1)
+    os._exit(0)
+
+
+def session(folder: str) -> NoReturn:
+    """Become what a connection runs, with the environment of the job: a shell, a command, or sftp."""
+    door = read_json(os.path.join(folder, DOOR))
+    env = read_json(os.path.join(door["local"], "environment"))
+    env.update({name: os.environ[name] for name in OF_SSH if name in os.environ})
+    shell = os.environ.get("SHELL", "/bin/sh")
+    command = os.environ.get("SSH_ORIGINAL_COMMAND")
+    if command is None:
+        os.chdir(door["cwd"])
+        is_bash = os.path.basename(shell) == "bash"
+        rc = ["--rcfile", os.path.join(door["local"], "rc")] if is_bash else []
+        os.execve(shell, [os.path.basename(shell), *rc, "-i"], env)
+    home = env.get("HOME", "/")
+    os.chdir(home if os.path.isdir(home) else "/")
+    if command in SFTP:
+        os.execve(command, [command], env)
+    os.execve(shell, [os.path.basename(shell), "-c", command], env)
+
+
+def jupyter(folder: str) -> int:
+    """Start Jupyter unless it runs; print its token, and wait for the end of the connection."""
+    if not importlib.util.find_spec("jupyter_server"):
+        sys.exit(f"hpcrun: the job's Python has no Jupyter: {sys.executable} -m pip install jupyterlab")
+    connect(folder, b"j").close()
+    run = os.path.join(read_json(os.path.join(folder, DOOR))["local"], "jupyter")
+    sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
+    until = time.monotonic() + 60
+    while not os.path.exists(sock):
+        if time.monotonic() > until:
+            with open(os.path.join(run, "log"), encoding="utf-8", errors="replace") as log:
+                sys.exit(f"hpcrun: Jupyter does not start; the end of its log:\n{log.read()[-1000:]}")
+        time.sleep(0.1)
+    token = next(iter(read_json(config).values()))["token"]
+    sys.stdout.write(json.dumps({"token": token}) + "\n")
+    sys.stdout.flush()
+    wait = select.poll()
+    wait.register(1, 0)  # sshd ends no command when its connection is gone; POLLHUP and POLLERR always come: poll(2)
+    wait.poll()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

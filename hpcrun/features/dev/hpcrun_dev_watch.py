@@ -1,0 +1,235 @@
+"""What the listener of ``hpcrun dev`` watches: whether its job is used, and when it ends.
+
+A job is used while there is a connection, a terminal in another step, a process of its users that computes, or a busy
+GPU. Standard library of Python 3.9, beside hpcrun_dev.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+IDLE = "idle"
+"""The file with the limit that ``hpcrun dev RUN --idle TIME`` has set."""
+LOOK_S = 15.0
+"""Seconds between two looks at the use of the job."""
+NOTICE_S = 600.0
+TIME_NOTICES = (900, 300)
+"""Seconds before the time limit at which its users are warned."""
+ASK_S = (60.0, 300.0)
+"""Seconds between two questions to Slurm for the time limit: near it, and far from it."""
+BUSY_CPU, BUSY_GPU = 0.05, 0.01
+"""A larger share of one CPU, or of the time of a GPU, counts as use; the second as in launch/idle_watch.py."""
+CHUNK = 64 * 1024
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Return the content of a file of this program; empty without one."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def write_json(path: str, content: object) -> None:
+    """Replace a file that only this user can read."""
+    aside = f"{path}.{os.getpid()}"
+    with open(aside, "w", encoding="utf-8", errors="surrogateescape") as file:
+        json.dump(content, file)
+    os.replace(aside, path)
+
+
+def say(message: str) -> None:
+    sys.stdout.write(f"hpcrun: {message}\n")
+    sys.stdout.flush()
+
+
+class Watch:
+    """Whether the job is used, and when it ends; its users are warned on their terminals and in its log."""
+
+    def __init__(self, folder: str, idle_s: float) -> None:
+        self._folder, self._idle_s = folder, idle_s
+        self._job = b"SLURM_JOB_ID=" + os.environ.get("SLURM_JOB_ID", "-").encode() + b"\0"
+        self._step = b"SLURM_STEP_ID=" + os.environ.get("SLURM_STEP_ID", "-").encode() + b"\0"
+        self._own = set(job_processes(self._job))  # the job's script, hpcrun's own programs, this one
+        self._cpu: dict[int, float] = {}
+        self._used_at = self._looked_at = time.time()
+        self._look_at = self._ask_at = 0.0
+        self._warned = False
+        self._notices: list[int] | None = None
+        self._period_s = min(LOOK_S, idle_s / 8) if idle_s else LOOK_S
+
+    def look(self, connections: int) -> bool:
+        """Look from time to time; return whether the job ends, since nobody uses it."""
+        now = time.time()
+        if now < self._look_at:
+            return False
+        self._look_at = now + self._period_s
+        processes = job_processes(self._job)
+        self._watch_time(now, processes)
+        limit_s = self._limit_s()
+        if not limit_s:
+            return False
+        if connections or self._is_used(now, processes):
+            self._used_at = now
+        self._looked_at = now
+        self._used_at = max(self._used_at, gpu_used_at())
+        return self._judge(now - self._used_at, limit_s, processes)
+
+    def _limit_s(self) -> float:
+        """Return the limit, which ``hpcrun dev RUN --idle TIME`` may have changed."""
+        limit_s = read_json(os.path.join(self._folder, IDLE)).get("seconds", self._idle_s)
+        return float(limit_s) if isinstance(limit_s, (int, float)) and self._idle_s else self._idle_s
+
+    def _judge(self, idle_s: float, limit_s: float, processes: dict[int, bytes]) -> bool:
+        record = os.path.join(os.environ["HPCRUN_ATTEMPT_DIR"], "idle")  # as launch/idle_watch.py writes it
+        notice_s = min(NOTICE_S, limit_s / 3)
+        if idle_s < limit_s - notice_s:
+            if self._warned:
+                self._warned = False
+                os.unlink(record)
+            return False
+        now, left_s = time.time(), limit_s - idle_s
+        if not self._warned:
+            self._warned = True
+            left_s = max(left_s, notice_s)
+            self._used_at = now + left_s - limit_s  # it never ends sooner after the warning than the warning says
+            write_json(record, {"since": now - idle_s, "warned": now, "ends": now + left_s})
+            self._warn(f"nobody has used this job for {minutes(idle_s)}: it ends in {minutes(left_s)}. To keep it, use "
+                       "it, or: hpcrun dev JOB --idle 3h", processes)  # fmt: skip
+            return False
+        if left_s <= 0:
+            say(f"nobody has used this job for {minutes(limit_s)} (--idle): it ends")
+        return left_s <= 0
+
+    def _is_used(self, now: float, processes: dict[int, bytes]) -> bool:
+        """Whether a process of its users uses a CPU, or a step of the job has a terminal."""
+        used, has_terminal = 0.0, False
+        cpu: dict[int, float] = {}
+        for pid, environ in processes.items():
+            if pid in self._own:
+                continue
+            ticks, terminal = cpu_and_terminal(pid)
+            cpu[pid] = ticks / os.sysconf("SC_CLK_TCK")
+            used += cpu[pid] - self._cpu.get(pid, 0.0)
+            has_terminal |= bool(terminal) and self._step not in environ
+        self._cpu = cpu
+        return has_terminal or used > BUSY_CPU * max(1.0, now - self._looked_at)
+
+    def _watch_time(self, now: float, processes: dict[int, bytes]) -> None:
+        """Warn before the time limit, which only the cluster's administrators can extend."""
+        if now < self._ask_at:
+            return
+        left_s = time_left()
+        near = left_s is not None and left_s < TIME_NOTICES[0] + 2 * ASK_S[1]
+        self._ask_at = now + ASK_S[0 if near else 1]
+        if left_s is None:
+            return
+        if self._notices is None:
+            self._notices = [notice for notice in TIME_NOTICES if notice < left_s]
+        due = [notice for notice in self._notices if left_s <= notice + ASK_S[0] / 2]
+        self._notices = [notice for notice in self._notices if notice not in due]
+        if due:
+            job = os.environ["SLURM_JOB_ID"]
+            self._warn(f"job {job} ends in {minutes(left_s)}, at its time limit, which the cluster's administrators "
+                       f"can extend: scontrol update jobid={job} timelimit=+60. The next one, which starts then: "
+                       f"hpcrun resubmit {job} --force --after {job}:any", processes)  # fmt: skip
+
+    def _warn(self, message: str, processes: dict[int, bytes]) -> None:
+        message = message.replace("JOB", os.environ.get("SLURM_JOB_ID", "JOB"))
+        say(message)
+        for terminal in {terminal for pid in processes if (terminal := terminal_of(pid))}:
+            try:
+                descriptor = os.open(terminal, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+                os.write(descriptor, f"\r\nhpcrun: {message}\r\n".encode())
+                os.close(descriptor)
+            except OSError:
+                continue  # just closed
+
+
+def job_processes(job: bytes) -> dict[int, bytes]:
+    """Return the processes of this user and job on this node, each with its environment."""
+    processes = {}
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid():
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environ = file.read() + b"\0"
+                if job in environ:
+                    processes[int(name)] = environ
+        except OSError:  # it has ended, or hides its environment as ssh-agent does
+            continue
+    return processes
+
+
+def cpu_and_terminal(pid: int) -> tuple[int, int]:
+    """Return the clock ticks of a process and its ended children, and the number of its terminal: proc(5)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(map(int, fields[11:15])), int(fields[4])
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+
+
+def terminal_of(pid: int) -> str:
+    """Return the path of the terminal from which a process reads; empty without one."""
+    try:
+        path = os.readlink(f"/proc/{pid}/fd/0")
+    except OSError:
+        return ""
+    return path if path.startswith("/dev/pts/") else ""
+
+
+def gpu_used_at() -> float:
+    """Return when the job last used a GPU of any node, by the samples of hpcrun/launch; 0 if there is no such time."""
+    folder, used_at = os.environ["HPCRUN_ATTEMPT_DIR"], 0.0
+    for name in os.listdir(folder):
+        if not (name.startswith("node-") and name.endswith(".use")):
+            continue
+        with open(os.path.join(folder, name), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - CHUNK))
+            lines = file.read().splitlines()
+        for line in lines:
+            try:
+                sample = json.loads(line)
+                if max(float(gpu[1]) for gpu in sample["gpus"]) > BUSY_GPU:
+                    used_at = max(used_at, float(sample["time"]))
+            except (ValueError, TypeError, KeyError, IndexError):  # the first line of a node, or one that was cut
+                continue
+    return min(used_at, time.time())
+
+
+def time_left() -> float | None:
+    """Return the seconds before the job's time limit, None if Slurm does not say so."""
+    argv = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%L"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_time_left(done.stdout.strip()) if "SLURM_JOB_ID" in os.environ else None
+
+
+def parse_time_left(text: str) -> float | None:
+    """Read squeue's ``[DAYS-]HOURS:MINUTES:SECONDS``; None for UNLIMITED and the like."""
+    days, _, rest = text.rpartition("-")
+    try:
+        seconds = 0
+        for part in rest.split(":"):
+            seconds = seconds * 60 + int(part)
+        return float(int(days or 0) * 86400 + seconds)
+    except ValueError:
+        return None
+
+
+def minutes(seconds: float) -> str:
+    """Return a time in words."""
+    return f"{round(seconds / 60)} min" if seconds >= 60 else f"{round(seconds)} s"

@@ -1,0 +1,167 @@
+"""What ssh on this machine needs to reach a run: a key, the run's host key, and a Host in the user's configuration.
+
+They lie in ~/.ssh/hpcrun.d, three files for each run; one Include line in ~/.ssh/config lets every program that uses
+ssh find them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcrun.cli.confirm import can_ask, confirm
+from hpcrun.cli.output import tell
+from hpcrun.errors import HpcrunError, PlanError, SchedulerError
+from hpcrun.schedulers.process import run_command
+from hpcrun.writing import replace_file
+
+_FOLDER = "hpcrun.d"
+_KEPT_S = 24 * 3600.0
+"""How long after the end of a run its files are kept."""
+PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{40,100}={0,2}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
+_ASKED = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How a run is reached."""
+
+    run: str  # its id
+    job: str
+    user: str
+    node: str
+    host_key: str
+    folder: str  # of the listener, in the run's folder
+    local: str  # of the listener, on the node's disk
+    cwd: str  # of the job
+    program: tuple[str, ...]  # the listener's program on the node
+    relay: tuple[str, ...]  # the command on the login node that connects to it
+    ends_s: float  # seconds since the epoch
+
+    @property
+    def name(self) -> str:
+        """The name of the run for ssh."""
+        return f"hpcrun-{self.job}"
+
+
+def read_door(document: Mapping[str, Any]) -> Door:
+    """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become another setting."""
+    try:
+        fields: dict[str, Any] = {
+            name: tuple(map(str, document[name])) if name in ("program", "relay") else str(document[name])
+            for name in Door.__dataclass_fields__
+        }
+        door = Door(**{**fields, "ends_s": float(document["ends_s"])})
+    except (KeyError, TypeError, ValueError):
+        raise SchedulerError("the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install") from None
+    names = (door.run, door.job, door.user, door.node)
+    texts = (door.folder, door.local, door.cwd, *door.program, *door.relay)
+    if not (all(map(_NAME.fullmatch, names)) and PUBLIC_KEY.fullmatch(door.host_key)) or not all(
+        text.isprintable() and '"' not in text for text in texts
+    ):
+        raise SchedulerError("the answer of hpcrun there has an impossible value")
+    return door
+
+
+@contextmanager
+def new_key() -> Iterator[Path]:
+    """Make a key; whoever does not rename it loses it."""
+    folder = _folder()
+    path = folder / f".new-{os.urandom(6).hex()}"
+    done = run_command(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "hpcrun", "-f", str(path)], timeout_s=20)
+    if not done.ok:
+        raise PlanError(f"no key for ssh: {done.words()}", hint="install OpenSSH's client")
+    try:
+        yield path
+    finally:
+        for file in (path, path.with_name(f"{path.name}.pub")):
+            file.unlink(missing_ok=True)
+
+
+def public_key(path: Path) -> str:
+    """Return a key's public half without its comment."""
+    return " ".join(path.with_name(f"{path.name}.pub").read_text("ascii").split()[:2])
+
+
+def _folder() -> Path:
+    path = Path.home() / ".ssh" / _FOLDER
+    try:
+        for folder in (path.parent, path):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
+            raise PlanError(f"others can write to {path}", hint=f"chmod 700 {shlex.quote(str(path))}")
+    except OSError as error:
+        raise PlanError(f"{path} cannot be made: {error.strerror}") from None
+    return path
+
+
+def write_config(door: Door, key: Path, proxy: Sequence[str], lost: str) -> Path:
+    """Write a run's files, and remove those of runs that have ended; return the configuration with its Host.
+
+    Args:
+        proxy: the command here that connects to it.
+        lost: what a user reads if that fails.
+    """
+    folder = key.parent
+    _remove_old(folder)
+    private, known, config = (folder / f"{door.name}.{kind}" for kind in ("key", "known", "conf"))
+    # ssh says no more than that the connection was closed; srun's own lines are about steps and tasks
+    script = f"{shlex.join(proxy)} 2>/dev/null || {{ echo {shlex.quote(f'hpcrun: {lost}')} >&2; exit 1; }}"
+    lines = [
+        f"Host {door.name} hpcrun-{door.run}",
+        f"HostName {door.name}", f"User {door.user}", f"HostKeyAlias hpcrun-{door.run}",
+        f'IdentityFile "{private}"', "IdentitiesOnly yes", f'UserKnownHostsFile "{known}"',
+        "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking yes", "ServerAliveInterval 30", "CheckHostIP no",
+        "ProxyCommand " + f"sh -c {shlex.quote(script)}".replace("%", "%%"),
+    ]  # fmt: skip
+    try:
+        key.replace(private)
+        replace_file(known, f"hpcrun-{door.run} {door.host_key}\n", durable=False)
+        replace_file(config, "\n  ".join(lines) + "\n", durable=False)
+        os.utime(config, (time.time(), door.ends_s))
+    except OSError as error:
+        raise HpcrunError(f"{error.filename} cannot be written: {error.strerror}") from None
+    return config
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove the files of runs that have ended: the time of a configuration is the end of its run."""
+    for config in folder.glob("hpcrun-*.conf"):
+        with suppress(OSError):
+            if config.stat().st_mtime < time.time() - _KEPT_S:
+                for kind in (".key", ".known", ".conf"):
+                    config.with_suffix(kind).unlink(missing_ok=True)
+
+
+def is_included(*, yes: bool) -> bool:
+    """Whether ~/.ssh/config includes the files of runs; with the user's consent, the line is added, asked for once."""
+    folder = _folder()
+    line = f"Include {folder}/*.conf"
+    path = (folder.parent / "config").resolve()  # often a link into a repository of such files
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+        if any(words.split() == line.split() for words in text.splitlines()):
+            return True
+        asked = folder / _ASKED
+        ask = not yes and can_ask() and not asked.exists()
+        if yes or (ask and confirm(f"Add to the top of {path}: {line}?", default=True)):
+            content = f"{line}\n\n{text}".encode("utf-8", "surrogateescape")
+            replace_file(path, content, keep_mode=True)
+            return True
+        if ask:
+            asked.touch()
+    except OSError as error:
+        raise HpcrunError(
+            f"{path} cannot be changed: {error.strerror}", hint=f"add this line at its top: {line}"
+        ) from None
+    tell([f"hpcrun: for `ssh {_FOLDER.partition('.')[0]}-JOB` and editors, this line is missing at the top of {path}",
+          f"hint: {line}    (or add --yes)"])  # fmt: skip
+    return False
