@@ -2,7 +2,7 @@
 
 serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ranks of another job
 check FOLDER     whether the listener responds
-relay FOLDER     a connection to the listener on stdin and stdout: the end of ssh's ProxyCommand
+relay FOLDER     gives its stdin and stdout to a new sshd: the end of ssh's ProxyCommand
 session FOLDER   what sshd starts in place of the login shell
 jupyter FOLDER   starts Jupyter unless it runs; prints its token, and stays as long as the connection
 
@@ -27,11 +27,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from contextlib import suppress
 
 sys.dont_write_bytecode = True  # beside this file, in a folder that runs share
-from hpcrun_dev_watch import CHUNK, LOOK_S, Watch, read_json, say, write_json  # noqa: E402
+from hpcrun_dev_watch import LOOK_S, Watch, read_json, say, write_json  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Listener:
 
     def __init__(self, folder: str) -> None:
         self._folder, self._local = folder, local_folder()
-        self._children: list[subprocess.Popen[bytes]] = []  # one sshd for each connection
+        self._children: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # each sshd, and its relay
         self._jupyter: subprocess.Popen[bytes] | None = None
         self._sshd = next((path for path in SSHD if os.access(path, os.X_OK)), "")
         self._write_files()
@@ -160,26 +160,34 @@ class Listener:
             while not watch.look(len(self._children)):
                 if selector.select(1.0):
                     self._accept()
-                self._children = [child for child in self._children if child.poll() is None]
+                self._reap()
 
     def _accept(self) -> None:
         connection, _ = self._socket.accept()
-        with connection:
-            uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-            if uid != os.getuid():  # nobody else can enter the folder: a second lock
-                return
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        request, descriptors = b"", list[int]()
+        if uid == os.getuid():  # nobody else can enter the folder: a second lock
             connection.settimeout(5.0)
-            try:
-                request = connection.recv(1)
-            except OSError:
-                return
-            connection.settimeout(None)
-            if request == b"s" and self._sshd:
-                log = os.path.join(self._local, "sshd.log")
-                argv = [self._sshd, "-i", "-f", os.path.join(self._local, "sshd_config"), "-E", log]
-                self._children.append(subprocess.Popen(argv, stdin=connection.fileno(), stdout=connection.fileno()))
-            elif request == b"j":
-                self._start_jupyter()
+            with suppress(OSError):
+                request, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+        if request == b"s" and self._sshd and len(descriptors) == 2:
+            log = os.path.join(self._local, "sshd.log")
+            argv = [self._sshd, "-i", "-f", os.path.join(self._local, "sshd_config"), "-E", log]
+            child = subprocess.Popen(argv, stdin=descriptors[0], stdout=descriptors[1])
+            self._children.append((child, connection))
+        else:
+            connection.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if request == b"j":
+            self._start_jupyter()
+
+    def _reap(self) -> None:
+        """Let the relays of ended connections end."""
+        for child, connection in self._children:
+            if child.poll() is not None:
+                connection.close()
+        self._children = [pair for pair in self._children if pair[0].returncode is None]
 
     def _start_jupyter(self) -> None:
         if self._jupyter and self._jupyter.poll() is None:
@@ -202,7 +210,7 @@ class Listener:
 
     def close(self) -> None:
         """End the children, and remove what is on the node's disk."""
-        for child in (*self._children, *([self._jupyter] if self._jupyter else [])):
+        for child in (*(child for child, _ in self._children), *([self._jupyter] if self._jupyter else [])):
             child.terminate()
         self._socket.close()
         if read_json(os.path.join(self._folder, DOOR)).get("local") == self._local:
@@ -239,27 +247,12 @@ def check(folder: str) -> int:
     return 0
 
 
-def relay(folder: str) -> NoReturn:
-    """Copy stdin to a new sshd, and its answers to stdout."""
-    connection = connect(folder, b"s")
-
-    def send() -> None:
-        try:
-            while chunk := os.read(0, CHUNK):
-                connection.sendall(chunk)
-            connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            os._exit(1)
-
-    threading.Thread(target=send, daemon=True).start()
-    try:
-        while chunk := connection.recv(CHUNK):
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(1, view) :]
-    except OSError:
-        os._exit(1)
-    os._exit(0)
+def relay(folder: str) -> int:
+    """Give stdin and stdout to a new sshd, and wait for its end: no byte passes through this process."""
+    connection = connect(folder, b"")
+    socket.send_fds(connection, [b"s"], [0, 1])
+    connection.recv(1)
+    return 0
 
 
 def session(folder: str) -> NoReturn:
