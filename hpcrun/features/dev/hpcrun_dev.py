@@ -46,6 +46,7 @@ SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/us
         "/usr/libexec/sftp-server", "/usr/libexec/ssh/sftp-server", "/usr/lib/sftp-server")  # fmt: skip
 OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that .bashrc may change: the job's values come after it."""
+JUPYTER = ("jupyterlab", "notebook", "jupyter_server")
 OF_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "TERM")
 
 
@@ -176,11 +177,11 @@ class Listener:
             child = subprocess.Popen(argv, stdin=descriptors[0], stdout=descriptors[1])
             self._children.append((child, connection))
         else:
+            with suppress(OSError):
+                connection.sendall(b"1" if request == b"j" and self._start_jupyter() else b"0")
             connection.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        if request == b"j":
-            self._start_jupyter()
 
     def _reap(self) -> None:
         """Let the relays of ended connections end."""
@@ -189,10 +190,14 @@ class Listener:
                 connection.close()
         self._children = [pair for pair in self._children if pair[0].returncode is None]
 
-    def _start_jupyter(self) -> None:
+    def _start_jupyter(self) -> bool:
+        """Start Jupyter unless it runs; return whether the job's Python has it."""
         if self._jupyter and self._jupyter.poll() is None:
-            return
-        module = next(name for name in ("jupyterlab", "notebook", "jupyter_server") if importlib.util.find_spec(name))
+            return True
+        importlib.invalidate_caches()  # it may have been installed since
+        module = next((name for name in JUPYTER if importlib.util.find_spec(name)), "")
+        if not module:
+            return False
         run = os.path.join(self._local, "jupyter")
         os.makedirs(run, exist_ok=True)
         sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
@@ -207,6 +212,7 @@ class Listener:
         env = {**os.environ, "JUPYTER_RUNTIME_DIR": run}
         with open(os.path.join(run, "log"), "ab") as log:
             self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+        return True
 
     def close(self) -> None:
         """End the children, and remove what is on the node's disk."""
@@ -276,9 +282,8 @@ def session(folder: str) -> NoReturn:
 
 def jupyter(folder: str) -> int:
     """Start Jupyter unless it runs; print its token, and wait for the end of the connection."""
-    if not importlib.util.find_spec("jupyter_server"):
+    if connect(folder, b"j").recv(1) != b"1":
         sys.exit(f"hpcrun: the job's Python has no Jupyter: {sys.executable} -m pip install jupyterlab")
-    connect(folder, b"j").close()
     run = os.path.join(read_json(os.path.join(folder, DOOR))["local"], "jupyter")
     sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
     until = time.monotonic() + 60
