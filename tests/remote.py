@@ -108,6 +108,19 @@ def login_node(
 
 
 @contextmanager
+def login_node_of(person: Hpcrun, *lines: str) -> Iterator[LoginNode]:
+    """Run an sshd for the cluster's ordinary user, whose login shell finds hpcrun and Slurm."""
+    wanted = ("PATH", "PYTHONPATH", "SLURM_CONF")  # /etc/profile has its own PATH
+    profile = [f"export {name}='{value}'" for name, value in person.environ.items() if name in wanted]
+    # the environment's own script names a Python by a path that this user may not reach
+    program = person.program("there/hpcrun", f'exec {person.venv}/bin/python -m hpcrun "$@"')
+    person.write("home/.profile", "\n".join([*profile, f"PATH={program.parent}:$PATH", ""]))
+    folder = person.write("sshd/readme", "").parent  # the server reads the key as this user
+    with login_node(folder, {"HOME": str(person.home), **person.extra}, *lines) as far:
+        yield far
+
+
+@contextmanager
 def laptop(folder: Path, *, lines: str = "", **hosts: LoginNode) -> Iterator[Hpcrun]:
     """A person of another machine: hpcrun, and an ssh configuration that names hosts, with these lines before it."""
     folder.mkdir()

@@ -25,14 +25,15 @@ from hpcrun.features.dev import PROGRAM
 from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.features.dev.ssh_files import (
     PUBLIC_KEY,
-    Door,
+    Address,
     is_included,
     new_key,
     public_key,
-    read_door,
+    read_address,
     write_config,
 )
-from hpcrun.schedulers.process import run_command, run_on_terminal
+from hpcrun.schedulers.on_terminal import run_on_terminal
+from hpcrun.schedulers.process import run_command
 
 _IDLE = "60m"
 _OPEN = HelpPanel("On the node")
@@ -55,7 +56,7 @@ def dev(
     code: bool = _OPEN.flag("--code", "Open VS Code, or print its command."),
     ssh: bool = _OPEN.flag("--ssh", "Let ssh, scp, rsync and editors connect: ssh hpcrun-JOB."),
     idle: str | None = _OPEN.option(
-        "--idle TIME", f"End the job if nobody uses it for so long: 30m, 3h; 0 for never. Default: {_IDLE}."
+        "--idle TIME", f"End the job after so long without use: 30m, 3h; 0 for never. Default: {_IDLE}."
     ),
     key: str | None = _OPEN.option("--key KEY", "Public key of another machine, which may connect. With --json."),
     yes: bool = flag("--yes -y", "Add the Include line to ~/.ssh/config without a question."),
@@ -63,7 +64,7 @@ def dev(
 ) -> Outcomes:
     """Work on a node: open a shell in a new job, or in one that runs.
 
-    The job stays when you leave, until its time limit, hpcrun cancel, or an hour
+    The job continues when you leave, until its time limit, hpcrun cancel, or an hour
     without use. Without --jupyter, --code or --ssh it opens a shell.
     """
     check_one_of(jupyter=jupyter, code=code, ssh=ssh)
@@ -103,7 +104,7 @@ def dev(
         return
     with new_key() as path:
         document = dev_run.open(item, public_key(path))
-        door = read_door(document)
+        door = read_address(document)
         lost = f"job {door.job} cannot be reached: `hpcrun status {door.job}` says whether it runs"
         config = write_config(door, path, door.relay, lost)
     yield Outcome(status=_connect(door, config, way, yes=yes), document=lambda: document)
@@ -114,7 +115,7 @@ def _way(**ways: bool) -> str:
 
 
 def _stays(job_id: str | None) -> str:
-    return f"hpcrun: job {job_id} goes on; `hpcrun dev {job_id}` returns to it, `hpcrun cancel {job_id}` ends it"
+    return f"hpcrun: job {job_id} continues; `hpcrun dev {job_id}` returns to it, `hpcrun cancel {job_id}` ends it"
 
 
 def _status_of(run_id: str, context: Context) -> Any:
@@ -163,9 +164,9 @@ class DevHooks(Hooks):
             return None
         check_one_of(**{name: name in ways for name in ("jupyter", "code", "ssh")})
         with new_key() as path:
-            rest = [word for word in words if word not in ("--yes", "-y")]
+            rest = [option for option in words if option not in ("--yes", "-y")]
             status, text = there.read([*rest, "--json", "--key", public_key(path)])
-            door = read_door(_document(text, status))
+            door = read_address(_document(text, status))
             lost = (
                 f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
             )
@@ -178,7 +179,7 @@ def _document(text: str, status: int) -> dict[str, Any]:
     try:
         document = dict(json.loads(text[text.find("{") :]))
     except (ValueError, TypeError, RecursionError):
-        raise SchedulerError("hpcrun there printed no answer") from None
+        raise SchedulerError("hpcrun there did not describe the connection") from None
     if isinstance(error := document.get("error"), dict):
         failure = HpcrunError(str(error.get("message")), hint=str(error.get("hint") or "") or None)
         failure.exit_code = status or failure.exit_code
@@ -186,7 +187,7 @@ def _document(text: str, status: int) -> dict[str, Any]:
     return document
 
 
-def _connect(door: Door, config: Path, way: str, *, yes: bool) -> int:
+def _connect(door: Address, config: Path, way: str, *, yes: bool) -> int:
     """Do what was asked for over ssh; return the exit status."""
     if way == "jupyter":
         return _forward_jupyter(door, config)
@@ -211,7 +212,7 @@ def print_lines(lines: Sequence[str]) -> None:
     show(printed(lines))
 
 
-def _forward_jupyter(door: Door, config: Path) -> int:
+def _forward_jupyter(door: Address, config: Path) -> int:
     """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

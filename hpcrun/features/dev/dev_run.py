@@ -79,7 +79,7 @@ class DevRun:
 
     def change_idle(self, idle_s: int) -> None:
         """Change the limit of idleness while the job runs."""
-        _write(self.folder / "idle", json.dumps({"seconds": idle_s}))
+        _write(self.folder / "idle-limit", json.dumps({"seconds": idle_s}))
 
     def open(self, item: RunStatus, key: str) -> dict[str, Any]:
         """Let a key in; return how the run is reached, as a document.
@@ -90,7 +90,7 @@ class DevRun:
         check_running(item, "hpcrun dev")
         self.folder.mkdir(mode=0o700, exist_ok=True)
         host_key = self._host_key()
-        with flocked(self.folder / "lock", 10.0):
+        with flocked(self.folder / "keys.lock", 10.0):
             path = self.folder / "authorized_keys"
             keys = [*(path.read_text("ascii").splitlines() if path.exists() else ()), key]
             _write(path, "\n".join([*keys[-_MOST_KEYS:], ""]))
@@ -158,7 +158,7 @@ class DevRun:
     def _host_key(self) -> str:
         """Return the public host key of this run, which the first to ask makes."""
         path = self.folder / "host_key"
-        with flocked(self.folder / "lock", 10.0):
+        with flocked(self.folder / "keys.lock", 10.0):
             if not path.exists():
                 argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)]
                 run_command(argv, timeout_s=20).checked("no host key", "install OpenSSH's client")

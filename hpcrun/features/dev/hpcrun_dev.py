@@ -13,6 +13,7 @@ of a relay. Standard library of Python 3.9: it travels into the job without the 
 
 from __future__ import annotations
 
+import grp
 import importlib.util
 import json
 import os
@@ -31,7 +32,8 @@ import time
 from contextlib import suppress
 
 sys.dont_write_bytecode = True  # beside this file, in a folder that runs share
-from hpcrun_dev_watch import LOOK_S, Watch, read_json, say, write_json  # noqa: E402
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+from hpcrun_dev_watch import LOOK_S, Watch, log, read_json, write_json  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,6 +110,16 @@ def _sweep(place: str) -> None:
             continue
 
 
+def can_have_terminals() -> bool:
+    """Whether a new terminal belongs to the group that sshd wants: it cannot change that for an ordinary user."""
+    try:
+        master, slave = os.openpty()
+        with os.fdopen(master, "rb"), os.fdopen(slave, "rb"):
+            return os.fstat(slave).st_gid == grp.getgrnam("tty").gr_gid
+    except (OSError, KeyError):
+        return False
+
+
 class Listener:
     """The socket, and what it starts."""
 
@@ -132,7 +144,7 @@ class Listener:
     def announce(self) -> None:
         """Tell the commands on the login node where this is."""
         write_json(os.path.join(self._folder, DOOR), self._door)
-        say(f"ready on {self._door['node']}" + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing"))
+        log(f"ready on {self._door['node']}" + ("" if self._sshd else ": a shell, but no ssh, since sshd is missing"))
 
     def _write_files(self) -> None:
         write_json(os.path.join(self._local, "environment"), dict(os.environ))
@@ -148,6 +160,7 @@ class Listener:
             "AllowTcpForwarding yes", "AllowStreamLocalForwarding yes", "StreamLocalBindMask 0177",
             "ClientAliveInterval 30", "ClientAliveCountMax 4", "LogLevel ERROR", "MaxSessions 100",
             f"ForceCommand {command}", *([f"Subsystem sftp {sftp}"] if sftp else []),
+            *([] if can_have_terminals() else ["PermitTTY no"]),
         ])  # fmt: skip
 
     def _write(self, name: str, lines: list[str]) -> None:
@@ -158,7 +171,7 @@ class Listener:
         """Accept connections until the watch ends the job."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
-            while not watch.look(len(self._children)):
+            while not watch.is_over(len(self._children)):
                 if selector.select(1.0):
                     self._accept()
                 self._reap()
@@ -266,6 +279,7 @@ def session(folder: str) -> NoReturn:
     door = read_json(os.path.join(folder, DOOR))
     env = read_json(os.path.join(door["local"], "environment"))
     env.update({name: os.environ[name] for name in OF_SSH if name in os.environ})
+    env["SHLVL"] = "1"  # else bash reads .bashrc again before a command of ssh, and loses the job's PATH: bash(1)
     shell = os.environ.get("SHELL", "/bin/sh")
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
     if command is None:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-IDLE = "idle"
+LIMIT = "idle-limit"
 """The file with the limit that ``hpcrun dev RUN --idle TIME`` has set."""
 LOOK_S = 15.0
 """Seconds between two looks at the use of the job."""
@@ -47,7 +47,7 @@ def write_json(path: str, content: object) -> None:
     os.replace(aside, path)
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     sys.stdout.write(f"hpcrun: {message}\n")
     sys.stdout.flush()
 
@@ -67,8 +67,8 @@ class Watch:
         self._notices: list[int] | None = None
         self._period_s = min(LOOK_S, idle_s / 8) if idle_s else LOOK_S
 
-    def look(self, connections: int) -> bool:
-        """Look from time to time; return whether the job ends, since nobody uses it."""
+    def is_over(self, connections: int) -> bool:
+        """Look from time to time; return whether the job ends, since it is unused."""
         now = time.time()
         if now < self._look_at:
             return False
@@ -86,7 +86,7 @@ class Watch:
 
     def _limit_s(self) -> float:
         """Return the limit, which ``hpcrun dev RUN --idle TIME`` may have changed."""
-        limit_s = read_json(os.path.join(self._folder, IDLE)).get("seconds", self._idle_s)
+        limit_s = read_json(os.path.join(self._folder, LIMIT)).get("seconds", self._idle_s)
         return float(limit_s) if isinstance(limit_s, (int, float)) and self._idle_s else self._idle_s
 
     def _judge(self, idle_s: float, limit_s: float, processes: dict[int, bytes]) -> bool:
@@ -103,11 +103,11 @@ class Watch:
             left_s = max(left_s, notice_s)
             self._used_at = now + left_s - limit_s  # it never ends sooner after the warning than the warning says
             write_json(record, {"since": now - idle_s, "warned": now, "ends": now + left_s})
-            self._warn(f"nobody has used this job for {minutes(idle_s)}: it ends in {minutes(left_s)}. To keep it, use "
+            self._warn(f"this job is unused since {minutes(idle_s)}: it ends in {minutes(left_s)}. To keep it, use "
                        "it, or: hpcrun dev JOB --idle 3h", processes)  # fmt: skip
             return False
         if left_s <= 0:
-            say(f"nobody has used this job for {minutes(limit_s)} (--idle): it ends")
+            log(f"this job was unused for {minutes(limit_s)} (--idle): it ends")
         return left_s <= 0
 
     def _is_used(self, now: float, processes: dict[int, bytes]) -> bool:
@@ -145,7 +145,7 @@ class Watch:
 
     def _warn(self, message: str, processes: dict[int, bytes]) -> None:
         message = message.replace("JOB", os.environ.get("SLURM_JOB_ID", "JOB"))
-        say(message)
+        log(message)
         for terminal in {terminal for pid in processes if (terminal := terminal_of(pid))}:
             try:
                 descriptor = os.open(terminal, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

@@ -27,11 +27,11 @@ _KEPT_S = 24 * 3600.0
 """How long after the end of a run its files are kept."""
 PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{40,100}={0,2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
-_ASKED = "asked"
+_ANSWERED = "include-answered"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Address:
     """How a run is reached."""
 
     run: str  # its id
@@ -52,14 +52,14 @@ class Door:
         return f"hpcrun-{self.job}"
 
 
-def read_door(document: Mapping[str, Any]) -> Door:
+def read_address(document: Mapping[str, Any]) -> Address:
     """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become another setting."""
     try:
         fields: dict[str, Any] = {
             name: tuple(map(str, document[name])) if name in ("program", "relay") else str(document[name])
-            for name in Door.__dataclass_fields__
+            for name in Address.__dataclass_fields__
         }
-        door = Door(**{**fields, "ends_s": float(document["ends_s"])})
+        door = Address(**{**fields, "ends_s": float(document["ends_s"])})
     except (KeyError, TypeError, ValueError):
         raise SchedulerError("the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install") from None
     names = (door.run, door.job, door.user, door.node)
@@ -103,7 +103,7 @@ def _folder() -> Path:
     return path
 
 
-def write_config(door: Door, key: Path, proxy: Sequence[str], lost: str) -> Path:
+def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> Path:
     """Write a run's files, and remove those of runs that have ended; return the configuration with its Host.
 
     Args:
@@ -150,14 +150,14 @@ def is_included(*, yes: bool) -> bool:
         text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
         if any(words.split() == line.split() for words in text.splitlines()):
             return True
-        asked = folder / _ASKED
-        ask = not yes and can_ask() and not asked.exists()
+        answered = folder / _ANSWERED
+        ask = not yes and can_ask() and not answered.exists()
         if yes or (ask and confirm(f"Add to the top of {path}: {line}?", default=True)):
             content = f"{line}\n\n{text}".encode("utf-8", "surrogateescape")
             replace_file(path, content, keep_mode=True)
             return True
         if ask:
-            asked.touch()
+            answered.touch()
     except OSError as error:
         raise HpcrunError(
             f"{path} cannot be changed: {error.strerror}", hint=f"add this line at its top: {line}"

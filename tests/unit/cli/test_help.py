@@ -15,7 +15,7 @@ from hpcrun.cli.main import build_app, list_app
 
 FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in TABLE))
 PANELS = {"Resources", "Placement", "Launch", "Sweeps", "Requeue", "Snapshot", "Submission"}
-OWN_PANELS = {"scale run": {"Study"}, "scale plan": {"Measurement", "Forecast", "Training"}}
+OWN_PANELS = {"dev": {"On the node"}, "scale run": {"Study"}, "scale plan": {"Measurement", "Forecast", "Training"}}
 _APP: Any = get_command(build_app(TABLE))
 
 

@@ -20,7 +20,14 @@ from tests.launch.given import LAUNCH, job
 FOLDERS = (AttemptFolder, JobFolder, ElementFolder, RunFolder, StudyFolder, RunsFolder)
 TRAVELLING = {
     path
-    for pattern in ("launch/*.py", "probe/*.py", "preflight/*.py", "hpcrun_*.py", "schedulers/supervisor.py")
+    for pattern in (
+        "launch/*.py",
+        "probe/*.py",
+        "preflight/*.py",
+        "hpcrun_*.py",
+        "features/*/hpcrun_*.py",
+        "schedulers/supervisor.py",
+    )
     for path in (REPO / "hpcrun").glob(pattern)
 }
 MODULES = sorted({*(REPO / "hpcrun").rglob("*.py")} - TRAVELLING - {Path(layout.__file__)})

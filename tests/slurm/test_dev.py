@@ -1,0 +1,269 @@
+"""hpcrun dev: a job to work in, with real OpenSSH servers on its node, a real Jupyter, and an attacker beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.harness import Cluster, Hpcrun, at_end, processes_with, wait_for
+from tests.remote import free_port, kill_connection, laptop, login_node_of
+
+pytestmark = [pytest.mark.slurm, pytest.mark.needs("sshd", "rsync")]
+JOB = ("-P", "a100", "--gpus", "1", "--cpus", "2", "--mem", "2G", "--time", "1h")
+NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+
+
+@pytest.fixture
+def person(as_researcher: Hpcrun) -> Hpcrun:
+    """Somebody whose ssh finds the configuration in the home of the tests: it takes that of /etc/passwd."""
+    config = as_researcher.write("home/.ssh/config", "Host other\n  Port 1\n")
+    config.parent.chmod(0o700)
+    for name in ("ssh", "scp", "sftp"):
+        as_researcher.program(f"bin/{name}", f'exec /usr/bin/{name} -F {config} "$@"')
+    as_researcher.write("home/.bashrc", "PATH=/of/bashrc:/usr/bin:/bin\n")
+    return as_researcher
+
+
+def path_of(person: Hpcrun) -> dict[str, str | None]:
+    return {"PATH": f"{person.folder}/bin:{person.environ['PATH']}"}
+
+
+def run(person: Hpcrun, *argv: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
+    return person.run(*argv, env=path_of(person), check=check, **more)
+
+
+def dev(person: Hpcrun, *words: str, check: bool = True) -> str:
+    done = run(person, *person.argv("dev", *words), check=check)
+    return done.stdout if check else done.stderr
+
+
+def submitted(person: Hpcrun, *words: str) -> str:
+    """Submit a job to work in, and connect; return its id."""
+    match = re.search(r"ssh +ssh hpcrun-(\d+)\n", dev(person, *JOB, "--ssh", "--yes", *words))
+    assert match
+    return match[1]
+
+
+def run_folder(person: Hpcrun) -> Path:
+    return Path(person.status("last")["folder"])
+
+
+def test_a_shell_in_a_new_job_and_again(person: Hpcrun) -> None:
+    terminal = person.terminal("dev", *JOB)
+    terminal.expect(r"Shell in job (\d+)")
+    job = terminal.match[1]
+    terminal.sendline("echo at-$SLURM_JOB_ID-$CUDA_VISIBLE_DEVICES-$(hostname) $(command -v python)")
+    terminal.expect(rf"at-{job}-0-(a100-\d) {person.venv}/bin/python")
+    prompt_at = time.time()
+    started = json.loads((run_folder(person) / "elements/0/attempts/0/start").read_text())["started"]
+    assert prompt_at - started < 3
+    terminal.sendline("exit 3")
+    terminal.expect(f"job {job} continues; `hpcrun dev {job}` returns to it")
+    assert at_end(terminal)[0] == 3
+    assert person.status(job)["state"] == "RUNNING"
+    assert run(person, *person.argv("dev", job), stdin="echo again-$SLURM_JOB_ID\n").stdout == f"again-{job}\n"
+    refused = dev(person, job, "--gpus", "2", check=False)
+    assert "--gpus is for a new job" in refused
+    person("cancel", job, check=True)
+    person.ended(job)
+    assert "its allocation has ended" in dev(person, job, "--ssh", check=False)
+
+
+def test_everything_that_uses_ssh(person: Hpcrun, cluster: Cluster, tmp_path: Path) -> None:
+    job = submitted(person)
+    host = f"hpcrun-{job}"
+    assert (person.home / ".ssh/config").read_text().splitlines()[0] == f"Include {person.home}/.ssh/hpcrun.d/*.conf"
+    there = run(person, "ssh", host, "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES $PWD; hostname; command -v python")
+    node = there.stdout.splitlines()[1]
+    assert there.stdout == f"{job} 0 {person.home}\n{node}\n{person.venv}/bin/python\n"
+    assert run(person, "ssh", host, "exit 7", check=False).returncode == 7
+    # a terminal, whose PATH is the job's and not that of .bashrc
+    terminal = pexpect.spawn("setpriv", [*person.become[1:], str(person.folder / "bin/ssh"), host], encoding="utf-8",
+                             env={**person.environ, "TERM": "xterm"}, timeout=30)  # fmt: skip
+    has_tty_group = "gid=5" in Path("/proc/mounts").read_text()  # else sshd cannot give a terminal to this user
+    terminal.expect_exact("$ " if has_tty_group else "PTY allocation request failed")
+    terminal.sendline("command -v python")
+    terminal.expect_exact(f"{person.venv}/bin/python")
+    terminal.sendline("exit")
+    terminal.expect(pexpect.EOF)
+    copies_files(person, host)
+    forwards(person, host)
+    # a daemon of one window is alive in the next
+    run(person, "ssh", host, "setsid nohup sleep 4711 >/dev/null 2>&1 </dev/null &")
+    assert run(person, "ssh", host, "pgrep -x -f 'sleep 4711' | wc -l").stdout == "1\n"
+    # kill -9 of ssh: nothing else is lost
+    with held(person, host, "cat") as client:
+        assert client.stdin and client.stdout
+        client.stdin.write(b"x")
+        client.stdin.flush()
+        assert client.stdout.read(1) == b"x"
+        client.kill()
+    wait_for(lambda: not processes_with("hpcrun_dev.py relay"), 20, "the relay to end")
+    assert run(person, "ssh", host, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
+    local = another_user_reaches_nothing(person, cluster, node, token="")
+    person("cancel", job, check=True)
+    person.ended(job)
+    gone = run(person, "ssh", host, "true", check=False)
+    assert f"hpcrun: job {job} cannot be reached: `hpcrun status {job}` says whether it runs" in gone.stderr
+    assert not local.exists()
+
+
+def copies_files(person: Hpcrun, host: str) -> None:
+    data = os.urandom(20_000_000)
+    person.write("data", "").write_bytes(data)
+    config = person.home / ".ssh/config"
+    run(person, "scp", "data", f"{host}:by-scp")
+    run(person, "rsync", "-e", f"ssh -F {config}", "data", f"{host}:by-rsync")
+    run(person, "sftp", "-b", "-", host, stdin="put data by-sftp\n")
+    begun = time.monotonic()
+    run(person, "ssh", host, "cat >by-ssh", stdin="x" * 20_000_000)
+    assert time.monotonic() - begun < 20
+    for name in ("by-scp", "by-rsync", "by-sftp"):
+        assert hashlib.sha256((person.home / name).read_bytes()).digest() == hashlib.sha256(data).digest()
+    assert (person.home / "by-ssh").stat().st_size == 20_000_000
+
+
+@contextmanager
+def held(person: Hpcrun, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ssh while the block runs."""
+    process = subprocess.Popen([*person.become, person.folder / "bin/ssh", *argv], env=person.environ,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    with process:
+        yield process
+        process.terminate()
+
+
+def forwards(person: Hpcrun, host: str) -> None:
+    """-L to a server on the node, and -T -D with a shell that reads its script, as VS Code does it."""
+    there, here, socks = free_port(), free_port(), free_port()
+    server = f"{person.venv}/bin/python -m http.server --bind 127.0.0.1 --directory {person.home}/.ssh/hpcrun.d {there}"
+    run(person, "ssh", host, f"setsid nohup {server} >/dev/null 2>&1 </dev/null &")
+    with held(person, "-N", "-L", f"127.0.0.1:{here}:127.0.0.1:{there}", host):
+        wait_for(lambda: "hpcrun" in fetched(person, f"http://127.0.0.1:{here}/"), 30, "the forward")
+    with held(person, "-T", "-D", str(socks), host, "bash") as shell:
+        assert shell.stdin
+        shell.stdin.write(b"echo $SLURM_JOB_ID >from-script\n")
+        shell.stdin.flush()
+        wait_for(lambda: (person.home / "from-script").exists(), 30, "the script")
+        url = f"http://127.0.0.1:{there}/"
+        wait_for(lambda: "hpcrun" in fetched(person, url, "--socks5", f"127.0.0.1:{socks}"), 30, "the proxy")
+    run(person, "ssh", host, f"pkill -f 'http.server.* {there}'", check=False)
+
+
+def fetched(person: Hpcrun, url: str, *words: str) -> str:
+    return person.run("curl", "--silent", "--max-time", "5", *words, url, check=False).stdout
+
+
+def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, token: str) -> Path:
+    """Nobody tries the socket by its path and by /proc/net/unix, the ports, and what ps and /proc show."""
+    inside = ("ip", "netns", "exec", f"hpcrun-{node}", *NOBODY)
+    local = json.loads(next(run_folder(person).glob("elements/*/dev/door")).read_text())["local"]
+    listed = subprocess.run([*NOBODY, "cat", "/proc/net/unix"], capture_output=True, text=True).stdout
+    paths = {word for word in listed.split() if "hpcrun-dev" in word} | {f"{local}/socket", f"{local}/jupyter/socket"}
+    for path in paths:
+        done = subprocess.run([*inside, "nc", "-w", "2", "-U", path], capture_output=True, text=True, input="s")
+        assert done.returncode != 0
+        assert "Permission denied" in done.stderr
+        assert subprocess.run([*inside, "ls", str(Path(path).parent)], capture_output=True).returncode != 0
+    ports = subprocess.run([*inside[:4], "ss", "-Hltnp"], capture_output=True, text=True).stdout.splitlines()
+    for line in (line for line in ports if not re.search('"(slurmd|slurmstepd|srun)"', line)):
+        # ipykernel's pipe for the output of its own children: it sends nothing, and takes only what has its secret
+        match = re.search(r"127.0.0.1:(\d+) .*pid=(\d+)", line)
+        assert match and b"ipykernel" in Path(f"/proc/{match[2]}/cmdline").read_bytes(), line
+        done = subprocess.run([*inside, "nc", "-w", "2", "127.0.0.1", match[1]], capture_output=True, input=b"x" * 99)
+        assert len(done.stdout) <= 64, "more than the greeting of ZeroMQ"
+    keys = next(run_folder(person).glob("elements/*/dev/host_key"))
+    assert subprocess.run([*NOBODY, "cat", keys], capture_output=True).returncode != 0
+    shown = subprocess.run([*NOBODY, "sh", "-c", "ps auxwwe; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline"],
+                           capture_output=True, errors="replace").stdout  # fmt: skip
+    assert not token or token not in shown
+    return Path(local)
+
+
+def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -> None:
+    pytest.importorskip("jupyter_server")
+    terminal = person.terminal("dev", *JOB, "--jupyter", env=path_of(person))
+    terminal.expect(r"jupyter +http://127.0.0.1:(\d+)/\?token=(\w+)")
+    port, token = int(terminal.match[1]), str(terminal.match[2])
+    url = f"http://127.0.0.1:{port}/api/kernels"
+    assert "Forbidden" in fetched(person, url)
+    kernel = json.loads(fetched(person, url, "--data", "{}", "--header", f"Authorization: token {token}"))
+    assert (
+        computed(port, token, kernel["id"], "print(6 * 7, __import__('os').environ['CUDA_VISIBLE_DEVICES'])")
+        == "42 0\n"
+    )
+    node = person.status("last")["hosts"]
+    another_user_reaches_nothing(person, cluster, node, token)
+    terminal.sendintr()
+    terminal.expect("the connection to Jupyter is closed")
+    terminal.expect(pexpect.EOF)
+    # Jupyter and the kernel are still there for the next connection, with the same token
+    again = person.terminal("dev", "last", "--jupyter", env=path_of(person))
+    again.expect(rf"jupyter +http://127.0.0.1:(\d+)/\?token={token}")
+    assert kernel["id"] in fetched(person, f"http://127.0.0.1:{again.match[1]}/api/kernels?token={token}")
+    person("cancel", "last", check=True)
+    again.expect(r"hpcrun: the connection to job \d+ has ended")
+
+
+def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> None:
+    as_researcher.write("home/.bashrc", "echo welcome\n")
+    with login_node_of(as_researcher) as node, laptop(tmp_path / "laptop", far=node) as here:
+        here.run(*here.argv("login", "far"))
+        done = here.run(*here.argv("--on", "far", "dev", *JOB, "--ssh", "--yes"))
+        match = re.search(r"ssh +ssh hpcrun-(\d+)\n", done.stdout)
+        assert match
+        host = f"hpcrun-{match[1]}"
+        assert here.run("ssh", host, "echo $SLURM_JOB_ID").stdout == f"{match[1]}\n"
+        here.write("data", "x" * 100_000)
+        here.run("rsync", "-e", f"{here.folder}/bin/ssh", "data", f"{host}:from-laptop")
+        assert (as_researcher.home / "from-laptop").stat().st_size == 100_000
+        assert (
+            here.run(*here.argv("--on", "far", "dev", match[1]), stdin="echo $SLURM_JOB_ID\n").stdout == f"{match[1]}\n"
+        )
+        editor = here.run(*here.argv("--on", "far", "dev", match[1], "--code")).stdout
+        assert f"code --remote ssh-remote+{host} " in editor
+        jupyter = here.terminal("--on", "far", "dev", match[1], "--jupyter")
+        jupyter.expect(r"http://127.0.0.1:(\d+)/\?token=(\w+)")
+        assert fetched(here, f"http://127.0.0.1:{jupyter.match[1]}/api/kernels?token={jupyter.match[2]}") == "[]"
+        assert node.logins == 1
+        refused = here.run(*here.argv("--on", "far", "dev", "999999", "--ssh"), check=False)
+        assert refused.returncode == 6
+        assert "there is no run '999999'" in refused.stderr
+        kill_connection(here, "far")
+        jupyter.expect(rf"hpcrun: the connection to job {match[1]} has ended")
+        gone = here.run("ssh", host, "true", check=False)
+        assert f"hpcrun: job {match[1]} cannot be reached" in gone.stderr
+        assert node.logins == 1
+
+
+def computed(port: int, token: str, kernel: str, code: str) -> str:
+    """What a kernel prints, by Jupyter's own protocol over a websocket."""
+    import asyncio
+
+    from tornado.httpclient import HTTPRequest
+    from tornado.websocket import websocket_connect
+
+    async def talk() -> str:
+        address = f"ws://127.0.0.1:{port}/api/kernels/{kernel}/channels"
+        channel = await websocket_connect(HTTPRequest(address, headers={"Authorization": f"token {token}"}))
+        header = {"msg_id": "1", "username": "", "session": "1", "msg_type": "execute_request", "version": "5.3"}
+        message = {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell", "content": {"code": code}}
+        await channel.write_message(json.dumps(message))
+        while True:
+            answer = json.loads(await asyncio.wait_for(channel.read_message(), 30) or "{}")
+            if answer["msg_type"] == "stream":
+                channel.close()
+                return str(answer["content"]["text"])
+
+    return asyncio.run(talk())
