@@ -31,13 +31,15 @@ class SetupChecks:
         self.has_torch = has_torch  # the job's Python has a torch that can be imported
 
 
-@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Another machine, on which hpcrun runs command lines."""
 
-    host: str
-    read: Callable[[Sequence[str]], tuple[int, str]]  # runs a command line there → its exit status and its stdout
-    argv: Callable[[Sequence[str]], list[str]]  # a program's argv there → the argv here that starts it
+    def __init__(
+        self, host: str, read: Callable[[Sequence[str]], tuple[int, str]], argv: Callable[[Sequence[str]], list[str]]
+    ) -> None:
+        self.host = host
+        self.read = read  # runs a command line there → its exit status and its stdout
+        self.argv = argv  # a program's argv there → the argv here that starts it
 
 
 class Hooks:

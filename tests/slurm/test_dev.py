@@ -181,8 +181,8 @@ def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, to
         # ipykernel's pipe for the output of its own children: it sends nothing, and takes only what has its secret
         match = re.search(r"127.0.0.1:(\d+) .*pid=(\d+)", line)
         assert match and b"ipykernel" in Path(f"/proc/{match[2]}/cmdline").read_bytes(), line
-        done = subprocess.run([*inside, "nc", "-w", "2", "127.0.0.1", match[1]], capture_output=True, input=b"x" * 99)
-        assert len(done.stdout) <= 64, "more than the greeting of ZeroMQ"
+        reply = subprocess.run([*inside, "nc", "-w", "2", "127.0.0.1", match[1]], capture_output=True, input=b"x" * 99)
+        assert len(reply.stdout) <= 64, "more than the greeting of ZeroMQ"
     keys = next(run_folder(person).glob("elements/*/dev/host_key"))
     assert subprocess.run([*NOBODY, "cat", keys], capture_output=True).returncode != 0
     shown = subprocess.run([*NOBODY, "sh", "-c", "ps auxwwe; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline"],
@@ -261,9 +261,9 @@ def computed(port: int, token: str, kernel: str, code: str) -> str:
         message = {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell", "content": {"code": code}}
         await channel.write_message(json.dumps(message))
         while True:
-            answer = json.loads(await asyncio.wait_for(channel.read_message(), 30) or "{}")
+            answer = json.loads(await channel.read_message() or "{}")
             if answer["msg_type"] == "stream":
                 channel.close()
                 return str(answer["content"]["text"])
 
-    return asyncio.run(talk())
+    return asyncio.run(asyncio.wait_for(talk(), 60))

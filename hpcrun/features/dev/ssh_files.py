@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.cli.confirm import can_ask, confirm
-from hpcrun.cli.output import tell
+from hpcrun.cli.confirm import confirm
+from hpcrun.cli.output import can_ask, tell
 from hpcrun.errors import HpcrunError, PlanError, SchedulerError
 from hpcrun.schedulers.process import run_command
 from hpcrun.writing import replace_file
