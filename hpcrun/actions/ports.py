@@ -14,7 +14,6 @@ from hpcrun.schedulers.protocol import Scheduler
 if TYPE_CHECKING:  # a dry run of submit reads no runs
     from hpcrun.actions.profiles.detected import DetectedProfile
     from hpcrun.actions.status.run_status import RunStatus
-    from hpcrun.runs.failed_nodes import FailedNode
     from hpcrun.runs.store import RunStore
 
 Schedulers = Callable[[str], Scheduler]
@@ -105,7 +104,6 @@ class Surroundings:
 
     env: Mapping[str, str]
     cwd: Path
-    host: str
     config: Config
     # profile_folders, template_folders: most important first: project, user, site, shipped
     profile_folders: tuple[Source, ...]
@@ -115,9 +113,7 @@ class Surroundings:
     # warnings about unused configuration, for a caller without a command line
     warnings: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)  # the command line, empty without one
-    # returns the nodes that failed within a day; None if nothing keeps them
-    failed_nodes: Callable[[], tuple[FailedNode, ...]] | None = None
-    cluster: Callable[[], str | None] | None = None  # returns the name of the Slurm cluster, which is asked for it
+    failed_nodes: Callable[[], tuple[str, ...]] = tuple  # returns the nodes of this cluster that failed within a day
     detected: DetectedProfile | None = None  # the detected profile; None without Slurm
     # asks the user at the terminal, and returns the value of an option; None without a terminal
     choose: Choose | None = None

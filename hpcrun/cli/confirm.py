@@ -102,12 +102,3 @@ def run_editor(argv: Sequence[str], env: Mapping[str, str]) -> int:
         raise UsageError(
             f"the editor {argv[0]!r} cannot be started: {error.strerror}", hint="export EDITOR=vi"
         ) from None
-
-
-def edit_again(otherwise: str, interrupted: str) -> bool:
-    """Ask whether to return to the editor; ``otherwise`` describes the alternative: ``without saving``."""
-    with interrupted_as(InterruptedByUser(f"interrupted; {interrupted}")):
-        while True:
-            answer = ask(f"(e)dit again or (q)uit {otherwise}?", default="e")
-            if answer[:1].lower() in ("e", "q"):
-                return answer[:1].lower() == "e"

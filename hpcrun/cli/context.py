@@ -131,7 +131,6 @@ class Context:
         return Surroundings(
             env=self.env,
             cwd=self.cwd,
-            host=self.host,
             config=self.config,
             profile_folders=tuple(self.profile_layers.values()),
             template_folders=(*templates, shipped("templates")),
@@ -139,8 +138,7 @@ class Context:
             own_python=sys.executable if find_spec("torch") else None,
             warnings=tuple(layer.warning for layer in self.judged_layers.values() if layer.warning),
             typed=self.typed,
-            failed_nodes=lambda: self.failed_nodes.known(self.now_s()),
-            cluster=lambda: self.scheduler("slurm").cluster(),
+            failed_nodes=lambda: self.failed_nodes.of_cluster(self.scheduler("slurm").cluster(), self.now_s()),
             detected=self.detected,
             choose=self._chooser(),
         )

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from hpcrun.actions.jobs.new_run import request_record
 from hpcrun.actions.jobs.prepare import Prepared
-from hpcrun.cli.confirm import edit_again, find_editor, run_editor
+from hpcrun.cli.confirm import confirm, find_editor, run_editor
 from hpcrun.cli.context import Context
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT
 from hpcrun.cli.main import build_app
@@ -91,7 +91,7 @@ def _edit(path: Path, text: str, read: Callable[[str], Prepared], run: Callable[
             if not can_ask():
                 raise
             tell(f"hpcrun: {error.message}".splitlines())
-            if not edit_again("without submitting", "nothing was submitted"):
+            if not confirm("Edit it again?", default=True, interrupted="interrupted; nothing was submitted"):
                 raise
             text = with_remark(text, error.message)
 

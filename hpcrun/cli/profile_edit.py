@@ -20,7 +20,7 @@ from hpcrun.actions.profiles.edit import (
     use_profile,
 )
 from hpcrun.cli import complete
-from hpcrun.cli.confirm import ask, confirm, edit_again, find_editor, run_editor
+from hpcrun.cli.confirm import ask, confirm, find_editor, run_editor
 from hpcrun.cli.context import PROJECT_FOLDER, Context, make_context
 from hpcrun.cli.options import argument, check_one_of, flag, option
 from hpcrun.cli.output import JsonOption, Outcome, Outcomes, can_ask, note, printed, stdout, table, tell
@@ -179,7 +179,7 @@ def _ask_again(mistakes: Sequence[Mistake]) -> bool:
     if not can_ask():
         return False
     tell(str(mistake) for mistake in mistakes)
-    return edit_again("without saving", "nothing was saved")
+    return confirm("Edit it again?", default=True, interrupted="interrupted; nothing was saved")
 
 
 def trust(

@@ -50,6 +50,10 @@ class FailedNodes:
                 newest[entry.cluster, entry.node] = entry
         return tuple(sorted(newest.values(), key=lambda entry: -entry.failed_s))
 
+    def of_cluster(self, cluster: str | None, now_s: float) -> tuple[str, ...]:
+        """Return the names of those nodes that are of a cluster; none if the cluster has no name."""
+        return tuple(entry.node for entry in self.known(now_s) if cluster and entry.cluster == cluster)
+
     def note(self, failures: Iterable[FailedNode], now_s: float) -> None:
         """Add failures that are new."""
         if failures := [entry for entry in failures if 0 <= now_s - entry.failed_s < KEPT_S]:

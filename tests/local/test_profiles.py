@@ -379,10 +379,10 @@ def test_a_mistake_is_shown_at_its_line_in_the_editor_and_can_be_put_right(hpcru
     # a mistake at first; the second time what it saw is kept, and the mistake corrected
     once = 'if grep -q "hpcrun:" "$1"; then cp "$1" seen; sed -i "s/typ:/type:/" "$1"; else'
     errs = editor(hpcrun, f'{once} printf "gpu:\\n  typ: mine\\n" >> "$1"; fi')
-    for typed, status in (("q\n", 3), ("\x03", 130), ("e\n", 0)):
+    for typed, status in (("n\n", 3), ("\x03", 130), ("y\n", 0)):
         terminal = hpcrun.terminal("profile", "edit", "a100", env={"EDITOR": errs})
         terminal.expect("a100.yaml:4: unknown key 'gpu.typ'; did you mean 'gpu.type'")
-        terminal.expect(r"\(e\)dit again or \(q\)uit")
+        terminal.expect("Edit it again")
         assert path.read_text() == "extends: a100\nqos: x\n"
         terminal.send(typed)
         ended, text = at_end(terminal)

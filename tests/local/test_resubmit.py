@@ -153,7 +153,7 @@ def test_on_a_terminal_a_mistake_leads_back_to_the_editor(hpcrun: Hpcrun) -> Non
     text = 'grep -q ERROR "$1" && { cp "$1" seen; sed -i s/--tme/--time/ "$1"; exit; }\n'
     text += 'sed -i "s/--gpus 0/& --tme 5m/" "$1"'
     terminal = hpcrun.terminal("resubmit", "true", "--edit", env=editor(hpcrun, text), size=(24, 80))
-    terminal.expect(re.escape("(e)dit again or (q)uit without submitting? [e]: "))
+    terminal.expect(re.escape("Edit it again? [Y/n] "))
     assert "No such option: --tme" in str(terminal.before)
     terminal.sendline("")
     terminal.expect("submitted  job")

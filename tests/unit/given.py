@@ -87,7 +87,6 @@ def surroundings(
     return Surroundings(
         env=env if env is not None else {"PATH": "/usr/bin:/bin"},
         cwd=folder,
-        host="here",
         config=config or Config(),
         profile_folders=(*(path / "profiles" for path in own), shipped_folder("cluster_profiles")),
         template_folders=(*(path / "templates" for path in own), shipped_folder("templates")),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from hpcrun.actions.jobs.program import (
 )
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
-from hpcrun.errors import HpcrunError, UsageError
+from hpcrun.errors import UsageError
 from hpcrun.job.launch_options import Options, Program, similar_option
 from hpcrun.job.launcher_choice import plan_notes
 from hpcrun.job.notify import Notify
@@ -236,12 +235,7 @@ def _messages(
 def failed_nodes(request: JobRequest, profile: Profile, surroundings: Surroundings) -> tuple[str, ...]:
     """Return the nodes that a job with --exclude-bad-nodes excludes; none if the request names the nodes."""
     wanted = request.exclude_bad_nodes and profile.scheduler == "slurm" and request.nodelist is None
-    known = surroundings.failed_nodes() if wanted and surroundings.failed_nodes else ()
-    cluster: str | None = None
-    if known:
-        with suppress(HpcrunError):
-            cluster = surroundings.cluster() if surroundings.cluster else None
-    return tuple(dict.fromkeys(one.node for one in known if cluster is not None and one.cluster == cluster))
+    return surroundings.failed_nodes() if wanted else ()
 
 
 def _check_launch_options(request: JobRequest, plan: Plan, surroundings: Surroundings) -> None:

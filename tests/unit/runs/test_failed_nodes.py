@@ -30,6 +30,8 @@ def test_what_is_noted_is_known_the_newest_first_for_a_day(failed: FailedNodes) 
     failed.note([failure("a-1", 100), failure("a-2", 50)], NOW)
     failed.note([failure("a-3", 70)], NOW)
     assert names(failed) == ["a-2", "a-3", "a-1"]
+    assert failed.of_cluster("big", NOW) == ("a-2", "a-3", "a-1")
+    assert (failed.of_cluster("other", NOW), failed.of_cluster(None, NOW)) == ((), ())
     failed.note([failure("a-4", KEPT_S + 1)], NOW)
     assert names(failed) == ["a-2", "a-3", "a-1"]
     assert names(failed, NOW + KEPT_S) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import pytest
 
 from hpcrun.actions.jobs.prepare import Prepared, choose_profile, prepare
-from hpcrun.errors import HpcrunError, PlanError, ProfileError, SchedulerError, UsageError
+from hpcrun.errors import HpcrunError, PlanError, ProfileError, UsageError
 from hpcrun.job.resources import Machine
 from hpcrun.profiles.config import Config
-from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.views.plan import plan_lines
 from tests.unit.given import request, surroundings, write
 
@@ -229,32 +227,18 @@ def test_a_runtime_that_this_machine_lacks_is_said_before_a_job_of_this_machine(
         prepared(tmp_path, "here", {"PATH": str(tmp_path)}, gpus="0")
 
 
-FAILED = (
-    FailedNode("a-1", "big", 5.0, "down or not responding", "r1"),
-    FailedNode("b-1", "other", 5.0, "down or not responding", "r2"),
-    FailedNode("a-2", "big", 4.0, "down or not responding", "r3"),
-)
-
-
-def away() -> str:
-    raise SchedulerError("Slurm does not respond")
-
-
 @pytest.mark.parametrize(
-    ("asked", "cluster", "excluded"),
+    ("asked", "excluded"),
     [
-        ({}, lambda: "big", "a-1,a-2"),
-        ({"exclude": "a-7"}, lambda: "big", "a-7,a-1,a-2"),
-        ({"nodelist": "a-[1-2]"}, lambda: "big", None),
-        ({}, away, None),
-        ({"exclude_bad_nodes": False}, lambda: "big", None),
+        ({}, "a-1,a-2"),
+        ({"exclude": "a-7"}, "a-7,a-1,a-2"),
+        ({"nodelist": "a-[1-2]"}, None),
+        ({"exclude_bad_nodes": False}, None),
     ],
 )
-def test_a_submission_leaves_out_the_failed_nodes_of_its_own_cluster(
-    asked: dict[str, Any], cluster: Callable[[], str], excluded: str | None, tmp_path: Path
-) -> None:
+def test_a_submission_leaves_out_the_failed_nodes(asked: dict[str, Any], excluded: str | None, tmp_path: Path) -> None:
     write(tmp_path / "train.py", "")
-    caller = replace(surroundings(tmp_path), failed_nodes=lambda: FAILED, cluster=cluster)
+    caller = replace(surroundings(tmp_path), failed_nodes=lambda: ("a-1", "a-2"))
     typed = request(**{"gpus": "1", "exclude_bad_nodes": True, "requeue": 1, "walltime_s": "1h", **asked})
     plan = prepare(typed, "a100", caller, lambda: Machine(cpus=1)).plan
     assert plan.directive("exclude") == excluded
