@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -23,9 +22,6 @@ Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
-# A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads it.
-_LONG_WORD = re.compile(r"[^\s/,'\":]{300,}")
-_SHOWN_OF_WORD = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,6 @@ class Outcome:
     document: Document | None = None  # makes the JSON document, with --json alone; that of the last outcome is printed
     notes: Iterable[TextPart] = ()  # printed at once, with --json too
     failure: HpcrunError | None = None  # why the command failed; its exit code is the exit status
-    failure_in_text: bool = False  # the text shows the failure already, and only the document needs its message
     status: int = 0  # the exit status of a command without a failure
 
 
@@ -138,7 +133,7 @@ def show(outcome: Outcome) -> int:
         _print_parts(outcome.text())
     if outcome.failure is None:
         return outcome.status
-    _show_failure(outcome.failure, failure_in_text=outcome.failure_in_text)
+    _show_failure(outcome.failure)
     return outcome.failure.exit_code
 
 
@@ -224,7 +219,7 @@ def _print_folded(lines: Iterable[str]) -> None:
     tell(lines)
 
 
-def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
+def _show_failure(error: HpcrunError) -> None:
     """Print a failure on stderr, or put it into the JSON document; secrets are masked."""
     from hpcrun.job.secret_hider import HIDER
 
@@ -234,25 +229,18 @@ def _show_failure(error: HpcrunError, *, failure_in_text: bool) -> None:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
         _Answer.document = {**(_Answer.document or {}), "error": failure}
         return
-    if failure_in_text:
-        return
     from hpcrun.views.text import one_line
 
     behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
-    lines = f"hpcrun: {_LONG_WORD.sub(_shortened, message)}".expandtabs().splitlines()
+    lines = f"hpcrun: {message}".expandtabs().splitlines()
     _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
-    tell([one_line(f"hint: {_LONG_WORD.sub(_shortened, hint)}")] if hint else [])
+    tell([one_line(f"hint: {hint}")] if hint else [])
 
 
 def _repeats(message: str, remark: str) -> bool:
     """Return whether a failure is about the folder that a remark says is not used."""
     folder, is_unused, _ = remark.removeprefix("hpcrun: ").partition(" is not used: ")
     return bool(is_unused) and f"{folder}/" in message
-
-
-def _shortened(match: re.Match[str]) -> str:
-    token = match[0]
-    return f"{token[:_SHOWN_OF_WORD]}... ({len(token)} characters)"
 
 
 def _print(stream: Any, text: str) -> None:

@@ -147,12 +147,10 @@ def validate(
     context = make_context()
     verdicts = validate_profiles(names or [], context.surroundings)
     wrong = [verdict for verdict in verdicts if verdict.mistakes]
-    names_of = ", ".join(verdict.name for verdict in wrong)
     return Outcome(
         lambda: _verdicts_text(verdicts, wrong),
         lambda: view.verdicts_json(verdicts),
-        failure=ProfileError(f"profiles with errors: {names_of}") if wrong else None,
-        failure_in_text=True,
+        status=ProfileError.exit_code if wrong else 0,
     )
 
 

@@ -45,8 +45,7 @@ def doctor(
     return Outcome(
         lambda: [table(checkup_text(checkup, width()))],
         lambda: checkup_json(checkup),
-        failure=None if checkup.ok else PlanError("a check failed"),
-        failure_in_text=True,
+        status=0 if checkup.ok else PlanError.exit_code,
     )
 
 

@@ -23,7 +23,6 @@ from hpcrun.cli.output import (
     render,
     show,
     stderr,
-    stdout,
     verbatim,
     want_json,
 )
@@ -88,16 +87,6 @@ def test_a_failure_on_the_way_keeps_the_document_of_what_was_done(capsys: pytest
     finish(show(Outcome(failure=raised.value)))
     document = json.loads(capsys.readouterr().out)
     assert (document["job_id"], document["error"]["exit_code"]) == ("7", 7)
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_failure_in_the_text_is_not_printed_twice(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    want_json(as_json)
-    status = render(Outcome(lambda: [stdout(["wrong bad"])], dict, failure=FAILED, failure_in_text=True))
-    finish(status)
-    said = capsys.readouterr()
-    assert (status, said.err) == (7, "")
-    assert ("job 7" in said.out) == as_json
 
 
 def test_an_exit_status_without_a_failure_is_an_error_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
