@@ -17,6 +17,7 @@ from hpcrun.actions.runs.logs import LogChoice, finished_logs, follow_logs
 from hpcrun.cli.output import tell, width, write, write_bytes
 from hpcrun.errors import NotFoundError
 from hpcrun.job.patterns import Pattern
+from hpcrun.runs.log_times import has_stamps, matching, merged, since
 from hpcrun.runs.logs import LONGEST_LINE, LogFile, fold, log_lines, texts
 from hpcrun.views.text import harmless, without_colours
 
@@ -72,8 +73,6 @@ def print_finished(folder: Path, choice: LogChoice, lines: Lines | None = None) 
 
 
 def _merged(logs: Sequence[LogFile], lines: Lines) -> Iterable[tuple[LogFile, str]]:
-    from hpcrun.runs.log_times import has_stamps, merged
-
     whole = []
     for log in logs if lines.since_s is not None else ():
         with suppress(OSError):  # another user's, or deleted since it was listed: merged leaves it out
@@ -90,8 +89,6 @@ def _texts(log: LogFile, lines: Lines) -> Iterator[str]:
     """Yield the text of one log: in blocks if all of it is shown, else by lines."""
     if lines.pattern is None and lines.since_s is None:
         return texts(log.path, lines.last)
-    from hpcrun.runs.log_times import has_stamps, matching, since
-
     chosen = log_lines(log.path)
     if lines.since_s is not None:
         if log.path.stat().st_mtime < lines.since_s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -22,6 +23,8 @@ Kind = Literal["stdout", "stderr", "person", "table", "verbatim"]
 JSON_SCHEMA = 1
 _PIPE_WIDTH = 400
 _FOLD_LEAST = 20
+# A path has up to 255 characters between two slashes; a longer word is a mistake, and nobody reads it.
+_LONG_WORD = re.compile(r"([^\s/,'\":]{40})[^\s/,'\":]{260,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +235,19 @@ def _show_failure(error: HpcrunError) -> None:
     from hpcrun.views.text import one_line
 
     behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
-    lines = f"hpcrun: {message}".expandtabs().splitlines()
+    lines = f"hpcrun: {_shortened(message)}".expandtabs().splitlines()
     _print_folded(one_line(line) for line in (["", *lines] if behind_ctrl_c else lines))
-    tell([one_line(f"hint: {hint}")] if hint else [])
+    tell([one_line(f"hint: {_shortened(hint)}")] if hint else [])
 
 
 def _repeats(message: str, remark: str) -> bool:
     """Return whether a failure is about the folder that a remark says is not used."""
     folder, is_unused, _ = remark.removeprefix("hpcrun: ").partition(" is not used: ")
     return bool(is_unused) and f"{folder}/" in message
+
+
+def _shortened(text: str) -> str:
+    return _LONG_WORD.sub(lambda match: f"{match[1]}... ({len(match[0])} characters)", text)
 
 
 def _print(stream: Any, text: str) -> None:
