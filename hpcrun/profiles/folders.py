@@ -20,8 +20,7 @@ from typing import Any
 from hpcrun.errors import ProfileError
 from hpcrun.job.units import listed
 from hpcrun.ownership import danger_in, danger_to, read_checked, read_open
-from hpcrun.profiles.save import replace_text, saving
-from hpcrun.profiles.yaml_file import MAX_BYTES, decoded_text, read_own_text, read_text
+from hpcrun.profiles.yaml_file import MAX_BYTES, decoded_text, read_own_text, read_text, replace_text, saving
 from hpcrun.writing import make_folder
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -1,19 +1,23 @@
-"""Reads a YAML file so that every mistake, and every value, can be shown with its line.
+"""Reads and saves files that users write: every mistake, and every value, of a YAML file can be shown with its line.
 
-It uses the parser's events, not its constructors: so numbers and dates keep the user's spelling
-(an account 0042, a version 12.10), and the result has only plain mappings, lists and scalars.
+It is read by the parser's events, not its constructors: so numbers and dates keep the user's spelling
+(an account 0042, a version 12.10), and the result has only plain mappings, lists and scalars. A file is saved
+completely or not at all, by one process at a time.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcrun.errors import ProfileError
 from hpcrun.ownership import read_checked, read_open
+from hpcrun.writing import flocked, make_folder, replace_file
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -80,6 +84,8 @@ def dotted(key: Key) -> str:
 
 
 MAX_BYTES = 1_000_000
+WAIT_S = 10.0
+"""How long to wait for a lock, which is held for the moment of reading, checking and replacing one small file."""
 _MAX_DEPTH = 20
 _MOST_VALUES = 5000
 # the core schema of YAML 1.2, plain style
@@ -257,3 +263,42 @@ class _Builder:
 
     def _origin(self, event: Any) -> Origin:
         return Origin(self.path, event.start_mark.line + 1)
+
+
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """Hold the lock of a user's files; ProfileError if another program holds it for longer than a change takes."""
+    with ExitStack() as held:
+        with saving(lock):
+            make_folder(lock.parent)
+            is_free = held.enter_context(flocked(lock, WAIT_S))
+        if not is_free:
+            raise ProfileError(
+                "the profile or configuration is being changed by another program", hint="try again when it has ended"
+            )
+        yield
+
+
+def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file, or make it, or raise ProfileError: then the old file has not changed.
+
+    Its permissions stay, and a link still points to it. The umask reduces the mode of a new file: hpcrun would not use
+    one that other users can write.
+    """
+    with saving(path):
+        path = path.resolve()
+        make_folder(path.parent)
+        replace_file(path, text, mode=mode, keep_mode=True)
+
+
+@contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Turn an error of the file system into a message with the state of the file."""
+    try:
+        yield
+    except OSError as error:
+        became = "; the file is unchanged" if os.path.exists(path) else ""
+        raise ProfileError(
+            f"{path} cannot be saved: {error.strerror}{became}",
+            hint=f"see who may write to {path.parent} (ls -ld) and whether there is space (df)",
+        ) from None

@@ -58,7 +58,7 @@ class DetectedProfile(Mapping[str, bytes]):
     @cached_property
     def _text(self) -> str:
         from hpcrun.actions.profiles.detect import check_loads, profile_text
-        from hpcrun.profiles.save import replace_text
+        from hpcrun.profiles.yaml_file import replace_text
 
         text, before = profile_text(self.facts), ""
         with suppress(OSError):

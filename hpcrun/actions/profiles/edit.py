@@ -16,10 +16,21 @@ from hpcrun.errors import ProfileError, UsageError
 from hpcrun.profiles.config import DETECTED, check_config
 from hpcrun.profiles.folders import Source, folders_of
 from hpcrun.profiles.load import SUFFIX, find_profile, is_path, load_profile, load_text, profile_names
-from hpcrun.profiles.save import locked, replace_text, saving
 from hpcrun.profiles.validate import value_kinds
 from hpcrun.profiles.yaml_edit import copy_text, new_text, set_value, unsaid, unset_value, with_remarks, without_remarks
-from hpcrun.profiles.yaml_file import EXTEND, Key, Mistake, MistakesError, dotted, parse_yaml, read_text, values_in
+from hpcrun.profiles.yaml_file import (
+    EXTEND,
+    Key,
+    Mistake,
+    MistakesError,
+    dotted,
+    locked,
+    parse_yaml,
+    read_text,
+    replace_text,
+    saving,
+    values_in,
+)
 
 TYPES: Key = ("gpu", "types")
 _TIMES = (("time", "default"), ("time", "max"), ("requeue", "warn"), ("cancel_idle",))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles import save
-from hpcrun.profiles.save import locked, replace_text
+from hpcrun.profiles import yaml_file
+from hpcrun.profiles.yaml_file import locked, replace_text
 from tests.harness import REPO
 
 
@@ -57,7 +57,7 @@ def test_where_there_is_no_space_the_old_file_stays(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(save, "WAIT_S", 0.2)
+    monkeypatch.setattr(yaml_file, "WAIT_S", 0.2)
     lock = tmp_path / "profiles" / ".lock"
     with locked(lock), pytest.raises(ProfileError, match="changed by another program"), locked(lock):
         pass
@@ -68,7 +68,7 @@ def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path, monkeyp
 ADDS = """
 import sys
 from pathlib import Path
-from hpcrun.profiles.save import locked, replace_text
+from hpcrun.profiles.yaml_file import locked, replace_text
 path = Path(sys.argv[1])
 for _ in range(20):
     with locked(path.with_name(".lock")):
