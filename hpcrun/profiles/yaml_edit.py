@@ -6,7 +6,6 @@ indentation of lists, fold long lines, and remove the comment below a removed ke
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcrun.errors import ProfileError
-from hpcrun.profiles.yaml_file import Key, Mistake, dotted, parse_yaml
-
-_PLAIN = re.compile(r"[\w./=+~^%$@-][\w./=+~^%$@:*-]*(?: [\w./=+~^%$@:*-]+)*")
-_WORDS = re.compile(r"~|null|true|false", re.IGNORECASE)
+from hpcrun.profiles.yaml_file import Key, Mistake, dotted, flow, parse_yaml
 
 
 def set_value(text: str, key: Key, value: Any, path: Path) -> str:
@@ -67,37 +63,6 @@ def _checked(change: Callable[[], str], expected: dict[str, Any], key: Key, path
     raise ProfileError(
         f"{path}: {dotted(key)!r} cannot be changed without changing other lines", hint="use hpcrun profile edit"
     )
-
-
-def flow(value: Any) -> str:
-    """Return a value on one line, quoted if YAML would read it as something else."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
-    text = str(value)
-    plain = _PLAIN.fullmatch(text) and not _WORDS.fullmatch(text) and not text.endswith(":")
-    if plain and not re.match(r"[-=%@](?: |$)|@|%|---|<<|\.\.\.", text) and ": " not in text:
-        return text
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in '\\"\n\t':
-        return {"\n": "\\n", "\t": "\\t"}.get(char, f"\\{char}")
-    code = ord(char)  # the joiners of Persian, Hindi and emoji stay
-    return (
-        char
-        if char.isprintable() or char in "\u200c\u200d"
-        else f"\\U{code:08x}"
-        if code > 0xFFFF
-        else f"\\u{code:04x}"
-    )
-
-
-# --- positions ------------------------------------------------------------------------------------------------
 
 
 def _root(text: str) -> Any:

@@ -7,7 +7,9 @@ completely or not at all, by one process at a time.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -263,6 +265,41 @@ class _Builder:
 
     def _origin(self, event: Any) -> Origin:
         return Origin(self.path, event.start_mark.line + 1)
+
+
+_PLAIN = re.compile(r"[\w./=+~^%$@-][\w./=+~^%$@:*-]*(?: [\w./=+~^%$@:*-]+)*")
+_TAKEN = re.compile(r"~|null|true|false", re.IGNORECASE)
+
+
+def flow(value: Any) -> str:
+    """Return a value on one line, quoted if YAML would read it as something else."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(str(name))}: {flow(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    text = str(value)
+    plain = _PLAIN.fullmatch(text) and not _TAKEN.fullmatch(text) and not text.endswith(":")
+    if plain and not re.match(r"[-=%@](?: |$)|@|%|---|<<|\.\.\.", text) and ": " not in text:
+        return text
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '\\"\n\t':
+        return {"\n": "\\n", "\t": "\\t"}.get(char, f"\\{char}")
+    code = ord(char)  # the joiners of Persian, Hindi and emoji stay
+    return (
+        char
+        if char.isprintable() or char in "\u200c\u200d"
+        else f"\\U{code:08x}"
+        if code > 0xFFFF
+        else f"\\u{code:04x}"
+    )
+
+
+# --- positions ------------------------------------------------------------------------------------------------
 
 
 @contextmanager

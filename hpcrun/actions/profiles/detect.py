@@ -24,8 +24,7 @@ from hpcrun.job.profile import Profile
 from hpcrun.job.units import format_memory, format_time
 from hpcrun.profiles.folders import Source
 from hpcrun.profiles.load import SUFFIX, load_text
-from hpcrun.profiles.yaml_edit import flow
-from hpcrun.profiles.yaml_file import Key, replace_text
+from hpcrun.profiles.yaml_file import Key, flow, replace_text
 from hpcrun.schedulers.cluster_facts import Association, ClusterFacts, Partition, ask_facts, check_answered
 
 if TYPE_CHECKING:  # most submissions read the facts of an earlier command
