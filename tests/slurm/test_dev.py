@@ -267,3 +267,32 @@ def computed(port: int, token: str, kernel: str, code: str) -> str:
                 return str(answer["content"]["text"])
 
     return asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+def test_it_ends_without_use_and_joins_the_ranks_of_another_job(person: Hpcrun) -> None:
+    dev(person, *JOB, "--name", "unused", "--idle", "24s", "--ssh", "--yes")
+    person.write("long.py", "import time\ntime.sleep(600)\n")
+    person("submit", *JOB, "--launcher", "python", "--name", "plain", "long.py", check=True)
+    wait_for(lambda: person.status("plain")["state"] == "RUNNING", 60, "the ranks")
+    match = re.search(r"ssh (hpcrun-\d+)\n", dev(person, "plain", "--ssh"))
+    assert match
+    answer = run(person, "ssh", match[1], "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES; command -v python").stdout
+    assert answer == f"{match[1][7:]} 0\n{person.venv}/bin/python\n"
+    assert run(person, *person.argv("dev", "plain"), stdin="echo $SLURM_JOB_ID\n").stdout == f"{match[1][7:]}\n"
+    assert person.ended("unused")["state"] == "COMPLETED"
+    said = person("logs", "unused", check=True).stdout
+    assert re.search(r"unused since \d+ s: it ends in 8 s.*--idle 3h", said)
+    assert "unused for 24 s (--idle): it ends" in said
+    assert person.status("plain")["state"] == "RUNNING"
+
+
+def test_a_node_that_is_unplugged(person: Hpcrun, cluster: Cluster) -> None:
+    job = submitted(person)
+    node = person.status(job)["hosts"]
+    cluster.unplug(node)
+    done = run(person, "ssh", "-o", "ConnectTimeout=8", f"hpcrun-{job}", "true", check=False)
+    assert done.returncode == 255
+    assert len(done.stderr.splitlines()) <= 2, done.stderr
+    cluster.plug(node)
+    wait_for(lambda: run(person, "ssh", f"hpcrun-{job}", "true", check=False).returncode == 0, 60, "the node")
+    assert [line["job_id"] for line in person.document("status")["runs"]] == [job]

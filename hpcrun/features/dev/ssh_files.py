@@ -119,7 +119,8 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
         f"Host {door.name} hpcrun-{door.run}",
         f"HostName {door.name}", f"User {door.user}", f"HostKeyAlias hpcrun-{door.run}",
         f'IdentityFile "{private}"', "IdentitiesOnly yes", f'UserKnownHostsFile "{known}"',
-        "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking yes", "ServerAliveInterval 30", "CheckHostIP no",
+        "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking yes", "CheckHostIP no", "ConnectTimeout 30",
+        "ServerAliveInterval 30",
         "ProxyCommand " + f"sh -c {shlex.quote(script)}".replace("%", "%%"),
     ]  # fmt: skip
     try:
