@@ -276,8 +276,8 @@ def test_it_ends_without_use_and_joins_the_ranks_of_another_job(person: Hpcrun) 
     wait_for(lambda: person.status("plain")["state"] == "RUNNING", 60, "the ranks")
     match = re.search(r"ssh (hpcrun-\d+)\n", dev(person, "plain", "--ssh"))
     assert match
-    answer = run(person, "ssh", match[1], "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES; command -v python").stdout
-    assert answer == f"{match[1][7:]} 0\n{person.venv}/bin/python\n"
+    answer = run(person, "ssh", match[1], "echo $SLURM_JOB_ID ${#CUDA_VISIBLE_DEVICES}; command -v python").stdout
+    assert answer == f"{match[1][7:]} 1\n{person.venv}/bin/python\n"
     assert run(person, *person.argv("dev", "plain"), stdin="echo $SLURM_JOB_ID\n").stdout == f"{match[1][7:]}\n"
     assert person.ended("unused")["state"] == "COMPLETED"
     said = person("logs", "unused", check=True).stdout
@@ -292,7 +292,7 @@ def test_a_node_that_is_unplugged(person: Hpcrun, cluster: Cluster) -> None:
     cluster.unplug(node)
     done = run(person, "ssh", "-o", "ConnectTimeout=8", f"hpcrun-{job}", "true", check=False)
     assert done.returncode == 255
-    assert len(done.stderr.splitlines()) <= 2, done.stderr
+    assert f"hpcrun: job {job} cannot be reached" in done.stderr  # behind two lines of ssh
     cluster.plug(node)
     wait_for(lambda: run(person, "ssh", f"hpcrun-{job}", "true", check=False).returncode == 0, 60, "the node")
     assert [line["job_id"] for line in person.document("status")["runs"]] == [job]

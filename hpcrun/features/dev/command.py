@@ -11,7 +11,7 @@ import socket
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Elsewhere, Hooks
 from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
@@ -34,6 +34,9 @@ from hpcrun.features.dev.ssh_files import (
 )
 from hpcrun.schedulers.on_terminal import run_on_terminal
 from hpcrun.schedulers.process import run_command
+
+if TYPE_CHECKING:
+    from hpcrun.actions.hooks import Level
 
 _IDLE = "60m"
 _OPEN = HelpPanel("On the node")
@@ -156,6 +159,15 @@ def _submit(
 
 class DevHooks(Hooks):
     """``hpcrun --on HOST dev``: the job is there; ssh, its files, the editor and the browser are here."""
+
+    def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
+        """Return whether this machine, which the nodes mostly resemble, has what ssh to a node needs."""
+        folders = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+        missing = [name for name in ("ssh", "ssh-keygen", "sshd") if not shutil.which(name, path=folders)]
+        if not missing:
+            return [("Development", "ssh", "green", "ssh, ssh-keygen and sshd, if the nodes have it as well", None)]
+        fix = "a shell needs none: hpcrun dev; for --ssh, --code and --jupyter ask the administrators for OpenSSH"
+        return [("Development", "ssh", "yellow", f"no {', '.join(missing)} here", fix)]
 
     def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
         """Connect this machine to a run there; None for a shell, which ssh alone brings here."""
