@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
+import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +112,7 @@ def test_everything_that_uses_ssh(person: Hpcrun, cluster: Cluster, tmp_path: Pa
         client.stdin.flush()
         assert client.stdout.read(1) == b"x"
         client.kill()
-    wait_for(lambda: not processes_with("hpcrun_dev.py relay"), 20, "the relay to end")
+    wait_for(lambda: not processes_with(f"relay {run_folder(person)}"), 20, "the relay to end")
     assert run(person, "ssh", host, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
     local = another_user_reaches_nothing(person, cluster, node, token="")
     person("cancel", job, check=True)
@@ -150,19 +153,45 @@ def forwards(person: Hpcrun, host: str) -> None:
     server = f"{person.venv}/bin/python -m http.server --bind 127.0.0.1 --directory {person.home}/.ssh/hpcrun.d {there}"
     run(person, "ssh", host, f"setsid nohup {server} >/dev/null 2>&1 </dev/null &")
     with held(person, "-N", "-L", f"127.0.0.1:{here}:127.0.0.1:{there}", host):
-        wait_for(lambda: "hpcrun" in fetched(person, f"http://127.0.0.1:{here}/"), 30, "the forward")
+        wait_for(lambda: "hpcrun" in fetched(f"http://127.0.0.1:{here}/"), 30, "the forward")
     with held(person, "-T", "-D", str(socks), host, "bash") as shell:
         assert shell.stdin
         shell.stdin.write(b"echo $SLURM_JOB_ID >from-script\n")
         shell.stdin.flush()
         wait_for(lambda: (person.home / "from-script").exists(), 30, "the script")
-        url = f"http://127.0.0.1:{there}/"
-        wait_for(lambda: "hpcrun" in fetched(person, url, "--socks5", f"127.0.0.1:{socks}"), 30, "the proxy")
+        wait_for(lambda: "hpcrun" in through_socks(socks, there), 30, "the proxy")
     run(person, "ssh", host, f"pkill -f 'http.server.* {there}'", check=False)
 
 
-def fetched(person: Hpcrun, url: str, *words: str) -> str:
-    return person.run("curl", "--silent", "--max-time", "5", *words, url, check=False).stdout
+def fetched(url: str, token: str = "", data: bytes | None = None) -> str:
+    request = urllib.request.Request(url, data, {"Authorization": f"token {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return str(answer.read().decode())
+    except (OSError, http.client.HTTPException) as error:
+        return str(error)
+
+
+def through_socks(proxy: int, port: int) -> str:
+    """A page of a server on 127.0.0.1 there, by SOCKS 5 (RFC 1928)."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", proxy), timeout=5) as connection:
+        connection.sendall(b"\5\1\0" + b"\5\1\0\1" + socket.inet_aton("127.0.0.1") + port.to_bytes(2, "big"))
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with connection.makefile("rb") as file:
+            return file.read().decode(errors="replace")
+    return ""
+
+
+CONNECT = ("/usr/bin/python3", "-c", """
+import socket, sys
+to = sys.argv[1]
+peer = socket.socket() if to.isdigit() else socket.socket(socket.AF_UNIX)
+peer.settimeout(2)
+peer.connect(("127.0.0.1", int(to)) if to.isdigit() else to)
+peer.sendall(b"s" * 99)
+sys.stdout.buffer.write(peer.recv(999))
+""")  # fmt: skip
+"""A program that connects to a path or a port, and prints what it gets; as nc does."""
 
 
 def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, token: str) -> Path:
@@ -172,7 +201,7 @@ def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, to
     listed = subprocess.run([*NOBODY, "cat", "/proc/net/unix"], capture_output=True, text=True).stdout
     paths = {word for word in listed.split() if "hpcrun-dev" in word} | {f"{local}/socket", f"{local}/jupyter/socket"}
     for path in paths:
-        done = subprocess.run([*inside, "nc", "-w", "2", "-U", path], capture_output=True, text=True, input="s")
+        done = subprocess.run([*inside, *CONNECT, path], capture_output=True, text=True)
         assert done.returncode != 0
         assert "Permission denied" in done.stderr
         assert subprocess.run([*inside, "ls", str(Path(path).parent)], capture_output=True).returncode != 0
@@ -181,7 +210,7 @@ def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, to
         # ipykernel's pipe for the output of its own children: it sends nothing, and takes only what has its secret
         match = re.search(r"127.0.0.1:(\d+) .*pid=(\d+)", line)
         assert match and b"ipykernel" in Path(f"/proc/{match[2]}/cmdline").read_bytes(), line
-        reply = subprocess.run([*inside, "nc", "-w", "2", "127.0.0.1", match[1]], capture_output=True, input=b"x" * 99)
+        reply = subprocess.run([*inside, *CONNECT, match[1]], capture_output=True)
         assert len(reply.stdout) <= 64, "more than the greeting of ZeroMQ"
     keys = next(run_folder(person).glob("elements/*/dev/host_key"))
     assert subprocess.run([*NOBODY, "cat", keys], capture_output=True).returncode != 0
@@ -197,8 +226,8 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     terminal.expect(r"jupyter +http://127.0.0.1:(\d+)/\?token=(\w+)")
     port, token = int(terminal.match[1]), str(terminal.match[2])
     url = f"http://127.0.0.1:{port}/api/kernels"
-    assert "Forbidden" in fetched(person, url)
-    kernel = json.loads(fetched(person, url, "--data", "{}", "--header", f"Authorization: token {token}"))
+    assert "Forbidden" in fetched(url)
+    kernel = json.loads(fetched(url, token, b"{}"))
     assert (
         computed(port, token, kernel["id"], "print(6 * 7, __import__('os').environ['CUDA_VISIBLE_DEVICES'])")
         == "42 0\n"
@@ -211,7 +240,7 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     # Jupyter and the kernel are still there for the next connection, with the same token
     again = person.terminal("dev", "last", "--jupyter", env=path_of(person))
     again.expect(rf"jupyter +http://127.0.0.1:(\d+)/\?token={token}")
-    assert kernel["id"] in fetched(person, f"http://127.0.0.1:{again.match[1]}/api/kernels?token={token}")
+    assert kernel["id"] in fetched(f"http://127.0.0.1:{again.match[1]}/api/kernels?token={token}")
     person("cancel", "last", check=True)
     again.expect(r"hpcrun: the connection to job \d+ has ended")
 
@@ -235,7 +264,7 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
         assert f"code --remote ssh-remote+{host} " in editor
         jupyter = here.terminal("--on", "far", "dev", match[1], "--jupyter")
         jupyter.expect(r"http://127.0.0.1:(\d+)/\?token=(\w+)")
-        assert fetched(here, f"http://127.0.0.1:{jupyter.match[1]}/api/kernels?token={jupyter.match[2]}") == "[]"
+        assert fetched(f"http://127.0.0.1:{jupyter.match[1]}/api/kernels?token={jupyter.match[2]}") == "[]"
         assert node.logins == 1
         refused = here.run(*here.argv("--on", "far", "dev", "999999", "--ssh"), check=False)
         assert refused.returncode == 6
