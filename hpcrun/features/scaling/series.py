@@ -37,7 +37,7 @@ _STRONG: tuple[Basis, ...] = ("epoch", "throughput", "run", "published")
 _WEAK: tuple[Basis, ...] = ("throughput", "epoch", "run", "published")
 # A table names its kind of time; the time of a run of hpcrun includes the start-up.
 _STRONG_TABLE: tuple[Basis, ...] = ("epoch", "run", "throughput", "published")
-_OF_BASELINE = 0.02
+OF_BASELINE = 0.02
 """A published speed-up this close to 1 is that of the baseline."""
 
 
@@ -145,7 +145,7 @@ def _with_baseline(points: list[Point]) -> list[Point]:
     if not usable or not all(point.source == "csv" and positive(point.speedup) for point in usable):
         return points
     smallest = min(usable, key=lambda point: (point.gpus, point.speedup))
-    if smallest.gpus == 1 or abs((smallest.speedup or 0) - 1) <= _OF_BASELINE:
+    if smallest.gpus == 1 or abs((smallest.speedup or 0) - 1) <= OF_BASELINE:
         return points
     return [Point(1, dataset=smallest.dataset, batch_size=smallest.batch_size, source="csv", speedup=1.0), *points]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
@@ -124,9 +124,9 @@ class StepModel:
         if any(each.size == size for each in self.timed):
             return step_s, step_s
         place, doublings = self._doublings(size), [*self.losses]
-        away = max(place - doublings[-1], doublings[0] - place, 0.0)
-        batches = [abs(math.log2(size.batch_per_gpu / each.size.batch_per_gpu)) for each in self.timed]
-        away = math.sqrt(away or min(batches) / 2)  # another batch on measured GPUs is half as far
+        beyond = max(place - doublings[-1], doublings[0] - place, 0.0)
+        # between measured sizes, and with another batch, half as far
+        away = math.sqrt(beyond or min(_farthest(size, each.size) for each in self.timed) / 2)
         slow, fast = _RANGE
         if len(doublings) == 1:
             slow, fast = _RANGE_OFF_THE_NODE if self.leaves_node(size) else _RANGE_FROM_ONE
@@ -138,6 +138,12 @@ class StepModel:
 
     def _doublings(self, size: StepSize) -> float:
         return math.log2(size.gpus / self.first.size.gpus)
+
+
+def _farthest(one: StepSize, other: StepSize) -> float:
+    """Return how many doublings two sizes differ by, in the quantity that differs most."""
+    pairs = zip(astuple(one), astuple(other), strict=True)
+    return max(abs(math.log2(value / before)) for value, before in pairs)
 
 
 def fixed_share(timed: Sequence[TimedStep], half_batch: float) -> float:
@@ -214,9 +220,9 @@ def _serial_fraction(first: Row, row: Row, *, weak: bool) -> float:
         start, end, value = float(first.gpus), float(row.gpus), ratio
     else:
         start, end, value = 1.0 / first.gpus, 1.0 / row.gpus, 1.0 / ratio
-    slope = (value - 1) / (end - start)
-    constant = 1 - slope * start
-    return min(max(constant / (constant + slope), 0.0), 1.0)
+    slope = max((value - 1) / (end - start), 0.0)
+    constant = max(1 - slope * start, 0.0)
+    return constant / (constant + slope)
 
 
 def _prediction(sizes: Sequence[Row], factor: int) -> Prediction:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.features.scaling.points import Epoch, Point
-from hpcrun.features.scaling.series import Row, Series
+from hpcrun.features.scaling.series import OF_BASELINE, Row, Series
 from hpcrun.job.units import parse_duration
 from hpcrun.reading import read_named_text
 
@@ -123,6 +124,8 @@ _ALIASES = {
 """What people call a column."""
 _MARKS = re.compile(r"[~≈]\s*(?=[\d.])|(?<=[\d.])\s*[x×%](?=$)")
 """What stands around a number: ``~1.8x``, ``87.3%``."""
+_COMMENT = re.compile(r"#(?!gpus\s*[,;\t|])", re.IGNORECASE)
+"""The beginning of a line that is not read; a header may begin with ``#gpus``."""
 _CARDS = re.compile(r"(\d+)\s*[x×]\s*([^\W\d].*)")
 """GPUs of a type, as people name a configuration: ``4x V100``."""
 CLAIMS = ("speedup", "efficiency_percent", "gpu_hours", "samples_per_s", "steps")
@@ -153,26 +156,26 @@ def parse_table(text: str, name: str, dataset: str = "") -> Table:
     cards = sorted({match[2] for _, cells in listed for match in map(_CARDS.fullmatch, cells) if match})
     if len(cards) > 1:
         remarks.append(f"{name}: {' and '.join(cards)}: a speed-up from one to another also compares the cards")
-    smallest = min(row.values["gpus"] for row in rows)
-    for row in rows:
-        if dataset:
-            row.values.setdefault("dataset", dataset)
+    baselines: dict[str, int] = {}
+    for values in sorted((row.values for row in rows), key=itemgetter("gpus")):
+        gpus, percent = values["gpus"], values.get("efficiency_percent")
+        # efficiencies refer to the smallest size of their data set, or to one GPU, if that size has not 100 %
+        least = gpus if percent is None or abs(percent / 100 - 1) <= OF_BASELINE else 1
+        baseline = baselines.setdefault(values.setdefault("dataset", dataset), least)
         # a row that has nothing but an efficiency gets the speed-up that it means
-        known = {"total_s", "speedup", "time_s", "samples_per_s"} & row.values.keys()
-        if not known and (percent := row.values.get("efficiency_percent")):
-            row.values["speedup"] = percent / 100 * row.values["gpus"] / smallest
+        if percent and values.keys().isdisjoint(("total_s", "speedup", "time_s", "samples_per_s")):
+            values["speedup"] = percent / 100 * gpus / baseline
     return Table(*_runs(rows, columns), tuple(remarks))
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of a line and its cells, without comments and empty lines; of Markdown's tables as well."""
-    header = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
-    if header.lstrip().startswith("|"):
-        text = "\n".join("" if not line.strip(" |:-") else line.strip().strip("|") for line in text.splitlines())
-    delimiter = max(",;\t|", key=header.count)
     # a comment may have quotes that csv would interpret
-    uncommented = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
-    reader = csv.reader(io.StringIO(uncommented), delimiter=delimiter, strict=True)
+    lines = ["" if _COMMENT.match(line) else line for line in text.splitlines()]
+    header = next(filter(str.strip, lines), "")
+    if header.lstrip().startswith("|"):
+        lines = [line.strip().removeprefix("|").removesuffix("|") if line.strip(" |:-") else "" for line in lines]
+    reader = csv.reader(io.StringIO("\n".join(lines)), delimiter=max(",;\t|", key=header.count), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):

@@ -72,6 +72,10 @@ def test_what_was_measured_is_shown_and_one_measurement_loses_the_typical_rate_f
     two = StepModel((FIRST, TimedStep(StepSize(2, 1, 64), 0.12)), 0.0)  # a second size narrows the range
     one_of, two_of = (each.range_s(StepSize(8, 1, 64)) for each in (model, two))
     assert one_of[1] / one_of[0] > two_of[1] / two_of[0] > 1
+    apart = StepModel((FIRST, TimedStep(StepSize(8, 1, 64), 0.12)), 0.0)  # a range between two sizes, too
+    for size in (StepSize(2, 1, 64), StepSize(4, 1, 64), StepSize(8, 2, 64)):
+        fastest, slowest = apart.range_s(size)
+        assert fastest < apart.step_s(size) < slowest
 
 
 def test_a_measured_rate_is_pulled_towards_the_typical_one_and_never_a_gain() -> None:
@@ -116,6 +120,14 @@ def test_a_fraction_that_grows_is_the_cost_of_more_and_fractions_stay_between_no
     assert outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1)).grows
     assert not outlook_of(lambda n: 5 + 95 / n + 3 * (n - 1), (1, 8)).grows  # one size shows no growth
     assert [outlook_of(time).serial for time in (lambda n: 100 / n**1.1, lambda n: 100 * n**0.05)] == [0, 1]
+    slower: tuple[dict[int, float], ...] = (
+        {2: 128, 4: 192},
+        {2: 128, 8: 224},
+        {2: 100, 4: 200},
+        {2: 100, 4: 90, 8: 300},
+    )
+    assert [outlook_of(times.__getitem__, tuple(times)).serial for times in slower] == [1, 1, 1, 1]
+    assert outlook_of(lambda n: 1 + (32 - n) / 992, (32, 64), weak=True).serial == 0
 
 
 def test_the_next_sizes_lose_what_the_measured_doublings_lost_on_the_scale_of_the_baseline() -> None:

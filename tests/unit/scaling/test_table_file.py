@@ -52,6 +52,9 @@ def test_tables_as_people_write_them() -> None:
         ("# Results\n\n | GPUs | Time (min) |\n |--|--|\n | 1 | 90 |\n | 2 | 50 |\n", [1, 1.8]),
         ("n GPUs,images/sec\n1,100\n8,700\n", [1, 7]),
         ("GPUs,Efficiency (%)\n1,100\n2,90\n", [1, 1.8]),
+        ("GPUs,Efficiency (%)\n2,95\n4,90\n", [1, 1.9, 3.6]),  # of one GPU, which the table does not list
+        ("# of the paper\n#GPUs,time_s\n1,100\n# a pause\n2,50\n", [1, 2]),
+        ("|gpus|time_s|notes|\n|--|--|--|\n|1|100|slow|\n|2|50||\n", [1, 2]),
         ("GPUs,Time per epoch,Batch size\n1,10:00,64\n2,5m30s,64\n", [1, 1.82]),
     ):
         found = table(text)
@@ -84,6 +87,14 @@ def test_tables_as_people_write_them() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_its_line(text: str, message: str) -> None:
     assert refused(text).startswith(message)
+
+
+def test_the_efficiencies_of_each_data_set_refer_to_its_own_smallest_size() -> None:
+    rows = "A,1,100\nA,2,90\nA,4,80\nB,2,100\nB,4,90\nB,8,80\n"
+    for text in (rows, "".join(reversed(rows.splitlines(keepends=True)))):
+        series = {each.name: each for each in build_series(table(f"dataset,gpus,efficiency\n{text}").points)}
+        sizes = {name: {row.gpus: row.speedup.mean for row in each.rows} for name, each in series.items()}
+        assert sizes == {"A": pytest.approx({1: 1, 2: 1.8, 4: 3.2}), "B": pytest.approx({2: 1, 4: 1.8, 8: 3.2})}
 
 
 def test_a_hostile_table_is_refused_soon() -> None:
