@@ -196,8 +196,8 @@ def _shown(
     listed = with_element_rows(result) if named else result
     if request.wanted:
         listed = replace(listed, runs=tuple(item for item in listed.runs if is_in(item, request.wanted)))
-        shown_ids = {item.run.run_id for item in listed.runs}
-        result = replace(result, runs=tuple(item for item in result.runs if item.run.run_id in shown_ids))
+        kept = named_elements(listed.runs)
+        result = only_elements(replace(result, runs=tuple(r for r in result.runs if r.run.run_id in kept)), kept)
     elif is_for_person and not (request.everything or named):
         result, lost = without_lost(result)
         listed = result

@@ -227,7 +227,7 @@ def _from_total(total: int, nodes: int | None, most: int | None, most_nodes: int
     few = nodes or (max(1, -(-total // most)) if most else 1)
     if total % few:
         other = nodes_for(total, most or total, most_nodes) if nodes else None
-        fitting = multiples_around(total, few, (most or 0) * (most_nodes or 0))
+        fitting = multiples_around(total, few, (most or 0) * (nodes or most_nodes or 0))
         raise UsageError(
             f"{count(total, 'GPU')} {'does' if total == 1 else 'do'} not divide by {few} nodes: {total} / {few} = "
             f"{total / few:.2f}{'' if nodes else f' (a node has {most})'}",

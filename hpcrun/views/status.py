@@ -183,7 +183,8 @@ def why_text(item: RunStatus, now_s: float) -> str:
     times = requeue.get("times", 0) + requeue.get("restarts", 0)
     if status.attempt or (times and not status.final):
         before = f" (before: {status.before})" if status.before and not status.final else ""
-        parts.append(f"attempt {status.attempt + 1}/{times + 1}{before}")
+        total = f"/{times + 1}" if status.attempt <= times else ""  # JobRequeue may requeue an imported script
+        parts.append(f"attempt {status.attempt + 1}{total}{before}")
     if status.state == state.FAILED and status.exit_status and not item.elements and not cause:
         parts.append(f"exit status {status.exit_status}")
     if cause and not item.elements:

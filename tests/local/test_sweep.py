@@ -93,6 +93,10 @@ def test_the_elements_are_compared_and_the_best_has_its_command(hpcrun: Hpcrun) 
     ]
     assert "by loss, smallest first" in shown.stderr
     assert "KeyError: 'labels'" in hpcrun("status", "last", check=True).stdout  # each has its own cause
+    failed = hpcrun("status", "last/1", "last/2", "--state", "failed", "-v", check=True).stdout
+    assert ("train/2" in failed, "train/1" in failed) == (True, False)
+    (only,) = hpcrun.document("status", "last", "--state", "failed")["runs"]
+    assert [element["element"] for element in only["elements"]] == [2]
     best = hpcrun("sweep", "train", "--best", "loss", check=True)
     assert best.stdout.endswith("--env HPCRUN_RESUBMITTED=no train.py 2 'it'\\''s'\n")
     assert "(lr=2) is COMPLETED: loss 0 at step 2" in best.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcrun.actions.status.resolve import MISSED_FOR_S
 from tests.harness import Cluster, Hpcrun, wait_for
 
 pytestmark = pytest.mark.slurm
@@ -41,8 +42,8 @@ def test_another_job_of_the_same_id_is_left_alone(cluster: Cluster, as_researche
         assert as_researcher("cancel", word).returncode == 6
     every = as_researcher("cancel", "--yes", "--state", "running,unknown")
     assert (every.returncode, every.stdout) == (6, "")
-    half_a_minute_ago = json.loads((old / "status.json").read_text())
-    (old / "status.json").write_text(json.dumps({**half_a_minute_ago, "missed_s": half_a_minute_ago["missed_s"] - 31}))
+    last = json.loads((old / "status.json").read_text())
+    (old / "status.json").write_text(json.dumps({**last, "missed_s": last["missed_s"] - MISSED_FOR_S - 1}))
     (run,) = json.loads(as_researcher("status", "--json", old.name).stdout)["runs"]
     assert (run["state"], run["final"]) == ("UNKNOWN", False)
     assert as_researcher("cancel", old.name).returncode == 6

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.errors import HpcrunError, NotFoundError, UsageError, did_you_mean
 from hpcrun.job.layout import JOB_ID, RUN_ID, RunsFolder, run_name
 from hpcrun.job.parameters import index_ranges
@@ -66,8 +67,8 @@ def find_element(label: str, store: RunStore) -> FoundRun:
     return find_run(label, store)
 
 
-def named_elements(named: Iterable[FoundRun]) -> dict[str, set[int] | None]:
-    """Return the elements that are named of each run, by run id; None where a run itself is named."""
+def named_elements(named: Iterable[FoundRun | RunStatus]) -> dict[str, set[int] | None]:
+    """Return the named elements of each run, by run id; None where a run itself is named."""
     chosen: dict[str, set[int] | None] = {}
     for item in named:
         before = chosen.get(item.run.run_id, set())

@@ -14,11 +14,12 @@ from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
 from hpcrun.schedulers.submit_claim import Sending
 
-MISSED_FOR_S = 30.0
-"""An answer that does not name a live job may be a hiccup, or a busy slurmctld has not yet taken a job that was sent to
-it: one that comes so much later is needed to believe it."""
+MISSED_FOR_S = 60.0
+"""A job counts as missing if answers so far apart lack it. One squeue answer serves all polls of at most a minute."""
+UNSENT_FOR_S = 30.0
+"""The same for a submission, for which squeue is called each time: a busy slurmctld may not list its job yet."""
 SUBMITTED_WITHIN_S = 600.0
-"""The first answer that leaves out the job of a submission that is as old is believed."""
+"""A submission older than this is NOT_SUBMITTED once squeue does not list its job."""
 ALIVE_WITHIN_S = 120.0
 """The script sends a heartbeat every 30 s; clocks of two hosts may differ a little."""
 LOST_AFTER_S = 86400.0
@@ -142,7 +143,7 @@ def _without_job(
     if sending is Sending.UNDER_WAY:
         return LastStatus(state.SUBMITTING, now_s, reason="sbatch has not answered yet")
     since_s = last.missed_s if last and last.missed_s is not None else now_s
-    if now_s - since_s < MISSED_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
+    if now_s - since_s < UNSENT_FOR_S and now_s - run.created_s < SUBMITTED_WITHIN_S:
         reason = "sbatch did not respond, and Slurm lists no job yet; check again in 30 s"
         return LastStatus(state.SUBMITTING, now_s, reason=reason, missed_s=since_s)
     return LastStatus(state.NOT_SUBMITTED, now_s, final=True, reason="not submitted; submit it again")

@@ -62,6 +62,7 @@ UNTYPED = "profile 'site' has GPUs of several types: h100, l40s"
         (UsageError, BIG, {"gpus": "3", "nodes": 2}, "3 GPUs do not divide by 2 nodes: 3 / 2 = 1.50",
          "use --nodes 1, or ask for 2 or 4 GPUs"),
         (UsageError, BIG, {"gpus": "5", "nodes": 2}, "do not divide", "use --nodes 5, or ask for 4 or 6 GPUs"),
+        (UsageError, BIG, {"gpus": "9", "nodes": 2}, "do not divide", "use --nodes 3, or ask for 8 GPUs"),
         (UsageError, BIG, {"gpus": "5"}, "5 GPUs do not divide by 2 nodes: 5 / 2 = 2.50 (a node has 4)",
          "ask for 4 or 6 GPUs"),
         (UsageError, cluster(gpu={"type": "a40", "per_node": 4, "nodes": 1}), {"gpus": "5"}, "5 / 2 = 2.50",

@@ -40,6 +40,7 @@ def test_old_silent_and_requeued_runs_say_so() -> None:
     status = LastStatus("RUNNING", 1000.0, attempt=2, before="time limit")
     item = RunStatus(run(plan=plan), Path("/runs/it"), status)
     assert why_text(item, 1000.0) == "attempt 3/3 (before: time limit)"
+    assert why_text(replace(item, run=run()), 1000.0) == "attempt 3 (before: time limit)"
     over = replace(status, state="TIMEOUT", final=True, reason="time limit")
     assert why_text(replace(item, status=over), 1000.0) == "attempt 3/3, time limit"
 

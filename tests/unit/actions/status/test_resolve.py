@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.status.resolve import ALIVE_WITHIN_S, MISSED_FOR_S, attempt_times, judge, with_attempts
+from hpcrun.actions.status.resolve import (
+    ALIVE_WITHIN_S,
+    MISSED_FOR_S,
+    UNSENT_FOR_S,
+    attempt_times,
+    judge,
+    with_attempts,
+)
 from hpcrun.job.layout import AttemptFolder
 from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
+from hpcrun.schedulers.slurm import AT_MOST_EVERY_S
 from hpcrun.schedulers.submit_claim import Sending
 from tests.unit.given import run, write
 
@@ -147,9 +155,9 @@ def test_slurm_has_a_moment_after_sbatch_is_gone() -> None:
     lost = run(job_id=None, created_s=NOW - 5)
     first = decide(of=lost, sending=Sending.ENDED)
     assert (first.state, first.missed_s) == ("SUBMITTING", NOW)
-    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + MISSED_FOR_S - 1)
+    soon = decide(last=first, of=lost, sending=Sending.ENDED, now_s=NOW + UNSENT_FOR_S - 1)
     assert (soon.state, soon.missed_s) == ("SUBMITTING", NOW)
-    for later_s in (MISSED_FOR_S, MISSED_FOR_S + 1):
+    for later_s in (UNSENT_FOR_S, UNSENT_FOR_S + 1):
         later = decide(last=soon, of=lost, sending=Sending.ENDED, now_s=NOW + later_s)
         assert (later.state, later.final) == ("NOT_SUBMITTED", True)
     found = decide(JobInfo("4711", "PENDING"), last=soon, of=lost, sending=Sending.ENDED)
@@ -165,6 +173,7 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
 
 
 def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
+    assert MISSED_FOR_S >= AT_MOST_EVERY_S  # two polls of a slow controller may read the same answer
     first = decide(last=LastStatus("RUNNING", 500.0, elapsed_s=5))
     assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
     assert first.reason == "Slurm does not list this job"
