@@ -58,6 +58,8 @@ def test_a_run_that_is_submitted_again_can_be_waited_for_and_one_that_is_not_ove
     hpcrun("submit", "-P", "local", "--gpus", "0", "-J", "busy", "sleep", "60", check=True)
     refused = hpcrun("resubmit", "busy")
     assert (refused.returncode, "has not ended: RUNNING" in refused.stderr) == (4, True)
+    waits = hpcrun("resubmit", hpcrun.status("busy")["run_id"], "--after", "busy")  # by its name
+    assert (waits.returncode, "--after needs Slurm" in waits.stderr) == (4, True)
     hpcrun("resubmit", "busy", "--force", check=True)
     assert len(list(hpcrun.runs.glob("2*-busy-*"))) == 2
     hpcrun("cancel", "--yes", "--state", "running,pending")

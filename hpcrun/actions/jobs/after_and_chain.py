@@ -36,7 +36,7 @@ def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Depe
     """
     if not conditions:
         return (), []
-    matches = [_run_of(item, ports) for item in conditions]
+    matches = [run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
     for run in (match.run for match in matches):
         if run.scheduler != "slurm":
@@ -52,7 +52,8 @@ def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Depe
     return after, [match.note for match in matches if match.note]
 
 
-def _run_of(after: After, ports: Ports) -> FoundRun:
+def run_of(after: After, ports: Ports) -> FoundRun:
+    """Return the run of a condition; raise NotFoundError with a hint for another job of Slurm."""
     try:
         return find_run(after.run, ports.store)
     except NotFoundError as error:
