@@ -53,7 +53,6 @@ def resubmit(
     An option given here replaces that option of the run.
     """
     from hpcrun.actions.jobs import resubmit as action
-    from hpcrun.actions.jobs.after_and_chain import run_of
     from hpcrun.actions.runs.find import find_run
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
@@ -81,8 +80,7 @@ def resubmit(
     env["HPCRUN_RUNS"] = str(context.store.root)
     there = Context(env, action.folder_of(named.run.cwd, named.run.run_id))
     if not start.dry_run:
-        waits = any(run_of(after, context.ports).run == named.run for after in start.after)
-        action.check_over(named.run, context.ports, force=force or failed or waits)
+        action.check_over(named.run, start.after, context.ports, force=force or failed)
     with _edited(named.run, request, there, fresh) if edit else nullcontext(prepare_job(request, there)) as prepared:
         lineage = action.lineage_of(
             named.run, prepared.plan, store=context.store, fresh=fresh, new_snapshot=new_snapshot

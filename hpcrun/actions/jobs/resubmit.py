@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpcrun.actions.jobs.after_and_chain import run_of
 from hpcrun.actions.jobs.new_run import Lineage
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.run_status import RunStatus, failed_elements
 from hpcrun.actions.status.status import one_status
 from hpcrun.errors import PlanError, UsageError
+from hpcrun.job.after import After
 from hpcrun.job.launchers import script_arguments
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
@@ -24,9 +26,9 @@ _ADDED = ("env", "sbatch", "srun", "torchrun", "secrets", "snapshot_include")  #
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
-def check_over(run: Run, ports: Ports, *, force: bool) -> None:
-    """Refuse to repeat a run that may still write checkpoints."""
-    if force:
+def check_over(run: Run, after: Iterable[After], ports: Ports, *, force: bool) -> None:
+    """Refuse to repeat a run that may still write checkpoints, unless the new run starts after it."""
+    if force or any(run_of(each, ports).run == run for each in after):
         return
     result = one_status(run.run_id, ports)
     item: RunStatus = result.runs[0]
