@@ -55,7 +55,7 @@ def sweep_end(done: Sequence[SubmitResult], context: Context) -> Outcome:
         total = sum(len(item.elements) for item in ended)
         item, element = bad[0]
         failure = JobFailedError(
-            f"{len(bad)} of {total} elements did not complete: {index_ranges(element.index for _, element in bad)}",
+            f"{len(bad)} of {total} elements did not complete, numbers: {index_ranges(each.index for _, each in bad)}",
             hint=f"hpcrun explain {item.run.job_id}/{element.index}",
         )
     return Outcome(

@@ -27,7 +27,7 @@ def asked_gpu_type(request: JobRequest) -> str | None:
 
 
 def types_to_choose_from(profile: Profile, request: JobRequest) -> tuple[str, ...]:
-    """Return the GPU types of a profile between which a request does not decide; none if its type is clear."""
+    """Return the GPU types of which a request must name one; none if its type is clear."""
     if profile.scheduler == "local" or asked_gpu_type(request) is not None or _wants_no_gpu(request):
         return ()
     first = (profile.gpu.type,) if profile.gpu.types and profile.gpu.type else ()

@@ -76,8 +76,8 @@ class SlurmScheduler(Scheduler):
     def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
         """Call squeue, and sacct for the jobs that squeue does not list.
 
-        A job that was submitted after squeue was called is pending. Only a submission whose end is unknown
-        (``since_s``) needs an answer of now.
+        A job that was submitted after the squeue call is pending. For a submission whose end is unknown (``since_s``),
+        squeue is called anew: the shared answer does not suffice.
         """
         if not jobs:
             return {}
@@ -85,7 +85,7 @@ class SlurmScheduler(Scheduler):
         answer = self._list(shared=self.polls and all(job.since_s is None for job in jobs))
         done = answer.done.checked(*NO_RESPONSE)
         listed = [replace(info, asked_s=answer.asked_s) for info in text.parse_squeue(done.stdout)]
-        # an answer to this question knows all of them
+        # a new answer lists all of them
         late = [] if answer.asked_s >= began_s else [job for job in jobs if job.job_id]
         new = [job for job in late if job.submitted_s + ACCEPTED_WITHIN_S > answer.asked_s]
         infos = {job.folder: JobInfo(str(job.job_id), PENDING, asked_s=0.0) for job in new}  # any record is newer

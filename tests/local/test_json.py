@@ -32,7 +32,7 @@ def test_what_was_submitted_and_how_it_failed_are_one_document(hpcrun: Hpcrun) -
     sweep = hpcrun("submit", *LOCAL, *CPU, "--wait", "--sweep", "x=0,1", "sh", "-c", "exit {x}")
     found = document(sweep)
     assert (sweep.returncode, found["kind"], found["state"]) == (7, "submitted", "FAILED")
-    assert "1 of 2 elements did not complete: 1" in found["error"]["message"]
+    assert "1 of 2 elements did not complete, numbers: 1" in found["error"]["message"]
     study = hpcrun("scale", "run", *LOCAL, "--ranks", "1", "--launcher", "python", "--wait", "false")
     found = document(study)
     assert (study.returncode, found["kind"]) == (7, "study")

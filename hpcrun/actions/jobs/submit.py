@@ -148,7 +148,7 @@ def check_available(plan: Plan, scheduler: Scheduler) -> None:
 
 
 LineageOfNext = Callable[[Sequence[SubmitResult]], Lineage]
-"""The jobs submitted so far → what the next one has to do with them, and with earlier runs."""
+"""Submitted jobs → the relations of the next job to them and to earlier runs."""
 
 
 def submit_all(

@@ -18,8 +18,6 @@ from hpcrun.runs.store import Leftover, RunStore
 
 DEFAULT_AGE_S = 30 * 86400
 """The age of the runs that ``clean`` removes by default."""
-LEFT_AFTER_S = 86400.0
-"""The age from which an unfinished folder is a leftover: a living process may still use a younger one."""
 HAS_CHECKPOINTS = "it has checkpoints"
 
 
@@ -95,7 +93,7 @@ def plan_clean(runs: Sequence[RunStatus], choice: CleanChoice, *, store: RunStor
     if choice.keep:
         chosen = chosen[: -choice.keep]
     candidates = [_candidate(item, choice, store, now_s) for item in chosen]
-    leftovers = [] if choice.named else store.leftovers(now_s - LEFT_AFTER_S)
+    leftovers = [] if choice.named else store.leftovers(now_s - LOST_AFTER_S)
     return CleanPlan(
         tuple(candidate for candidate in candidates if candidate.kept is None),
         tuple(candidate for candidate in candidates if candidate.kept is not None),
@@ -112,22 +110,23 @@ def remove_runs(plan: CleanPlan, store: RunStore, *, now_s: float) -> tuple[list
             gone.append(candidate)
         except HpcrunError as error:
             errors.append(error)
-    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LEFT_AFTER_S)
+    errors += store.remove_leftovers([item.leftover for item in plan.going_leftovers], now_s - LOST_AFTER_S)
     return gone, errors
 
 
 def _is_chosen(item: RunStatus, choice: CleanChoice, now_s: float) -> bool:
     if choice.states and not is_in(item, choice.states):
         return False
-    if choice.older_than_s is not None and now_s - _ended_s(item) < choice.older_than_s:
+    ended_s = last_sign_s(item.run, item.folder, item.status)
+    if choice.older_than_s is not None and now_s - ended_s < choice.older_than_s:
         return False
     # a run that may still be alive is listed only if the user named it or its state
-    over = item.status.final or _lives(item, _ended_s(item), now_s) is None
+    over = item.status.final or _lives(item, ended_s, now_s) is None
     return over or choice.named or bool(choice.states)
 
 
 def _candidate(item: RunStatus, choice: CleanChoice, store: RunStore, now_s: float) -> Candidate:
-    ended_s, size = _ended_s(item), run_size(item.folder)
+    ended_s, size = last_sign_s(item.run, item.folder, item.status), run_size(item.folder)
     kept = _lives(item, ended_s, now_s)
     if kept is None and not store.is_own_folder(item.run.run_id):
         link = item.folder.is_symlink()
@@ -152,11 +151,6 @@ def _lives(item: RunStatus, ended_s: float, now_s: float) -> str | None:
     if item.run.scheduler == "slurm" and item.run.cluster is None:
         return None if surely_over else "its cluster is unknown"
     return None if now_s - ended_s > LOST_AFTER_S else "it may still be running"
-
-
-def _ended_s(item: RunStatus) -> float:
-    """Return when a run ended, or last sent a heartbeat, in seconds since the epoch."""
-    return last_sign_s(item.run, item.folder, item.status)
 
 
 def run_size(folder: Path) -> DiskUsage:

@@ -30,7 +30,7 @@ _MOST_ATTEMPTS = 20
 _GB = 1 << 30
 _MARGIN = 1.3
 _WORTH_GB, _WORTH_CPUS = 8, 4
-"""Smaller requests start no sooner if they are smaller still."""
+"""A request of at most so much would start no sooner if it were smaller."""
 _FAR_OFF, _NEARLY_ALL = 0.5, 0.92
 _OFTEN_IDLE = 0.25
 _ALL_BUSY, _ONE_BUSY = 0.85, 0.7

@@ -23,7 +23,7 @@ SUBMITTED_WITHIN_S = 600.0
 ALIVE_WITHIN_S = 120.0
 """The script sends a heartbeat every 30 s; clocks of two hosts may differ a little."""
 LOST_AFTER_S = 86400.0
-"""The time since its last heartbeat after which a run counts as lost if its end is unknown."""
+"""After so long without a heartbeat, a run whose end is unknown is lost, and an unfinished folder is a leftover."""
 SURELY_OVER_AFTER_S = 30 * 86400.0
 """The time since its last heartbeat after which a started run is over, even if its cluster cannot be asked."""
 BEFORE_START = "cancelled before it started"

@@ -38,8 +38,7 @@ class RunStatus:
     waits: tuple[Wait, ...] = ()
     elsewhere: bool = False  # it belongs to another cluster or host, which cannot be queried from here
     lost: bool = False  # its end is unknown, and it has sent no heartbeat for a day
-    # the scheduler has just listed its job, or an element's, as one that is not over. Only then is the job id known to
-    # be this run's: ids are used again
+    # the scheduler has just listed its job, or an element's, as unfinished; else another job may have this id by now
     live: bool = False
     # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
@@ -165,7 +164,7 @@ def interesting_element(elements: Iterable[ElementStatus]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A run for which another one waits, or because of which that never started."""
+    """A run on which another run depends."""
 
     run_id: str
     name: str
@@ -176,7 +175,7 @@ class Wait:
 
 
 def waits_of(run: Run, status: LastStatus, status_of: Callable[[str], LastStatus | None]) -> tuple[Wait, ...]:
-    """Return the runs for which a run that has not started waits, or because of which it never will."""
+    """Return the dependencies of a run that has not started: those not yet fulfilled, and those that never will be."""
     if status.state not in (state.PENDING, state.UNKNOWN, state.CANCELLED):
         return ()
     waits = []

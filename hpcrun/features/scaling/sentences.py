@@ -191,7 +191,7 @@ def _priced(row: Row, series: Series) -> str:
 def _outlook(outlook: Outlook, series: Series) -> Iterator[Line]:
     low, high = (two_digits(100 * share) for share in outlook.serial_range)
     over = f" ({low} to {high} % over the sizes)" if low != high else ""
-    grows = ": it grows with them, so it is the cost of more, not serial work" if outlook.grows else ""
+    grows = f": it grows with the {series.unit}, so it is their overhead, not serial work" if outlook.grows else ""
     one, largest = series.unit.removesuffix("s"), units_text(outlook.gpus, series.unit)
     if outlook.serial < 1:  # else nothing became faster, as the table says
         yield Line(

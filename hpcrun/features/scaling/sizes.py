@@ -102,7 +102,7 @@ class Workload:
         gpus = [size.gpus for size in sizes]
         if max(gpus) > self.batch_size:
             raise UsageError(
-                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)}",
+                f"--batch-size {self.batch_size} is less than one sample for each of {max(gpus)} ranks",
                 hint="--weak keeps the per-GPU batch instead",
             )
         uneven = [number for number in gpus if self.batch_size % number]
@@ -205,9 +205,9 @@ class ScaleCommand:
         options: Mapping[str, str] = MappingProxyType({}),
         args: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Return the command for some sizes. An option that the command has already gets the new value, "" for a flag.
+        """Return the command for these sizes; new options replace those of the command, and a flag has the value "".
 
-        The new global batch is that of the last size. Arguments that the script's command does not have are left out.
+        ``batch_size`` is the global batch of the last size. ``args`` that the script's command lacks are left out.
         """
         listed = list(sizes)
         batch, options, args = self.batch_size, dict(options), dict(args)
@@ -228,7 +228,7 @@ class ScaleCommand:
         )
 
     def change(self, sizes: Sequence[Size], **changes: Any) -> str:
-        """Return the command with a change, as ``scale`` takes it; "" where it is the same command without it."""
+        """Return the command with changes (arguments of ``scale``); "" if they change nothing."""
         line = self.scale(sizes, **changes)
         return "" if line == self.scale(sizes) else line
 

@@ -1,4 +1,4 @@
-"""The time of a step on any number of GPUs, for forecasts; and what the sizes of a measured series say of further ones.
+"""Forecasts the time of a step on any number of GPUs, and the speed-ups of the next sizes of a measured series.
 
 A step of ``b`` samples on each of N GPUs, of which the measured step on N₁ GPUs with ``b₁`` samples is known::
 

@@ -109,7 +109,7 @@ def _part(series: Series, options: ReportOptions, *, finished: bool) -> Part:
 
 
 def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> str:
-    """Return the command that measures again what is doubtful: several times, and one after the other after noise."""
+    """Return the command that runs the unreliable sizes three times; after noise, one run after the other."""
     gpus = {number for doubt in doubts for number in doubt.again}
     sizes = [Size(row.gpus, row.nodes) for row in series.sizes if row.gpus in gpus]
     alone = any(doubt.kind in ("noise", "super-linear") for doubt in doubts)
@@ -117,7 +117,7 @@ def _again(series: Series, doubts: Sequence[Doubt], command: ScaleCommand) -> st
 
 
 def read_tables(paths: Sequence[Path]) -> Table:
-    """Read CSV files into one table; of several each that names no data set is one by its file's name."""
+    """Read CSV files into one table. Of several, the name of a file is the data set of its rows that name none."""
     tables = [load_table(path, dataset=path.stem if len(paths) > 1 else "") for path in paths]
     return Table(
         tuple(point for table in tables for point in table.points),
@@ -171,7 +171,7 @@ def study_remarks(studies: Sequence[Study]) -> list[str]:
 
 
 def command_of(study: Study) -> ScaleCommand:
-    """Return the command that a study was, for those that a report proposes."""
+    """Return the command that submitted a study; a report proposes variants of it."""
     request = with_named_secrets({name: value for name, value in study.request.items() if name not in SET_BY_SIZE})
     of_study = [("--lr", study.lr), ("--dataset", study.dataset)]
     groups = [*((option, value) for option, value in of_study if value), *option_groups(request, study.profile)[1:]]

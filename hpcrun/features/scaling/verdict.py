@@ -1,8 +1,8 @@
 """Which numbers of GPUs are worth their price, which times are unreliable, and why a size falls short of the ideal.
 
-Sizes are taken from the smallest up. A size is taken if the GPUs that it adds to the last one taken bring the target
-share of what as many GPUs bring at the smallest size: the marginal efficiency. A size that misses the target is left
-out, and the next one is compared with the last one taken: a small miss does not hide a gain at a larger size.
+Sizes are taken from the smallest up. The marginal efficiency of a size is the speed-up of each GPU that it adds to the
+last size taken, over the speed-up of each GPU of the smallest size. A size that misses the target is left out. The next
+one is compared with the last size taken: a small miss does not hide a gain at a larger size.
 """
 
 from __future__ import annotations
@@ -236,7 +236,8 @@ def _short(series: Series) -> Iterator[Doubt]:
 
 def _noise(series: Series, warmup: int) -> Iterator[Doubt]:
     noisy = {row.gpus: text for row in series.rows if (text := _variation(row, warmup))}
-    for gpus, text in list(noisy.items())[:1]:
+    if noisy:
+        gpus, text = next(iter(noisy.items()))
         evidence = f"with {_sizes([gpus], series)} {text}: the node was busy, or its file system"
         remedy = "measure again, one run after the other, while nothing else runs on the nodes"
         again = _gpus([series.rows[0], *(row for row in series.sizes if row.gpus in noisy)])
@@ -317,17 +318,13 @@ def diagnose_series(series: Series, advice: Advice, command: ScaleCommand) -> Sc
 
 def _causes(row: Row, base: Row, command: ScaleCommand) -> tuple[tuple[Kind, float | None, str, str, str, str], ...]:
     """Return the possible causes: the share of each, None if it was not measured, what that needs, and the texts."""
-    sizes, shares, gpus, batch = (
-        [Size(each.gpus, each.nodes) for each in (base, row)],
-        row.shares,
-        row.gpus,
-        row.batch_size,
-    )
+    sizes = [Size(each.gpus, each.nodes) for each in (base, row)]
+    shares, gpus, batch = row.shares, row.gpus, row.batch_size
     one, counts = row.unit.removesuffix("s"), row.points[0].rank_samples
     each = (batch or 0) / gpus
     before = base.batch_size / base.gpus if base.batch_size else each
-    # A fixed global batch gives each of more GPUs less work in a step, while the fixed cost of a step stays: the part
-    # of the loss that waiting for data and other ranks does not explain. What did not change is not why more GPUs lose.
+    # With a fixed global batch, each of more GPUs has less work in a step, but the same fixed cost. That cost is the
+    # loss that waiting for data and ranks does not explain. An unchanged batch per GPU causes no loss.
     fixed = 1 - row.efficiency - (shares.data or 0) - (shares.idle or 0) if each < before else 0.0
     idle, uneven = shares.idle, f"ranks have {min(counts, default=0)} to {max(counts, default=0)} samples in an epoch"
     if batch and not counts:

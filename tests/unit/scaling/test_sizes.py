@@ -81,7 +81,7 @@ def test_a_batch_that_does_not_divide_is_said_and_one_that_is_too_small_refused(
     assert Workload("strong", 100).check(sizes) == "a batch of 100 does not divide by 3 or 7"
     assert Workload("strong", 84).check(sizes) is None
     assert Workload("weak", 5).check(sizes) is None
-    with pytest.raises(UsageError, match="less than one sample for each of 7"):
+    with pytest.raises(UsageError, match="less than one sample for each of 7 ranks"):
         Workload("strong", 6).check(sizes)
 
 
