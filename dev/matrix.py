@@ -23,7 +23,8 @@ SEEN, PAGE = REPO / "dev" / "matrix.json", REPO / "docs" / "versions.md"
 HERE = "here"
 SUITES = {"trixie": "Debian 13", "sid": "Debian sid"}
 PACKAGES = """
-    slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch openssh-server rsync tcsh fish
+    slurmctld slurmd slurmdbd slurm-client munge mariadb-server iproute2 python3-torch openssh-server
+    openssh-client rsync tcsh fish
 """.split()
 REPORT = ".matrix.xml"
 
