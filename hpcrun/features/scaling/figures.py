@@ -30,8 +30,9 @@ from hpcrun.features.scaling.axes import (
     whiskers,
 )
 from hpcrun.features.scaling.points import Epoch, Spread, spread
-from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit, units_text
+from hpcrun.features.scaling.sentences import TimeUnit, heading, hours_name, time_unit
 from hpcrun.features.scaling.series import Row, Series
+from hpcrun.features.scaling.sizes import units_text
 from hpcrun.features.scaling.study_report import Report
 from hpcrun.features.scaling.verdict import pareto, steps
 from hpcrun.views.figure import DARK, PAGE, new_figure, ordered_styles, paper_style

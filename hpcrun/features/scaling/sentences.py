@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hpcrun.features.scaling.points import Source, Spread
 from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
-from hpcrun.features.scaling.sizes import Unit
+from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
 from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, reaches, verdict
@@ -274,11 +274,6 @@ def range_text(spread: Spread | None, factor: float = 1.0) -> str:
     if spread is None or spread.n < 2:
         return ""
     return f"{number_text(spread.low * factor)}–{number_text(spread.high * factor)}"
-
-
-def units_text(number: int, unit: Unit) -> str:
-    """Return ``1 GPU``, ``4 GPUs`` or ``4 ranks``."""
-    return count(number, unit.removesuffix("s"))
 
 
 def size_text(row: Row) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.parameters import fill_places
 from hpcrun.job.quoting import with_ending
-from hpcrun.job.units import parse_positive
+from hpcrun.job.units import count, parse_positive
 
 MOST = 1000
 """The most runs of a study: more are a mistake."""
@@ -55,6 +55,11 @@ def parse_sizes(text: str, nodes: str | None, option: str) -> tuple[str | None, 
             hint="give one number of nodes for all sizes, or one for each",
         )
     return match["type"], tuple(map(Size, numbers, counts * (len(numbers) // len(counts))))
+
+
+def units_text(number: int, unit: Unit) -> str:
+    """Return ``1 GPU``, ``4 GPUs`` or ``4 ranks``."""
+    return count(number, unit.removesuffix("s"))
 
 
 def in_order(sizes: Iterable[Size], repeat: int) -> list[tuple[Size, int]]:

@@ -11,6 +11,7 @@ from hpcrun.cli.context import Context
 from hpcrun.cli.interrupt import interrupted_as
 from hpcrun.cli.output import Outcome, Outcomes, note, stderr, stdout, table
 from hpcrun.errors import HpcrunError, InterruptedByUser, JobFailedError
+from hpcrun.features.scaling.sizes import units_text
 from hpcrun.features.scaling.studies import (
     Study,
     StudyPoint,
@@ -110,7 +111,7 @@ def _sizes(study: Study) -> str:
 
 def size_text(study: Study, point: StudyPoint) -> str:
     """Return ``4 GPUs on 1 node``."""
-    return f"{count(point.gpus, study.unit[:-1])} on {count(point.nodes, 'node')}"
+    return f"{units_text(point.gpus, study.unit)} on {count(point.nodes, 'node')}"
 
 
 def next_lines(study: Study, jobs: Sequence[str]) -> list[str]:

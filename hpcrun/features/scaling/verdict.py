@@ -15,7 +15,7 @@ from typing import Literal
 
 from hpcrun.features.scaling.points import Point, positive
 from hpcrun.features.scaling.series import Row, Series
-from hpcrun.features.scaling.sizes import ScaleCommand, Size
+from hpcrun.features.scaling.sizes import ScaleCommand, Size, units_text
 
 MIN_EFFICIENCY = 0.65
 """The target, unless ``--min-efficiency`` sets another one.
@@ -277,9 +277,8 @@ def _gpus(rows: Iterable[Row]) -> tuple[int, ...]:
 
 def _sizes(gpus: Sequence[int], series: Series) -> str:
     """Return ``1, 2 and 4 GPUs``."""
-    *most, last = map(str, gpus)
-    unit = series.unit.removesuffix("s") if list(gpus) == [1] else series.unit
-    return f"{', '.join(most)} and {last} {unit}" if most else f"{last} {unit}"
+    *most, last = gpus
+    return f"{', '.join(map(str, most))}{' and ' if most else ''}{units_text(last, series.unit)}"
 
 
 @dataclass(frozen=True, slots=True)
