@@ -16,7 +16,7 @@ import time
 from . import records, slurm
 from .rendezvous import FIRST
 
-SILENT_S, FRESH_S = 25.0, 15.0
+LATE_S, FRESH_S = 25.0, 15.0
 LOOK_S, ASK_AGAIN_S, ANSWER_S = 5.0, 30.0, 2.0
 
 
@@ -84,7 +84,7 @@ class Heartbeats:
 
 def silent_nodes(ages: dict[str, float]) -> list[str]:
     """Return the silent nodes by the seconds since their last heartbeat; none if no node has a heartbeat."""
-    silent = [node for node, age_s in ages.items() if age_s > SILENT_S]
+    silent = [node for node, age_s in ages.items() if age_s > LATE_S]
     return silent if any(age_s <= FRESH_S for age_s in ages.values()) else []
 
 
@@ -92,10 +92,8 @@ def answers(node: str) -> bool:
     """Whether a host soon accepts or refuses a connection."""
     try:
         socket.create_connection((node, FIRST - 1), ANSWER_S).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return True
 
 

@@ -16,7 +16,7 @@ from .decide import OVER
 from .processes import launch_program, try_start
 
 LOOK_S, ASK_S = 10.0, 30.0
-SILENT_S = 75.0
+NO_HEARTBEAT_S = 75.0
 """The job has a heartbeat every 30 s."""
 _EXCLUDE = "HPCRUN_EXCLUDE_BAD"
 
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         time.sleep(LOOK_S)
         now, heartbeat = time.monotonic(), records.read_text("heartbeat")
         beat, changed_at = heartbeat, changed_at if heartbeat == beat else now
-        if now > ask_at and (now - changed_at > SILENT_S or not answers(node)):
+        if now > ask_at and (now - changed_at > NO_HEARTBEAT_S or not answers(node)):
             ask_at = now + ASK_S
             job = slurm.job()
             if job.state == "RUNNING" and job.lost_its_script:

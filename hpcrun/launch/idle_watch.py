@@ -125,7 +125,7 @@ def idle_seconds(text: str, not_before: float) -> float | None:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words: ``30 min``, ``1 h 30 min``, ``45 s``."""
+    """Return a time in words: ``1 h 30 min``, ``45 s``. This program cannot import hpcrun's own units."""
     whole = round(seconds)
     parts = [(whole // 3600, "h"), (whole % 3600 // 60, "min"), (whole % 60 if whole < 3600 else 0, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"

@@ -101,8 +101,7 @@ def last_line_of(attempt: Attempt, rank: int) -> str:
     paths = (rank_log(attempt.folder, rank, stream).path for stream in STREAMS)
     for path in sorted(paths, key=lambda path: -(_written_s(path) or 0.0)):
         with suppress(OSError):
-            lines = [line for line in tail(path, 5).splitlines() if line.strip()]
-            if lines:
+            if lines := [line for line in tail(path, 5).splitlines() if line.strip()]:
                 return fold(lines[-1]).strip()
     return ""
 
@@ -115,7 +114,7 @@ _BEGINNING_S = 120.0  # the beginning of a job: ranks whose last line is from it
 
 
 def silence_limit_s(usual_s: float | None) -> float:
-    """Return after how many seconds a job is silent, by its usual pause between two lines; None if unknown."""
+    """Return the pause after which a job counts as silent, by its usual pause between two lines (None: unknown)."""
     return max(WROTE_LATELY_S, MUCH_LONGER * (usual_s or 0.0))
 
 

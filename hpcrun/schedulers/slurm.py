@@ -28,7 +28,7 @@ from hpcrun.writing import flocked, replace_file
 # If the controller does not respond, squeue itself ends after about ten seconds (MessageTimeout).
 ANSWER_WITHIN_S = 20.0
 LIST_WITHIN_S = 10.0  # how long a user who calls status waits for squeue
-ACCEPTED_WITHIN_S = 2.0  # an answer that is not so much younger than a run may be older than its job
+ACCEPTED_WITHIN_S = 2.0  # an answer asked within this time after a submission may not list its job yet
 _CONF_FILES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -144,7 +144,7 @@ class SlurmScheduler(Scheduler):
 
 
 EVERY_S = 10.0  # the shortest time between two polls of the controller, for all processes of a user together
-AT_MOST_EVERY_S = 60.0  # the longest pause: it doubles while the controller is slow or does not respond
+LONGEST_PAUSE_S = 60.0  # the longest pause: it doubles while the controller is slow or does not respond
 SLOW_S = 2.0
 ASKED_WITHIN_S = 12.0  # a process waits so long for another one that calls squeue, whose timeout is shorter
 _MOST_BYTES = 32 << 20  # of a copy: more than the text of 100,000 jobs
@@ -212,7 +212,7 @@ class QueueCache(SharedCopy):
         done = ask()
         pause_s = EVERY_S
         if not done.ok or time.monotonic() - began > SLOW_S:
-            pause_s = min(2 * (before.pause_s if before else EVERY_S), AT_MOST_EVERY_S)
+            pause_s = min(2 * (before.pause_s if before else EVERY_S), LONGEST_PAUSE_S)
         head = {"asked_s": asked_s, "pause_s": pause_s, "done": {**asdict(done), "stdout": ""}}
         self.write(f"{json.dumps(head)}\n{done.stdout}".encode("utf-8", "surrogateescape"))
         return Answer(asked_s, pause_s, done)

@@ -34,8 +34,6 @@ def resolve_after(conditions: Sequence[After], ports: Ports) -> tuple[tuple[Depe
 
     Slurm forgets a job soon after its end, so the run's own record tells whether its end fulfils the condition.
     """
-    if not conditions:
-        return (), []
     matches = [run_of(item, ports) for item in conditions]
     cluster = ports.schedulers("slurm").cluster()
     for run in (match.run for match in matches):
@@ -92,7 +90,6 @@ def chain_links(
     Args:
         lineage: of the first link.
     """
-    check_can_wait(prepared.plan, "--chain")
     names = (link_name(prepared.plan.name, number) for number in range(2, chain.links + 1))
     links = [prepared, *(changed_job(prepared, surroundings, {"job-name": name}, name=name) for name in names)]
 
@@ -100,13 +97,13 @@ def chain_links(
         if not done:
             return replace(lineage, chain=(1, chain.links))
         first = done[0].folder
-        # After a link that completed, Slurm cancels the next one: afternotok. The one after that must not take the
-        # cancelled one for a failure, so that each link waits for all before it.
+        # Slurm cancels the link after a completed one (afternotok), and would count the cancelled link as failed: so a
+        # link waits for all links before it
         before = done if chain.condition == "fail" else done[-1:]
         waits = (Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
         return replace(
             lineage,
-            after=(*lineage.after, *waits),  # a first link that can never start must not let it start
+            after=(*lineage.after, *waits),  # if the first link never starts, neither does this one
             chain=(len(done) + 1, chain.links),
             checkpoints=first,
             code=first if prepared.plan.snapshot else None,

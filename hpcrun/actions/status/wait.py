@@ -24,8 +24,8 @@ LOOK_EVERY_S = 0.5
 """How often the run folder is looked at, which costs the controller nothing."""
 ASK_EVERY_S = 30.0
 """How often the scheduler is asked whether a job still lives, from the second minute on."""
-ASK_FIRST_S, FIRST_S = 1.0, 60.0
-"""After how long it is first asked, and how long the pauses grow: mistakes show soon, and a submission is young."""
+ASK_FIRST_S = 1.0  # the first pause: mistakes show soon
+FIRST_S = 60.0  # how long the pauses grow
 MOST_WATCHED = 10
 """At how many runs' own records ``status --watch`` looks every second."""
 SETTLES_S = 1.0

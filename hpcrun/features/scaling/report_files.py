@@ -28,6 +28,7 @@ from hpcrun.features.scaling.sentences import (
     report_lines,
     time_unit,
     times_text,
+    whole_percent,
 )
 from hpcrun.features.scaling.series import Row
 from hpcrun.features.scaling.study_report import Part, Report
@@ -149,8 +150,8 @@ def table(part: Part) -> tuple[Column, ...]:
         ("Efficiency", "EFFIC.", lambda row: percent_text(row.efficiency) if series.compared else ""),
         (hours[0].upper() + hours[1:], f"{series.unit[:-1].upper()}-H", lambda row: number_text(row.gpu_hours)),
         ("Accuracy", "ACC.", lambda row: f"{row.accuracy.mean:.4g}" if row.accuracy else ""),
-        ("GPUs busy", "GPU", lambda row: "" if row.gpu_busy is None else f"{row.gpu_busy:.0%}"),
-        ("CPUs busy", "CPU", lambda row: "" if row.cpu_busy is None else f"{row.cpu_busy:.0%}"),
+        ("GPUs busy", "GPU", lambda row: "" if row.gpu_busy is None else whole_percent(row.gpu_busy)),
+        ("CPUs busy", "CPU", lambda row: "" if row.cpu_busy is None else whole_percent(row.cpu_busy)),
         ("Verdict", "VERDICT", lambda row: verdict(row, series, part.advice)),
     ]  # fmt: skip
     made = (Column(heading, short, tuple(map(cell, series.rows))) for heading, short, cell in columns)

@@ -193,7 +193,7 @@ class StudyRun:
     """A run of a study as it stands."""
 
     point: StudyPoint
-    run_id: str  # of the newest run of this point that did not fail, else of the newest; ``resubmit`` makes another
+    run_id: str  # the point's newest run that completed or has not ended, else its newest: ``resubmit`` makes more
     status: RunStatus | None = None  # None where the scheduler was not asked, or where there is no such run
     problem: str = ""  # why there is none, in one line
 

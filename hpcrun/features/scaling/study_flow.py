@@ -83,7 +83,7 @@ def wait_for_study(study: Study, context: Context) -> None:
 
 def interrupted(study: Study, context: Context) -> InterruptedByUser:
     """Return what Ctrl-C leaves of a study, and how to continue it."""
-    # a generator that was interrupted has not handed out its last one
+    # read it again: the interruption came before the caller got the newest record
     study = StudyStore(context.store.root).load(study.study_id)
     left = sum(not point.submitted for point in study.points)
     goes_on = f"{left} of {len(study.points)} runs are not submitted yet" if left else "its runs are not affected"
@@ -141,8 +141,7 @@ def studies_table(studies: Iterable[Study], now_s: float) -> Table:
     for study in studies:
         made = sum(point.submitted for point in study.points)
         runs = str(made) if made == len(study.points) else f"{made} of {len(study.points)}"
-        begun = format_age(now_s - study.created_s)
-        rows.append((study.study_id, begun, runs, _sizes(study), study.dataset or "-"))
+        rows.append((study.study_id, format_age(now_s - study.created_s), runs, _sizes(study), study.dataset or "-"))
     return text_table(headings, rows, whole=headings[:3])
 
 

@@ -396,7 +396,7 @@ def test_the_use_of_the_hardware_is_shown_where_runs_recorded_it() -> None:
     rows = [line.split() for line in text if line.split()[:1] in (["1"], ["2"], ["4"])]
     place = head.index("GPU")
     assert head[place : place + 2] == ["GPU", "CPU"]
-    assert [row[place] for row in rows] == ["90%", "45%", "22%"]
+    assert [" ".join(row[place : place + 2]) for row in rows] == ["90 %", "45 %", "23 %"]
     table = list(csv.DictReader(io.StringIO(summary_csv(report(*known)))))
     assert [(row["gpu_busy"], row["cpu_busy"]) for row in table] == [(n, "0.25") for n in ("0.9", "0.45", "0.225")]
     assert not any(" CPU " in line for line in report_text(report(*full())))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpcrun.actions.jobs.after_and_chain import chain_links, resolve_after
+from hpcrun.actions.jobs.after_and_chain import chain_links, check_can_wait, resolve_after
 from hpcrun.actions.jobs.new_run import Lineage, new_run
 from hpcrun.actions.jobs.prepare import Prepared, prepare
 from hpcrun.actions.jobs.submit import SubmitResult, submit_all, sweep_parts
@@ -35,12 +35,12 @@ BEFORE = Lineage(after=(Dependency("20260101-000000-data-aaaa", "77", "ok"),))
 class Chain:
     """A chain of three jobs, submitted to a scheduler that does with some of them what it is told."""
 
-    def __init__(self, folder: Path, text: str = "3", *, profile: str = "a100", **ends: BaseException) -> None:
+    def __init__(self, folder: Path, text: str = "3", **ends: BaseException) -> None:
         write(folder / "train.py", "")
         self.around = surroundings(folder)
         self.scheduler, self.store = Takes(**ends), RunStore(folder / "runs")
         self.ports = ports(self.store, self.scheduler, 1000.0)
-        prepared = prepare(request(gpus="1"), profile, self.around, lambda: Machine(cpus=1))
+        prepared = prepare(request(gpus="1"), "a100", self.around, lambda: Machine(cpus=1))
         self.links, self.lineage = chain_links(prepared, parse_chain(text), BEFORE, self.around)
 
     def submit(self) -> Iterator[SubmitResult]:
@@ -102,8 +102,10 @@ def test_an_interruption_says_what_stays(tmp_path: Path) -> None:
 
 
 def test_a_job_that_starts_at_once_has_no_chain(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", "")
+    plan = prepare(request(), "local", surroundings(tmp_path), lambda: Machine(cpus=4)).plan
     with pytest.raises(PlanError, match="--chain needs Slurm"):
-        Chain(tmp_path, profile="local")
+        check_can_wait(plan, "--chain")
 
 
 # --- a new run ---
