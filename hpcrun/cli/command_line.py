@@ -23,7 +23,7 @@ from hpcrun.job.launchers import find_calls
 from hpcrun.job.quoting import bash_line
 from hpcrun.job.units import error_words
 
-# Of the options with one letter those that few scripts have; the others are often the script's own.
+# hpcrun's short options that few scripts have; the others are often the script's own.
 _SHORT = {"-P": "--profile", "-G": "--gpus", "-N": "--nodes"}
 MANY = 2
 """Of an option that may be repeated: every value counts."""
@@ -171,6 +171,8 @@ def unknown_options(words: Sequence[str], options: Options, *, script_last: bool
         elif name in options:
             del rest[: 1 if options[name] and not equals else 0]
         elif short not in options:
+            if short and f"-{name}" not in options and name != "-np":  # -n4, and not -gpus 4
+                name, equals, value = short, token[2:], token[2:].removeprefix("=")
             unknown.append((name, value if equals else None))
             # the next word may be its value; a script would have a suffix, or be the last word
             has_value = len(rest) > 1 and not rest[0].startswith("-") and not rest[0].endswith((".py", ".sh"))
@@ -257,7 +259,7 @@ def _unknown_options(error: Any, names: Sequence[str], words: Sequence[str], own
     for name in names:
         words = words[words.index(name) + 1 :] if name in words else words
     unknown = unknown_options(words, known, script_last=not command.allow_interspersed_args)
-    if error.option_name not in [name for name, _ in unknown]:
+    if error.option_name not in [form for name, _ in unknown for form in (name, name[:2])]:
         unknown.insert(0, (error.option_name, None))
     advice = {name: instead_of(name, value, " ".join(names), list(known)) for name, value in unknown}
     listing = f"`{own_help}` lists all options"

@@ -37,9 +37,7 @@ class Start:
 
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read."""
-    after, chain, dry_run, follow, wait = (
-        options.pop(name) for name in ("after", "chain", "dry_run", "follow", "wait")
-    )
+    after, chain, dry_run, follow, wait = map(options.pop, ("after", "chain", "dry_run", "follow", "wait"))
     check_one_of(follow=follow, json=wants_json())
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)

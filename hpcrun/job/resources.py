@@ -24,7 +24,7 @@ from hpcrun.errors import PlanError, UsageError
 from hpcrun.job.launch_options import Directives
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, option_of
-from hpcrun.job.shape import Shape, check_binding
+from hpcrun.job.shape import Shape, check_binding, multiples_around
 from hpcrun.job.units import count, format_memory, format_time, parse_memory, parse_slurm_time
 
 
@@ -62,7 +62,7 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
     if cpus % tasks:
         raise UsageError(
             f"{cpus} CPUs per node do not divide by {tasks} tasks: {cpus} / {tasks} = {cpus / tasks:.2f}",
-            hint=f"ask for --cpus {max(1, cpus // tasks) * tasks}",
+            hint=f"ask for --cpus {multiples_around(cpus, tasks, most or 0)}",
         )
     return cpus
 

@@ -204,7 +204,7 @@ def _nodes_and_gpus(request: JobRequest, profile: Profile) -> tuple[int, int]:
     elif each is None:
         nodes, each = _from_total(total or 0, request.nodes, most, profile.gpu.nodes)
     elif total is not None:
-        nodes = request.nodes or max(1, total // (each or 1))
+        nodes = request.nodes or max(1, total // (each or total or 1))
         if nodes * each != total:
             fitting = f"ask for {multiples_around(total, each)} GPUs" if each and not request.nodes else ""
             raise UsageError(
@@ -238,9 +238,9 @@ def _from_total(total: int, nodes: int | None, most: int | None, most_nodes: int
 
 def multiples_around(number: int, divisor: int, most: int = 0) -> str:
     """Return the nearest numbers that divide, ``8 or 10``, for a hint; at most ``most``, 0 for no limit."""
-    low = number // divisor * divisor
+    low = min(number, most or number) // divisor * divisor
     fitting = [str(each) for each in (low, low + divisor) if each and (not most or each <= most)]
-    return " or ".join(fitting) or str(most)
+    return " or ".join(fitting) or str(divisor)
 
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:

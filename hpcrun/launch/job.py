@@ -63,6 +63,7 @@ MESSAGE_S = 15.0
 def main(arguments: list[str]) -> int:
     """Run the job; return its exit status."""
     end = arguments.index("--")
+    os.environ.setdefault("HPCRUN_JOB_ID", f"L{os.getpid()}")  # a folder was given to a script that was run by hand
     job = Job(parse_options(arguments[:end]))
     try:
         status = job.run(arguments[end + 1 :])

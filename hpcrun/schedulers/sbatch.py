@@ -5,10 +5,10 @@ Besides the API this is the only module that imports submitit; it is imported on
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 
 import submitit
@@ -60,10 +60,9 @@ class ScriptExecutor(submitit.SlurmExecutor):
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
         output = string if isinstance(string, str) else string.decode(errors="replace")
-        job_id = parse_submitted(output)
-        if job_id is None:
-            raise FailedSubmissionError(f"sbatch answered {output!r}")
-        return job_id
+        if job_id := parse_submitted(output):
+            return job_id
+        raise FailedSubmissionError(f"sbatch answered {output!r}")
 
 
 def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> SubmittedJob:
@@ -71,18 +70,14 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
 
     It raises SubmissionUncertainError if sbatch got no answer: the job may exist; SchedulerError if sbatch refused it.
     """
-    stderr_file = RunFolder(submission.folder).sbatch_stderr
+    folder = RunFolder(submission.folder)
     executor = ScriptExecutor(submission)
     try:
-        with (
-            timed(command_text(_sbatch(submission))) as how,
-            _environment(env),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
+        with timed(command_text(_sbatch(submission))) as how, _environment(env), redirect_stderr(io.StringIO()):
             job = executor._submit_command("")
             how.append(f"job {job.job_id}")
     except FailedJobError as error:
-        raise _refusal(_read(stderr_file) or str(error), getattr(error.__cause__, "returncode", None)) from None
+        raise _refusal(folder, error) from None
     except FailedSubmissionError as error:
         raise SubmissionUncertainError(str(error), hint="hpcrun status looks for the job") from None
     except OSError as error:  # submitit's own files, before sbatch or after it
@@ -91,23 +86,27 @@ def submit_with_submitit(submission: Submission, env: Mapping[str, str]) -> Subm
                 f"the job was submitted, but its record could not be completed: {error}", hint="hpcrun status finds it"
             ) from None
         raise SchedulerError(f"cannot write the script to submit: {error}") from None
-    remarks = _read(stderr_file)
-    with contextlib.suppress(OSError):  # the job is submitted, whatever its file system says now
+    remarks = _read(folder.sbatch_stderr)
+    with suppress(OSError):  # the job is submitted, whatever its file system says now
         # submitit's copies of the script, which are not needed beside ours
         for copy in (job.paths.submission_file, *submission.folder.glob(f"{SUBMISSION_FILE}*.sh")):
             copy.unlink(missing_ok=True)
         if not remarks:
-            stderr_file.unlink(missing_ok=True)
+            folder.sbatch_stderr.unlink(missing_ok=True)
     return SubmittedJob(str(job.job_id), remarks)
 
 
-def _refusal(stderr: str, status: int | None) -> SchedulerError:
-    """Return the error for a failed sbatch: refused, or no answer."""
+def _refusal(folder: RunFolder, error: FailedJobError) -> SchedulerError:
+    """Return the error for a failed sbatch: refused, no answer, or never called."""
+    stderr = _read(folder.sbatch_stderr) or str(error)
     if submission_is_uncertain(stderr):
         return SubmissionUncertainError(
             f"sbatch got no response; the job may have been submitted:\n{stderr}",
             hint="check with hpcrun status when the controller is back",
         )
+    if any(map(os.path.exists, (folder.submit_claim(), folder.submit_claim("revoked")))):
+        return SchedulerError(f"sbatch was not called:\n{stderr}")
+    status = getattr(error.__cause__, "returncode", None)
     return SchedulerError(f"sbatch refused the job (exit status {status}):\n{stderr}", hint=refusal_hint(stderr))
 
 
@@ -128,7 +127,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-@contextlib.contextmanager
+@contextmanager
 def _environment(env: Mapping[str, str]) -> Iterator[None]:
     """Run with exactly this environment: submitit passes its own to sbatch and accepts no other."""
     saved = dict(os.environ)

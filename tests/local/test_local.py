@@ -154,3 +154,5 @@ def test_the_folder_of_checkpoints_that_a_job_is_told_of_is_there(hpcrun: Hpcrun
     done = hpcrun.run("bash", script, env={"HPCRUN_RUN_DIR": str(hpcrun.folder / "run")}, check=False)
     assert done.returncode == 1
     assert "hpcrun: there is no folder of checkpoints /gone/run/checkpoints" in done.stderr
+    env = {"HPCRUN_RUN_DIR": str(hpcrun.folder / "by-hand")}
+    assert hpcrun.run("bash", script, env=env, check=False).returncode == 0

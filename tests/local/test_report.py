@@ -70,8 +70,8 @@ def test_a_report_replaces_a_report_and_nothing_else(without_figures: Hpcrun) ->
 def test_a_mistake_is_one_message_and_nothing_is_written(hpcrun: Hpcrun) -> None:
     hpcrun.write("file", "")
     for args, status, message in (
-        ("--min-efficiency 0.65", 2, "--min-efficiency 0.65: it must be from 1 to 100 %"),
-        ("--min-efficiency nan", 2, "it must be from 1 to 100 %"),
+        ("--min-efficiency 0.65", 2, "--min-efficiency: '0.65' is not a valid integer"),
+        ("--min-efficiency 0", 2, "it must be from 1 to 100 %"),
         ("--warmup -1", 2, "--warmup -1: must be 0 or more"),
         ("--from-csv absent.csv", 2, "cannot read absent.csv: No such file or directory"),
         ("--out file", 4, "file is not a folder"),

@@ -27,6 +27,7 @@ from hpcrun.writing import replace_file
 _OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements")
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
+_FRESH = f"{MARK}."  # begins the name of the folder in which a report is written first
 _MEASUREMENT, _FORECAST, _TRAINING = HelpPanel("Measurement"), HelpPanel("Forecast"), HelpPanel("Training")
 _STUDY = HelpPanel("Study")
 
@@ -193,10 +194,10 @@ def report(
         "--weak/--strong", "Scaling of the work: per GPU (weak) or in total (strong). Default: the study's."
     ),
     warmup: int | None = option("--warmup N", "First epochs to leave out. Default: the study's, or 1."),
-    min_efficiency: float = option(
+    min_efficiency: int = option(
         "--min-efficiency PERCENT",
         "Target efficiency: what added GPUs must reach to be worth requesting.",
-        default=100 * MIN_EFFICIENCY,
+        default=round(100 * MIN_EFFICIENCY),
     ),
     out: Path | None = option(
         "--out -o DIR", "Folder to write. Default: report-NAME-XXXX, with the end of the study's id."
@@ -260,7 +261,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
         return
     if not folder.is_dir():
         raise PlanError(f"{folder} is not a folder", hint="choose another one with --out DIR")
-    others = _others(folder)
+    others = [name for name in _others(folder) if not name.startswith(_FRESH)]
     if others and not force:
         raise PlanError(
             f"{folder} contains other files: {', '.join(others[:3])}{' ...' if len(others) > 3 else ''}",
@@ -277,7 +278,10 @@ def save_report(folder: Path, files: Mapping[str, bytes]) -> None:
     marked = {MARK: "".join(f"{name}\n" for name in sorted(files)).encode(), **files}
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".report.", dir=folder) as fresh:
+        leftovers = list(folder.glob(f"{_FRESH}*"))  # of reports that were killed
+        with tempfile.TemporaryDirectory(prefix=_FRESH, dir=folder) as fresh:
+            for leftover in leftovers:
+                leftover.rename(Path(fresh, leftover.name))  # and so it is removed
             for name, content in marked.items():
                 replace_file(Path(fresh, name), content, durable=False, mode=0o644)  # only its owner may write to it
             others = _others(folder)

@@ -13,7 +13,7 @@ from hpcrun.features.scaling.series import BASIS_WORDS, BatchChange, Row, Series
 from hpcrun.features.scaling.sizes import Unit, units_text
 from hpcrun.features.scaling.step_model import Outlook
 from hpcrun.features.scaling.study_report import Part, Report
-from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, reaches, verdict
+from hpcrun.features.scaling.verdict import Advice, ScalingDiagnosis, reaches, verdict, whole
 from hpcrun.views.text import count, one_line
 
 SOURCES: dict[Source, str] = {
@@ -173,7 +173,7 @@ def _advice(advice: Advice, series: Series) -> Iterator[Line]:
     yield Line("best value", _priced(advice.value, series))
     target, unit = f"{100 * advice.min_efficiency:g} %", advice.value.unit
     last = f"{whole_percent(advice.step.added)} up to {units_text(advice.step.gpus, unit)}" if advice.step else ""
-    why = f"Marginal efficiency stays above the {target} target: {last}."
+    why = f"Marginal efficiency reaches the {target} target: {last}."
     if after := advice.next_step:
         marginal = f"{whole_percent(after.added)} marginal efficiency, below the {target} target"
         step = f"from {after.before} to {units_text(after.gpus, unit)}"
@@ -283,7 +283,7 @@ def size_text(row: Row) -> str:
 
 def whole_percent(share: float) -> str:
     """Return ``87 %``."""
-    return f"{math.floor(share * 100 + 0.5)} %"
+    return f"{whole(share)} %"
 
 
 def two_digits(value: float) -> str:

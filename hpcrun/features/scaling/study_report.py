@@ -34,7 +34,7 @@ class ReportOptions:
     name: str  # of the study, for headings and the folder
     weak: bool = False  # the work grew with the number of GPUs
     warmup: int = 1  # first epochs of each run that do not count
-    min_efficiency: float = MIN_EFFICIENCY  # what added GPUs must at least bring to be worth their price, 0 to 1
+    min_efficiency: float = MIN_EFFICIENCY  # the least marginal efficiency that is worth its price, 0 to 1
     command: ScaleCommand = field(default_factory=ScaleCommand)  # the study's own, for those that are proposed
     unit: Unit = "GPUs"  # what the sizes count
 
@@ -142,7 +142,7 @@ def report_name(names: Iterable[str]) -> str:
 
 
 def study_options(
-    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: float
+    studies: Sequence[Study], *, name: str, weak: bool | None, warmup: int | None, min_efficiency: int
 ) -> ReportOptions:
     """Return how some studies, or none, are to be read: as each was submitted, unless an option says otherwise."""
     kinds = {study.scaling for study in studies}

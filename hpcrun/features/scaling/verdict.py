@@ -7,6 +7,7 @@ one is compared with the last size taken: a small miss does not hide a gain at a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -56,7 +57,12 @@ class Step:
 
 def reaches(efficiency: float, target: float) -> bool:
     """Return whether an efficiency reaches the target, in whole per cent as the answer shows it."""
-    return round(efficiency, 2) >= target
+    return whole(efficiency) >= whole(target)
+
+
+def whole(share: float) -> int:
+    """Return a share in whole per cent, with halves rounded up."""
+    return math.floor(share * 100 + 0.5)
 
 
 def steps(speedups: Sequence[tuple[int, float]], target: float = MIN_EFFICIENCY) -> tuple[Step, ...]:

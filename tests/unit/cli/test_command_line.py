@@ -62,7 +62,7 @@ def refusal(*words: str) -> UsageError:
     """Return the error of ``hpcrun submit`` with these words."""
     app = typer.Typer()
 
-    @app.command()
+    @app.command(context_settings={"allow_interspersed_args": False})
     def submit(
         script: str,
         requeue: Annotated[int | None, typer.Option("--requeue")] = None,
@@ -88,6 +88,18 @@ def test_a_value_that_is_no_number_is_named_with_its_option() -> None:
         error = refusal(*words.split())
         assert str(error) == message
         assert "--help" in str(error.hint)
+
+
+def test_each_unknown_option_with_one_dash_is_named_once() -> None:
+    for words, message in (
+        ("-n4 --gpus 1 train.py", "No such options:\n  -n\n  --gpus"),
+        ("-n 4 --gpus 1 train.py", "No such options:\n  -n\n  --gpus"),
+        ("-n=4 --gpus 1 train.py", "No such options:\n  -n\n  --gpus"),
+        ("-np 4 --gpus 1 train.py", "No such options:\n  -np\n  --gpus"),
+        ("-n4 train.py", "No such option: -n"),
+        ("-share 2 train.py", "No such option: -share"),
+    ):
+        assert str(refusal(*words.split())) == message
 
 
 def test_a_script_in_place_of_a_command_is_submitted_by_submit() -> None:

@@ -54,7 +54,7 @@ SUM, EACH = ({"gpu": {"type": "a100", "per_node": 4, "directive": form}} for for
         ({}, {"gpus": "4", "cpus": 8, "cpus_per_gpu": 4},
          "CPUs per node contradict each other: --cpus 8 = 8, but --cpus-per-gpu 4 × 4 GPUs = 16", "use only one"),
         ({}, {"gpus": "4", "launcher": "srun", "cpus": 10},
-         "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50", "ask for --cpus 8"),
+         "10 CPUs per node do not divide by 4 tasks: 10 / 4 = 2.50", "ask for --cpus 8 or 12"),
         ({}, {"gpus": "0", "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect in a job without GPUs", "use --cpus N"),
         # ranks without their GPUs
         ({}, {"gpus": "4", "no_sbatch": ["gres"]},

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,17 @@ def test_a_folder_that_the_mark_names_is_no_report_s(tmp_path: Path) -> None:
         check_folder(tmp_path, force=False)
     save_report(tmp_path, FILES)
     assert (tmp_path / "data" / "thesis.tex").exists()
+
+
+def test_what_a_killed_report_left_is_removed(tmp_path: Path) -> None:
+    write = "import sys, pathlib; sys.path.insert(0, '.'); from hpcrun.features.scaling import command; " \
+        "command.replace_file = lambda *_, **__: os.kill(os.getpid(), 9); import os; " \
+        f"command.save_report(pathlib.Path({str(tmp_path)!r}), {{'report.txt': b'new'}})"  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", write], check=False).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    check_folder(tmp_path, force=False)
+    save_report(tmp_path, FILES)
+    assert content(tmp_path) == FILES
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

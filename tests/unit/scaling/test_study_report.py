@@ -25,7 +25,7 @@ WEAK = replace(STRONG, study_id="20260102-000000-big-bbbb", name="big", scaling=
 
 
 def options(*studies: Study, weak: bool | None = None, warmup: int | None = None) -> ReportOptions:
-    return study_options(studies, name="x", weak=weak, warmup=warmup, min_efficiency=50.0)
+    return study_options(studies, name="x", weak=weak, warmup=warmup, min_efficiency=50)
 
 
 def test_a_report_follows_the_study_unless_it_is_told_otherwise_and_proposes_no_command_of_several() -> None:

@@ -81,5 +81,6 @@ def test_which_added_gpus_are_worth_it() -> None:
     assert largest((1, 1), (2, 1.68), (4, 3.26), (8, 6.11), target=0.7) == 8  # a small miss hides no larger gain
     second = steps(((1, 1), (2, 1.6), (4, 3.26), (8, 6.11)))[1]
     assert (second.before, second.gpus, second.taken) == (1, 4, True)
+    assert largest((1, 1), (2, 1.865), target=0.87) == 2  # 86.5 % is shown as 87 %
     assert steps([(4, 1.0)]) == ()
     assert steps([]) == ()

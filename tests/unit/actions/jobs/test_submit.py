@@ -85,7 +85,7 @@ def test_each_link_waits_for_those_before_it_and_goes_on_from_the_first(tmp_path
 def test_the_first_refusal_ends_it_and_says_what_stays(
     tmp_path: Path, ends: dict[str, BaseException], message: str, hint: str
 ) -> None:
-    chain = Chain(tmp_path, "3", **ends)  # type: ignore[arg-type]
+    chain = Chain(tmp_path, "3", **ends)
     refused = chain.refused()
     assert (refused.message, refused.hint) == (message, hint)
     ((failed, error),) = ends.items()

@@ -21,7 +21,7 @@ from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.elements import ElementRecords
 from hpcrun.runs.record import LastStatus, Run
-from hpcrun.schedulers.slurm import AT_MOST_EVERY_S
+from hpcrun.schedulers.slurm import LONGEST_PAUSE_S
 from hpcrun.schedulers.submit_claim import Sending
 from tests.unit.given import run, write
 
@@ -173,7 +173,7 @@ def test_a_job_nobody_knows_and_that_left_no_record_is_unknown_and_stays_open(tm
 
 
 def test_one_answer_that_leaves_a_job_out_changes_nothing_and_a_later_one_does() -> None:
-    assert MISSED_FOR_S >= AT_MOST_EVERY_S  # two polls of a slow controller may read the same answer
+    assert MISSED_FOR_S >= LONGEST_PAUSE_S  # two polls of a slow controller may read the same answer
     first = decide(last=LastStatus("RUNNING", 500.0, elapsed_s=5))
     assert (first.state, first.elapsed_s, first.asked_s, first.missed_s) == ("RUNNING", 5, 500.0, NOW)
     assert first.reason == "Slurm does not list this job"
