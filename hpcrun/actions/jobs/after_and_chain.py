@@ -97,8 +97,8 @@ def chain_links(
         if not done:
             return replace(lineage, chain=(1, chain.links))
         first = done[0].folder
-        # Slurm cancels the link after a completed one (afternotok), and would count the cancelled link as failed: so a
-        # link waits for all links before it
+        # Slurm cancels the link after a completed one (afternotok). The next link would start, since a cancelled job
+        # counts as failed: so each link waits for all links before it.
         before = done if chain.condition == "fail" else done[-1:]
         waits = (Dependency(item.run.run_id, item.run.job_id, chain.condition) for item in before)
         return replace(

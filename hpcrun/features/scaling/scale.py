@@ -34,8 +34,8 @@ from hpcrun.features.scaling.study_flow import (
     head_json,
     interrupted,
     next_lines,
+    point_text,
     show_status,
-    size_text,
     study_lines,
     wait_for_study,
 )
@@ -170,7 +170,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
     def line(point: StudyPoint, prepared: Prepared) -> str:
         command = prepared.plan.command
         program = shlex.join(command[command.index(prepared.request.script) :])
-        return one_line(f"{run_name(point.run_id)}  {size_text(study, point)}: {program}")
+        return one_line(f"{run_name(point.run_id)}  {point_text(study, point)}: {program}")
 
     def text() -> Iterator[TextPart]:
         yield stderr([*study_lines(study), *starmap(line, jobs), ""])
@@ -187,7 +187,7 @@ def study_plan(study: Study, jobs: Sequence[StudyJob]) -> Outcome:
 
 def submitted_lines(study: Study, point: StudyPoint, result: SubmitResult | HpcrunError) -> list[str]:
     """Return the result of the submission of one run."""
-    name, size = run_name(point.run_id), size_text(study, point)
+    name, size = run_name(point.run_id), point_text(study, point)
     if isinstance(result, HpcrunError):
         label = "uncertain" if point.submitted else "refused"
         return [one_line(f"{label:<10} {name}  {size}: {' '.join(result.message.split())}")]

@@ -109,7 +109,7 @@ def _sizes(study: Study) -> str:
     return f"{', '.join(texts)} {study.unit}"
 
 
-def size_text(study: Study, point: StudyPoint) -> str:
+def point_text(study: Study, point: StudyPoint) -> str:
     """Return ``4 GPUs on 1 node``."""
     return f"{units_text(point.gpus, study.unit)} on {count(point.nodes, 'node')}"
 
