@@ -30,8 +30,13 @@ def run_on_terminal(argv: Sequence[str], env: Mapping[str, str], *, read: Callab
             signal.signal(number, lambda number, _: os.kill(pid, number))
         if read:
             os.close(sink)
-            read(source)
-            os.close(source)
+            try:
+                read(source)
+            except BaseException:
+                os.kill(pid, signal.SIGTERM)
+                raise
+            finally:
+                os.close(source)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return -signal.SIGINT if interrupts and status == SSH_FAILED else status
     finally:

@@ -117,13 +117,12 @@ def run_command(
         try:
             done = subprocess.run(
                 argv,
-                **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
                 capture_output=True,
                 timeout=timeout_s,
                 env=None if env is None else dict(env),
                 cwd=cwd,
-                encoding="utf-8",
-                errors="surrogateescape",
                 check=False,
             )
         except (subprocess.TimeoutExpired, OSError) as error:
@@ -133,7 +132,12 @@ def run_command(
             how.append(problem)
             return Completed(command, None, "", problem)
         how.append(f"exit status {done.returncode}")
-    return Completed(command, done.returncode, done.stdout, done.stderr)
+    # not by subprocess, which takes a CR in a file's name for the end of a line
+    return Completed(command, done.returncode, _decoded(done.stdout), _decoded(done.stderr))
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
 
 
 def command_text(argv: Sequence[str]) -> str:

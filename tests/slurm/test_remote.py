@@ -13,7 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.harness import Hpcrun, processes_with, wait_for
+from tests.harness import RESEARCHER, Hpcrun, processes_with, wait_for
 from tests.remote import LoginNode, kill_connection, laptop, login_node, make_key
 
 pytestmark = [pytest.mark.slurm, pytest.mark.needs("sshd", "rsync")]
@@ -40,6 +40,7 @@ def home(as_researcher: Hpcrun) -> Path:
         as_researcher.write(f"home/{start}", "\n".join([*lines, ""]))
     lines = [f"set -gx {name} '{value}'" for name, value in values.items()]
     as_researcher.write("home/.config/fish/config.fish", "\n".join(["echo welcome", *lines, ""]))
+    as_researcher.run("git", "init", "--quiet", str(as_researcher.home))  # as of people who keep their dotfiles there
     return as_researcher.write("sshd/readme", "").parent  # the server reads the key as this user
 
 
@@ -59,6 +60,8 @@ def here(node: LoginNode, tmp_path: Path) -> Iterator[Hpcrun]:
 def with_project(person: Hpcrun) -> None:
     person.write("project/train.py", "import sys\nprint('trains', sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
     person.write("project/.env", "API_KEY=1\n")
+    for name in ("#a.py", ";b.py", "c\r.py", "pip.py", "json.py"):  # no comment, no end of a line, no module of ours
+        person.write(f"project/{name}", "raise SystemExit('imported')\n")
 
 
 def on(person: Hpcrun, *words: str, check: bool = True) -> str:
@@ -79,6 +82,8 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: Log
     assert on(here, "status", "--json") == as_researcher("status", "--json", env={"HPCRUN_RUNS": None}).stdout
     (code,) = (as_researcher.home / "hpcrun-code").iterdir()
     assert not list(code.rglob(".env"))
+    assert [path.parent for path in as_researcher.home.rglob(".profile")] == [as_researcher.home]
+    assert {"#a.py", ";b.py", "c\r.py"} <= {path.name for path in code.rglob("*.py")}
     copies = sorted(path for path in code.iterdir() if path.name.startswith("2"))
     first, second = (path / "train.py" for path in copies)
     assert first.samefile(second)  # it did not travel again
@@ -94,6 +99,7 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: Log
         "MaxSessions 1",
         "ProxyJump",
         "shared",
+        "USER@HOST",
     ],
 )
 def test_a_job_is_submitted_through_what_sites_and_people_set_up(
@@ -114,15 +120,16 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
         if how == "shared":
             own = [f"{here.folder}/bin/ssh", "-fNM", "-o", f"ControlPath={tmp_path}/master", "far"]
             subprocess.run(own, env=here.environ, check=True)
-        here.run(*here.argv("login", "far"))
-        done = here.run(*here.argv("--on", "far", "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"),
+        host = f"{RESEARCHER}@far" if how == "USER@HOST" else "far"
+        here.run(*here.argv("login", host))
+        done = here.run(*here.argv("--on", host, "submit", *JOB, "--follow", "train.py", "0", "a b", "$x", "q'q!"),
                         cwd=here.folder / "project")  # fmt: skip
         assert "trains ['0', 'a b', '$x', \"q'q!\"]" in done.stdout
         assert "welcome" not in done.stdout
         assert (far.logins, jump.logins) == (1, int(how == "ProxyJump"))
         checks = json.loads(here.run(*here.argv("doctor", "--json"), check=False).stdout)["checks"]
         assert [check["level"] for check in checks if check["group"] == "Other machines"] == ["green", "green"]
-        closed = here.run(*here.argv("login", "far", "--close")).stdout
+        closed = here.run(*here.argv("login", host, "--close")).stdout
         assert ("left open" in closed) == (how == "shared")
 
 

@@ -2,3 +2,5 @@
 
 ATTACHED = "HPCRUN_ATTACHED"
 """Set for a command that another host has started over ssh: it ends if that connection is gone."""
+FOLDER = "hpcrun-code"
+"""The folder of projects, below the home there."""

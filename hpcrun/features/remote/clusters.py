@@ -17,6 +17,8 @@ from hpcrun.schedulers.process import Completed
 from hpcrun.views.text import clock_text, count, start_text, text_table
 
 _ANSWER_S = 30.0
+_NEVER_S = 1e11
+"""The start of an offer that names none."""
 _NOT_MERGED = ("--watch", "--csv", "--columns", "-v", "--verbose", "--gpus")
 _HEADINGS = ("CLUSTER", "NAME", "JOB", "PROFILE", "STATE", "SIZE", "ELAPSED", "NODES (REASON)")
 
@@ -112,7 +114,7 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
         if isinstance(answer, HpcrunError):
             tell([f"hpcrun: {answer.message}"])
         elif offers := [offer for offer in _list(answer.get("offers")) if isinstance(offer, dict)]:
-            starts[host] = min(_number(offer.get("start_s")) for offer in offers)
+            starts[host] = min(_number(offer.get("start_s")) or _NEVER_S for offer in offers)
         else:
             tell([f"hpcrun: the job fits no profile of {host}"])
     if not starts:

@@ -16,13 +16,14 @@ from pathlib import Path
 from hpcrun.actions.jobs.snapshot import LIMIT_MB, find_tree, list_code
 from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError, UsageError
+from hpcrun.features.remote import FOLDER
 from hpcrun.features.remote.connection import Connection, rsh_option
 from hpcrun.job.secrets import MOST_NAMED
 from hpcrun.job.units import listed
 from hpcrun.runs.job_code import check_count, measure_code
 from hpcrun.schedulers.process import run_command
+from hpcrun.views.text import one_line
 
-_FOLDER = "hpcrun-code"
 _KEPT, _KEPT_MIN = 3, 60
 """Copies that stay: so many, and all that are younger than so many minutes."""
 _SEND_S = 600.0
@@ -47,16 +48,19 @@ def send_code(connection: Connection, folder: Path) -> str:
     check_count(paths, tree.root)
     files = measure_code(tree.root, paths, LIMIT_MB)
     if left_out:
-        tell([f"hpcrun: not copied, since they look like secrets: {listed(sorted(left_out), MOST_NAMED)}"])
+        tell(
+            [f"hpcrun: not copied, since they look like secrets: {listed(sorted(map(one_line, left_out)), MOST_NAMED)}"]
+        )
     project = _project_name(tree.root)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
-    home = connection.make_folder(_FOLDER, f"{project}/{name}.part")
+    home = connection.make_folder(FOLDER, f"{project}/{name}.part")
     argv = [
         "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0", "--files-from=-",
         "--delete-missing-args", "--link-dest=../latest/", rsh_option(connection), "--timeout=60", "--",
         f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
     ]  # fmt: skip
-    done = run_command(argv, timeout_s=_SEND_S, stdin="\0".join(file.path for file in files))
+    done = run_command(argv, timeout_s=_SEND_S, cwd=Path("/"),
+                       stdin="\0".join(f"./{file.path}" for file in files))  # fmt: skip
     if done.status is None and "No such file" in done.stderr:
         raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
     if not done.ok:

@@ -215,13 +215,15 @@ def shell_setup(remote: Remote) -> str:
 
 
 def rsh_option(connection: Connection) -> str:
-    """Return the option of rsync that runs this module."""
-    return f"--rsh={sys.executable} -I -m {__name__} {connection.control}"
+    """Return the option of rsync that runs this module; rsync must run in ``/``, where no project has modules."""
+    return f"--rsh={sys.executable} -m {__name__} {connection.control}"
 
 
-def main(control: str, host: str, *words: str) -> int:
-    """Run the words, which are quoted for sh, on a host; return the exit status."""
-    return Connection(host, control).session(f"exec {' '.join(words)}")
+def main(control: str, *words: str) -> int:
+    """Run words, which are quoted for sh, on the host before them, as rsync calls its ssh; return the exit status."""
+    if words[0] == "-l":  # of USER@HOST
+        words = (f"{words[1]}@{words[2]}", *words[3:])
+    return Connection(words[0], control).session(f"exec {' '.join(words[1:])}")
 
 
 def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:

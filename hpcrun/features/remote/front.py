@@ -12,6 +12,7 @@ import stat
 import sys
 
 from hpcrun.actions.hooks import Hooks
+from hpcrun.errors import SchedulerError
 from hpcrun.features.remote import ATTACHED
 
 TYPE_CHECKING = False
@@ -51,7 +52,10 @@ class RemoteHooks(Hooks):
         if len(dict.fromkeys(hosts)) > 1:
             from hpcrun.features.remote.clusters import run_on_several
 
-            return run_on_several(list(dict.fromkeys(hosts)), rest)
+            try:
+                return run_on_several(list(dict.fromkeys(hosts)), rest)
+            except RecursionError:
+                raise SchedulerError("the answer of a host is nested too deeply") from None
         from hpcrun.features.remote.remote_command import run_on_one
 
         return run_on_one(hosts[0], rest)

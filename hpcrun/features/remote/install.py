@@ -67,7 +67,7 @@ def install_hpcrun(connection: Connection, path: str) -> None:
         folder = connection.make_folder(INSTALLED)
         argv = ["rsync", "--recursive", "--delete", rsh_option(connection), "--",
                 f"{wheels}/", f"{connection.host}:{folder}/{__version__}.wheels/"]  # fmt: skip
-        done = run_command(argv, timeout_s=_MINUTES_S)
+        done = run_command(argv, timeout_s=_MINUTES_S, cwd=Path("/"))
         if not done.ok:
             raise SchedulerError(f"the wheels cannot be copied: {done.stderr.strip()[-300:]}")
     script = _INSTALL.format(
@@ -94,7 +94,7 @@ def _download(wheels: Path, wheel: Path, python: str, machine: str) -> None:
     platforms = [option for name in _GLIBC for option in ("--platform", f"{name}_{machine}")]
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:",
             "--python-version", python, *platforms, "--dest", str(wheels), str(wheel), "pip"]  # fmt: skip
-    done = run_command(argv, timeout_s=_MINUTES_S)
+    done = run_command(argv, timeout_s=_MINUTES_S, cwd=wheels)  # a project's pip.py is not imported
     if not done.ok:
         raise PlanError(f"the wheels cannot be downloaded here: {done.stderr.strip()[-300:]}")
 

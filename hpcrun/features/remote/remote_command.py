@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
 from hpcrun.errors import InterruptedByUser, SchedulerError
-from hpcrun.features.remote import ATTACHED
+from hpcrun.features.remote import ATTACHED, FOLDER
 from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, remote_command, shell_setup
 from hpcrun.schedulers.on_terminal import SSH_FAILED
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WITH_CODE = ("submit", "import", "scale run")
 """Commands that read files of the project, which travel with them."""
 _SNAPSHOT = ("submit", "scale run")
+_LONGEST_ANSWER = 1 << 20
 NO_FOLDER = 97
 """The exit status if the folder of the code is missing there; hpcrun has no such status."""
 
@@ -64,6 +65,8 @@ def run_words(connection: Connection, remote: Remote, words: Sequence[str], fold
     """Run a command line of hpcrun in a folder there, on this terminal if there is one; return its exit status."""
     on_terminal = os.isatty(0) and os.isatty(1)
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
+    if folder:  # a repository around it, such as a home under git, is not the project
+        go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(folder.partition(f'/{FOLDER}/')[0] + f'/{FOLDER}')}"
     script = "\n".join([shell_setup(remote), go, _line(remote, words)])
     status = connection.session(script, on_terminal=on_terminal)
     return _checked(connection, status, folder)
@@ -76,8 +79,14 @@ def _line(remote: Remote, words: Sequence[str]) -> str:
 def _read(connection: Connection, remote: Remote, words: Sequence[str]) -> tuple[int, str]:
     """Run a command line of hpcrun there; return its exit status and its stdout."""
     answer = bytearray()
+
+    def take(chunk: bytes) -> None:
+        answer.extend(chunk)
+        if len(answer) > _LONGEST_ANSWER:
+            raise SchedulerError(f"the answer of {connection.host} has no end")
+
     script = "\n".join([shell_setup(remote), "cd", _line(remote, words)])
-    status = _checked(connection, connection.session(script, take=answer.extend), "")
+    status = _checked(connection, connection.session(script, take=take), "")
     return status, answer.decode("utf-8", "replace")
 
 
