@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -170,6 +171,9 @@ def fetched(url: str, token: str = "", data: bytes | None = None) -> str:
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error)
     except (OSError, http.client.HTTPException) as error:
         return str(error)
 
