@@ -56,6 +56,13 @@ _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
     ({"TORCH_FR_DUMP_TEMP_FILE": _FLIGHT_FILE, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": _FLIGHT_FILE}, ""),
 )
 """Settings of torch's flight recorder, in the shell's syntax, and another name of each."""
+_NOT_FROM_HERE = ("hpcrun_dev", "hpcrun_hello")
+"""Programs of hpcrun that need nothing of the current folder, which anybody may have written."""
+_RUN_MODULE = (
+    'import sys, os; sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]; '
+    'import runpy; runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)'
+)
+"""Unlike -m it imports nothing from the current folder; -P does so only since Python 3.11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +275,8 @@ def name_of(request: JobRequest) -> str:
 def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ...]) -> tuple[str, ...]:
     if not (request.module or request.script.endswith(".py")):
         return (request.script, *args)
+    if request.module and request.script in _NOT_FROM_HERE:
+        return (python.executable, "-u", "-c", _RUN_MODULE, request.script, *args)
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
     return (python.executable, "-u", *(["-m"] if request.module else []), request.script, *args)
 

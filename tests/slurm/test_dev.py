@@ -227,6 +227,8 @@ def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, to
 
 
 def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -> None:
+    for name in ("selectors", "secrets", "hpcrun_dev", "jupyterlab", "jupyter_server", "jupyter_config"):
+        person.write(f"{name}.py", "open('hacked', 'a').close()\n")
     terminal = person.terminal("dev", *JOB, "--jupyter", env=path_of(person))
     terminal.expect(r"jupyter +http://127.0.0.1:(\d+)/\?token=(\w+)")
     port, token = int(terminal.match[1]), str(terminal.match[2])
@@ -238,6 +240,7 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
         == "42 0\n"
     )
     node = person.status("last")["hosts"]
+    assert not list(person.folder.rglob("hacked"))  # nothing of the folder of the job runs
     another_user_reaches_nothing(person, cluster, node, token)
     terminal.sendintr()
     terminal.expect("the connection to Jupyter is closed")

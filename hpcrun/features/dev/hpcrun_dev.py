@@ -37,6 +37,7 @@ from hpcrun_dev_watch import LOOK_S, Watch, log, read_json, write_json  # noqa: 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
 
 DOOR, KEYS, HOST_KEY, ENDED = "door", "authorized_keys", "host_key", "dev-ended"
@@ -50,6 +51,13 @@ OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"
 """Variables that .bashrc may change: the job's values come after it."""
 JUPYTER = ("jupyterlab", "notebook", "jupyter_server")
 OF_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "TERM")
+
+
+RUN_MODULE = (
+    'import sys, os; sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]; '
+    'import runpy; runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)'
+)
+"""Unlike -m it imports nothing from the current folder, a project of anybody: as in job/plan.py."""
 
 
 def main(command: str, *arguments: str) -> int:
@@ -108,6 +116,12 @@ def _sweep(place: str) -> None:
             shutil.rmtree(path, ignore_errors=True)  # noqa: TID251  # this program has made it, by its name
         except OSError:  # of another listener that has just begun, or just ended
             continue
+
+
+def home_folder(env: Mapping[str, str]) -> str:
+    """Return the home folder, or / if it is not on this node."""
+    home = env.get("HOME", "/")
+    return home if os.path.isdir(home) else "/"
 
 
 def can_have_terminals() -> bool:
@@ -208,7 +222,7 @@ class Listener:
         if self._jupyter and self._jupyter.poll() is None:
             return True
         importlib.invalidate_caches()  # it may have been installed since
-        module = next((name for name in JUPYTER if importlib.util.find_spec(name)), "")
+        module = next((name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin), "")
         if not module:
             return False
         run = os.path.join(self._local, "jupyter")
@@ -219,12 +233,14 @@ class Listener:
         token = {"token": secrets.token_hex(24)}
         write_json(config, {"IdentityProvider": token} if has_identity_provider() else {"ServerApp": token})
         # the sockets of the kernels too: their TCP ports would show every output to all users of the node
-        argv = [sys.executable, "-m", module, f"--config={config}", f"--ServerApp.sock={sock}", "--no-browser",
-                "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
+        argv = [sys.executable, "-c", RUN_MODULE, module, f"--config={config}", f"--ServerApp.sock={sock}",
+                "--no-browser", "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
                 f"--ServerApp.root_dir={os.getcwd()}"]  # fmt: skip
         env = {**os.environ, "JUPYTER_RUNTIME_DIR": run}
         with open(os.path.join(run, "log"), "ab") as log:
-            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+            # in the home: jupyter_core before 4.11.2 runs a jupyter_config.py of the current folder
+            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
+                                             cwd=home_folder(env))  # fmt: skip
         return True
 
     def close(self) -> None:
@@ -287,8 +303,7 @@ def session(folder: str) -> NoReturn:
         is_bash = os.path.basename(shell) == "bash"
         rc = ["--rcfile", os.path.join(door["local"], "rc")] if is_bash else []
         os.execve(shell, [os.path.basename(shell), *rc, "-i"], env)
-    home = env.get("HOME", "/")
-    os.chdir(home if os.path.isdir(home) else "/")
+    os.chdir(home_folder(env))
     if command in SFTP:
         os.execve(command, [command], env)
     os.execve(shell, [os.path.basename(shell), "-c", command], env)
