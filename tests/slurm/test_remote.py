@@ -158,6 +158,9 @@ def test_a_connection_without_room_says_so(here: Hpcrun, node: LoginNode) -> Non
         terminal.expect("stopped watching")
         terminal.close()
     assert on(here, "--version").startswith("hpcrun ")
+    assert "did you mean 'far'?" in here.run(*here.argv("--on", "fra", "status"), check=False).stderr
+    assert "--on needs a host" in here.run(*here.argv("--on"), check=False).stderr
+    assert "for this machine alone" in here.run(*here.argv("status", "--on=far", "--on=local"), check=False).stderr
     assert node.logins == 1
 
 

@@ -99,7 +99,10 @@ def dev(
         check_running(item, "hpcrun dev")
         yield note([f"Shell in job {item.run.job_id}. Type exit to leave."] if os.isatty(0) else [])
         status = open_shell(item, None, context.env, is_terminal=os.isatty(0))
-        yield note([_stays(item.run.job_id)] if item.run.request.get("script") == PROGRAM else [])
+        after = dev_run.status().status
+        ended = f"hpcrun: job {item.run.job_id} has ended: {after.state}"
+        own = item.run.request.get("script") == PROGRAM
+        yield note([ended] if after.final else [_stays(item.run.job_id)] if own else [])
         yield Outcome(status=status if status >= 0 else 128 - status)
         return
     if key:

@@ -12,7 +12,7 @@ import stat
 import sys
 
 from hpcrun.actions.hooks import Hooks
-from hpcrun.errors import SchedulerError
+from hpcrun.errors import SchedulerError, UsageError
 from hpcrun.features.remote import ATTACHED
 
 TYPE_CHECKING = False
@@ -45,6 +45,8 @@ class RemoteHooks(Hooks):
         verb = next((text for text in rest if not text.startswith("-")), "")
         if not hosts and verb and verb not in _HERE and _is_configured():
             hosts = _configured_host()
+        if len(hosts) > 1 and LOCAL in hosts:
+            raise UsageError(f"{OPTION} {LOCAL} is for this machine alone")
         if hosts in ([], [LOCAL]):
             if hosts:
                 sys.argv[1:] = rest
@@ -68,12 +70,18 @@ class RemoteHooks(Hooks):
 
 
 def split_hosts(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line without them."""
+    """Return the hosts of ``--on HOST`` before a command and right behind it, and the command line without them.
+
+    Raises:
+        UsageError: a host is missing.
+    """
     hosts, rest, verbs = [], [], 0
     queue = list(words)
     while queue:
         name, has_value, value = queue[0].partition("=")
-        if name == OPTION and (has_value or len(queue) > 1):
+        if name == OPTION:
+            if not has_value and len(queue) == 1:
+                raise UsageError(f"{OPTION} needs a host and a command", hint=f"hpcrun {OPTION} HOST status")
             hosts.append(value if has_value else queue[1])
             del queue[: 1 if has_value else 2]
         elif name in _VERBOSE or (not verbs and not name.startswith("-")):

@@ -8,9 +8,18 @@ import signal
 from typing import TYPE_CHECKING
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
-from hpcrun.errors import InterruptedByUser, SchedulerError
+from hpcrun.errors import InterruptedByUser, SchedulerError, did_you_mean
 from hpcrun.features.remote import ATTACHED, FOLDER
-from hpcrun.features.remote.connection import Connection, Remote, connection_to, known, remote_command, shell_setup
+from hpcrun.features.remote.connection import (
+    Connection,
+    NotConnectedError,
+    Remote,
+    connection_to,
+    known,
+    known_hosts,
+    remote_command,
+    shell_setup,
+)
 from hpcrun.schedulers.on_terminal import SSH_FAILED
 
 if TYPE_CHECKING:
@@ -54,7 +63,10 @@ def opened(host: str) -> tuple[Connection, Remote]:
     remote = known(host)
     connection = connection_to(host, remote)
     if not connection.is_alive():
-        raise connection.lost()
+        lost = connection.lost()
+        if remote is None:
+            raise NotConnectedError(lost.message, hint=did_you_mean(host, known_hosts(), lost.hint or ""))
+        raise lost
     if remote is None or not remote.hpcrun:
         raise SchedulerError(f"{host} has no hpcrun, as far as `hpcrun login` has seen",
                              hint=f"hpcrun login {shlex.quote(host)} --install")  # fmt: skip
@@ -100,7 +112,8 @@ def _checked(connection: Connection, status: int, folder: str) -> int:
     if status == -signal.SIGINT:
         raise InterruptedByUser("interrupted")
     if status == SSH_FAILED or status < 0:
-        raise connection.lost()
+        is_alive = connection.is_alive()
+        raise connection.lost("" if is_alive else f"the connection to {connection.host} is lost; jobs there continue")
     if status == NO_FOLDER:
         raise SchedulerError(f"the folder of the code is gone on {connection.host}: {folder}", hint="run it again")
     return status
