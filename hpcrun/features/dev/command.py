@@ -180,7 +180,13 @@ class DevHooks(Hooks):
         check_one_of(**{name: name in ways for name in ("jupyter", "code", "ssh")})
         with new_key() as path:
             rest = [option for option in words if option not in ("--yes", "-y")]
-            status, text = there.read([*rest, "--json", "--key", public_key(path)])
+            stopped = InterruptedByUser(
+                "stopped waiting; a job that was submitted is not affected", hint=f"hpcrun --on {there.host} status"
+            )
+            try:
+                status, text = there.read([*rest, "--json", "--key", public_key(path)])
+            except InterruptedByUser:
+                raise stopped from None
             door = read_address(_document(text, status))
             lost = (
                 f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
