@@ -29,7 +29,7 @@ _ENDS: tuple[tuple[str, int, str], ...] = (
 def write_past_runs(runs: Path) -> None:
     """Write the folders of some runs of each week; the same ones each time, but for their days."""
     chance, now_s = random.Random(2), time.time()
-    runs.mkdir(mode=0o700, parents=True)
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in range(WEEKS * 12):
         created_s = now_s - (number / 12 + chance.random() / 12) * 7 * 86400 - 12 * _HOUR_S
         _write(runs, number, created_s, chance)
