@@ -101,8 +101,8 @@ def dev(
         status = open_shell(item, None, context.env, is_terminal=os.isatty(0))
         after = dev_run.status().status
         ended = f"hpcrun: job {item.run.job_id} has ended: {after.state}"
-        own = item.run.request.get("script") == PROGRAM
-        yield note([ended] if after.final else [_stays(item.run.job_id)] if own else [])
+        is_dev = item.run.request.get("script") == PROGRAM
+        yield note([ended] if after.final else [_stays(item.run.job_id)] if is_dev else [])
         yield Outcome(status=status if status >= 0 else 128 - status)
         return
     if key:
