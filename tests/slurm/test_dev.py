@@ -258,9 +258,9 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
     with login_node_of(as_researcher) as node, laptop(tmp_path / "laptop", far=node) as here:
         here.run(*here.argv("login", "far"))
         done = here.run(*here.argv("--on", "far", "dev", *JOB, "--ssh", "--yes"))
-        match = re.search(r"ssh +ssh hpcrun-(\d+)\n", done.stdout)
+        match = re.search(r"ssh +ssh hpcrun-far-(\d+)\n", done.stdout)
         assert match
-        host = f"hpcrun-{match[1]}"
+        host = f"hpcrun-far-{match[1]}"
         assert here.run("ssh", host, "echo $SLURM_JOB_ID").stdout == f"{match[1]}\n"
         here.write("data", "x" * 100_000)
         here.run("rsync", "-e", f"{here.folder}/bin/ssh", "data", f"{host}:from-laptop")

@@ -187,7 +187,7 @@ class DevHooks(Hooks):
                 status, text = there.read([*rest, "--json", "--key", public_key(path)])
             except InterruptedByUser:
                 raise stopped from None
-            door = read_address(_document(text, status))
+            door = read_address(_document(text, status), there.host)
             lost = (
                 f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
             )
@@ -212,7 +212,7 @@ def _connect(door: Address, config: Path, way: str, *, yes: bool) -> int:
     """Do what was asked for over ssh; return the exit status."""
     if way == "jupyter":
         return _forward_jupyter(door, config)
-    included = is_included(yes=yes)
+    included = is_included(door.name, yes=yes)
     ssh = ["ssh", *([] if included else ["-F", str(config)]), door.name]
     lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
     if way == "code":

@@ -27,6 +27,11 @@ _KEPT_S = 24 * 3600.0
 """How long after the end of a run its files are kept."""
 PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{40,100}={0,2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
+_RUN = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9._-]{1,200}", re.ASCII)
+_JOB = re.compile(r"L?\d{1,20}(_\d{1,10})?", re.ASCII)  # of a local job, or of an element
+_LOCAL = re.compile(r"(/[A-Za-z0-9._-]+)+", re.ASCII)  # in a forward, a colon would begin another part
+_LATEST_S = 4e9  # an end in the year 2096
+_BLOCK = re.compile(r"^\s*(?:Host|Match)\b", re.MULTILINE | re.IGNORECASE)
 _ANSWERED = "include-answered"
 
 
@@ -45,28 +50,36 @@ class Address:
     program: tuple[str, ...]  # the listener's program on the node
     relay: tuple[str, ...]  # the command on the login node that connects to it
     ends_s: float  # seconds since the epoch
+    host: str  # of ``--on``; empty for a run of this machine's cluster
+
+    def named(self, number: str) -> str:
+        """Return the job or the run as ssh's name: with the host, since other clusters have jobs of this number too."""
+        return "-".join(filter(None, ("hpcrun", self.host.replace("@", "."), number)))
 
     @property
     def name(self) -> str:
         """The name of the run for ssh."""
-        return f"hpcrun-{self.job}"
+        return self.named(self.job)
 
 
-def read_address(document: Mapping[str, Any]) -> Address:
+def read_address(document: Mapping[str, Any], host: str = "") -> Address:
     """Read what ``hpcrun dev --json`` printed, perhaps on another machine: nothing in it can become another setting."""
+    document = {**document, "host": host}
     try:
         fields: dict[str, Any] = {
             name: tuple(map(str, document[name])) if name in ("program", "relay") else str(document[name])
             for name in Address.__dataclass_fields__
         }
         door = Address(**{**fields, "ends_s": float(document["ends_s"])})
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise SchedulerError("the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install") from None
-    names = (door.run, door.job, door.user, door.node)
-    texts = (door.folder, door.local, door.cwd, *door.program, *door.relay)
-    if not (all(map(_NAME.fullmatch, names)) and PUBLIC_KEY.fullmatch(door.host_key)) or not all(
-        text.isprintable() and '"' not in text for text in texts
-    ):
+    forms = ((_RUN, door.run), (_JOB, door.job), (_NAME, door.user), (_NAME, door.node), (_LOCAL, door.local),
+             (PUBLIC_KEY, door.host_key))  # fmt: skip
+    texts = (door.folder, door.cwd, *door.program, *door.relay)
+    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= _LATEST_S
+    # a path that is none would be an option of VS Code
+    is_possible &= all(path.startswith("/") for path in (door.folder, door.cwd))
+    if not (is_possible and all(text.isprintable() and '"' not in text for text in texts)):
         raise SchedulerError("the answer of hpcrun there has an impossible value")
     return door
 
@@ -115,17 +128,20 @@ def write_config(door: Address, key: Path, proxy: Sequence[str], lost: str) -> P
     private, known, config = (folder / f"{door.name}.{kind}" for kind in ("key", "known", "conf"))
     # ssh says no more than that the connection was closed; srun's own lines are about steps and tasks
     script = f"{shlex.join(proxy)} 2>/dev/null || {{ echo {shlex.quote(f'hpcrun: {lost}')} >&2; exit 1; }}"
+    alias = door.named(door.run)
     lines = [
-        f"Host {door.name} hpcrun-{door.run}",
-        f"HostName {door.name}", f"User {door.user}", f"HostKeyAlias hpcrun-{door.run}",
+        f"Host {door.name} {alias}",
+        # not the node's name: a ControlPath with %h would share the connection of another host of that name
+        f"HostName {alias}", f"User {door.user}", f"HostKeyAlias {alias}",
         f'IdentityFile "{private}"', "IdentitiesOnly yes", f'UserKnownHostsFile "{known}"',
         "GlobalKnownHostsFile /dev/null", "StrictHostKeyChecking yes", "CheckHostIP no", "ConnectTimeout 30",
         "ServerAliveInterval 30",
+        "ForwardAgent no", "ForwardX11 no", "PermitLocalCommand no", "RemoteCommand none",
         "ProxyCommand " + f"sh -c {shlex.quote(script)}".replace("%", "%%"),
     ]  # fmt: skip
     try:
         key.replace(private)
-        replace_file(known, f"hpcrun-{door.run} {door.host_key}\n", durable=False)
+        replace_file(known, f"{alias} {door.host_key}\n", durable=False)
         replace_file(config, "\n  ".join(lines) + "\n", durable=False)
         os.utime(config, (time.time(), door.ends_s))
     except OSError as error:
@@ -142,14 +158,15 @@ def _remove_old(folder: Path) -> None:
                     config.with_suffix(kind).unlink(missing_ok=True)
 
 
-def is_included(*, yes: bool) -> bool:
+def is_included(name: str, *, yes: bool) -> bool:
     """Whether ~/.ssh/config includes the files of runs; with the user's consent, the line is added, asked for once."""
     folder = _folder()
     line = f"Include {folder}/*.conf"
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
-        if any(words.split() == line.split() for words in text.splitlines()):
+        # in the block of a Host it would be for that one only
+        if any(words.split() == line.split() for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()):
             return True
         answered = folder / _ANSWERED
         ask = not yes and can_ask() and not answered.exists()
@@ -163,6 +180,6 @@ def is_included(*, yes: bool) -> bool:
         raise HpcrunError(
             f"{path} cannot be changed: {error.strerror}", hint=f"add this line at its top: {line}"
         ) from None
-    tell([f"hpcrun: for `ssh {_FOLDER.partition('.')[0]}-JOB` and editors, this line is missing at the top of {path}",
+    tell([f"hpcrun: for `ssh {name}` and editors, this line is missing at the top of {path}",
           f"hint: {line}    (or add --yes)"])  # fmt: skip
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -29,7 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("field, value", [
     ("user", "me\n  ProxyCommand touch hacked"), ("node", "-oProxyCommand=x"), ("job", "1 *"), ("run", "../../x"),
     ("host_key", "ssh-ed25519 AAAA\n* ssh-rsa BBBB"), ("local", '/tmp/"x'), ("cwd", "/a\nb"), ("relay", ["a\nb"]),
-    ("ends_s", "soon"), ("program", 7),
+    ("ends_s", "soon"), ("program", 7), ("cwd", "--install-extension=evil.pwn"), ("folder", "-x"), ("local", "tmp/x"),
+    ("local", "/tmp/x:127.0.0.1:22"), ("ends_s", math.nan), ("ends_s", math.inf), ("ends_s", 1e300), ("ends_s", -1),
+    ("ends_s", "9" * 400), ("ends_s", 10**400), ("run", "1"), ("job", "20261126-120000-dev-ab12"),
 ])  # fmt: skip
 def test_an_impossible_answer_is_refused(field: str, value: object) -> None:
     with pytest.raises(SchedulerError):
@@ -44,6 +47,8 @@ def test_a_configuration_that_ssh_reads(home: Path) -> None:
     text = config.read_text()
     assert "Host hpcrun-4711 hpcrun-20261126-120000-dev-ab12\n" in text
     assert "100%%" in text  # ssh expands a single one
+    lines = {line.strip() for line in text.splitlines()}
+    assert {"ForwardAgent no", "ForwardX11 no", "PermitLocalCommand no", "RemoteCommand none"} < lines
     assert config.with_suffix(".known").read_text() == f"hpcrun-{address.run} {address.host_key}\n"
     assert public.startswith("ssh-ed25519 ")
     assert oct(config.with_suffix(".key").stat().st_mode)[-3:] == "600"
@@ -54,16 +59,30 @@ def test_a_configuration_that_ssh_reads(home: Path) -> None:
     assert not config.exists()
 
 
+def test_clusters_with_the_same_job_number_have_their_own_files(home: Path) -> None:
+    configs = []
+    for host in ("", "good", "me@bad"):
+        address = read_address({**ANSWER, "host": "good"}, host)
+        with new_key() as key:
+            configs.append(write_config(address, key, address.relay, ""))
+    names = ["hpcrun-4711", "hpcrun-good-4711", "hpcrun-me.bad-4711"]
+    assert [config.stem for config in configs] == names
+    hosts = [config.read_text().split("\n", 1)[0] for config in configs]
+    assert hosts == [f"Host {name} {name.replace('4711', str(ANSWER['run']))}" for name in names]
+
+
 def test_the_user_s_file_gets_one_line_at_its_top(home: Path) -> None:
     (home / ".ssh").mkdir(0o700)
     config = home / ".ssh/config"
     (home / "dotfiles").write_text("Host a\n  Port 1\n")
     config.symlink_to(home / "dotfiles")
-    assert not is_included(yes=False)  # without a terminal it is only named
-    assert is_included(yes=True)
-    assert is_included(yes=True)
+    assert not is_included("hpcrun-1", yes=False)  # without a terminal it is only named
+    assert is_included("hpcrun-1", yes=True)
+    assert is_included("hpcrun-1", yes=True)
     assert config.read_text() == f"Include {home}/.ssh/hpcrun.d/*.conf\n\nHost a\n  Port 1\n"
     assert config.is_symlink()
+    config.write_text(f"host a\n  Include {home}/.ssh/hpcrun.d/*.conf\n")  # of that host alone
+    assert not is_included("hpcrun-1", yes=False)
 
 
 @pytest.mark.parametrize("text, seconds", [
