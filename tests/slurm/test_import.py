@@ -21,7 +21,7 @@ SCRIPTS = {
     ),
     "srun": (
         "#SBATCH --job-name=train --partition=gpu --nodes=2 --ntasks-per-node=4 --gpus-per-node=l40s:4 -c 8\n"
-        "#SBATCH --mem-per-cpu=2G --time=90 --mail-type=END\n#SBATCH --mail-type=FAIL\n"
+        "#SBATCH --mem-per-cpu=2G --time=90 --mail-type=END,FAIL\n"
         "srun python train.py\n"
     ),
     "one GPU": "#SBATCH --job-name=t -p gpu --gpus=a40:1 -n1 --time=10 --comment='two words'\npython train.py\n",
