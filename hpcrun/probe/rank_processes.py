@@ -174,8 +174,10 @@ class RankReading:
         """Return the stacks of the workers that a rank waits for: only if it is inside of its DataLoader."""
         if _LOADER not in text:
             return []
-        children = [one for one in self._processes if one.parent == self._program.pid and one.is_python]
-        stacks = [dump(py_spy, one.pid, self._path, self._until)[0] for one in children[:MOST_WORKERS]]
+        # since Python 3.14 multiprocessing's forkserver stands between them
+        near = {self._program.pid, *(one.pid for one in self._processes if one.parent == self._program.pid)}
+        workers = [one for one in self._processes if one.parent in near and one.is_python]
+        stacks = [dump(py_spy, one.pid, self._path, self._until)[0] for one in workers[:MOST_WORKERS]]
         return [stack for stack in stacks if _WORKER in stack]
 
     def _dump(self) -> str:
