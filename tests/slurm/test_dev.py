@@ -227,7 +227,7 @@ def another_user_reaches_nothing(person: Hpcrun, cluster: Cluster, node: str, to
 
 
 def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -> None:
-    for name in ("selectors", "secrets", "hpcrun_dev", "jupyterlab", "jupyter_server", "jupyter_config"):
+    for name in ("selectors", "secrets", "hpcrun_dev", "notebook/x", "jupyterlab", "jupyter_server", "jupyter_config"):
         person.write(f"{name}.py", "open('hacked', 'a').close()\n")
     terminal = person.terminal("dev", *JOB, "--jupyter", env=path_of(person))
     terminal.expect(r"jupyter +http://127.0.0.1:(\d+)/\?token=(\w+)")
@@ -247,7 +247,7 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     terminal.expect(pexpect.EOF)
     # Jupyter and the kernel are still there for the next connection, with the same token
     again = person.terminal("dev", "last", "--jupyter", env=path_of(person))
-    again.expect(rf"jupyter +http://127.0.0.1:(\d+)/\?token={token}")
+    again.expect(rf"jupyter +http://127.0.0.1:({port})/\?token={token}")
     assert kernel["id"] in fetched(f"http://127.0.0.1:{again.match[1]}/api/kernels?token={token}")
     person("cancel", "last", check=True)
     again.expect(r"hpcrun: the connection to job \d+ has ended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from hpcrun.actions.hooks import Elsewhere, Hooks
 from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
@@ -45,6 +47,7 @@ _NOT_HERE = (
     "retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include cancel_idle_s "
     "preflight output_dir chain follow wait"
 ).split()
+_TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
 _VSCODE = (
     '"remote.SSH.remoteServerListenOnSocket": true    (else its server has a TCP port on the node)',
     '"remote.SSH.lockfilesInTmp": true    (locks do not work on many home folders)',
@@ -233,11 +236,21 @@ def print_lines(lines: Sequence[str]) -> None:
     show(printed(lines))
 
 
+def _jupyter_port(run: str) -> int:
+    """Return a free port, for a run always the same: the page in a browser finds its own server again."""
+    usual = 20_000 + crc32(run.encode()) % 10_000  # below those that Linux gives to any connection
+    try:
+        socket.create_server(("127.0.0.1", usual)).close()
+    except OSError:
+        tell([f"hpcrun: another program has port {usual}, the usual one of this run: close older pages of Jupyter"])
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            return int(other.getsockname()[1])
+    return usual
+
+
 def _forward_jupyter(door: Address, config: Path) -> int:
     """Start Jupyter on the node, and forward it until Ctrl-C; return the exit status."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = _jupyter_port(door.run)
     argv = [
         "ssh", "-F", str(config), "-T", "-o", "ExitOnForwardFailure=yes",
         "-L", f"127.0.0.1:{port}:{door.local}/jupyter/socket", door.name,
@@ -247,10 +260,14 @@ def _forward_jupyter(door: Address, config: Path) -> int:
 
     def show_address(source: int) -> None:
         with os.fdopen(source, "rb", closefd=False) as answer:
-            for line in answer:
-                started.append(str(json.loads(line)["token"]))
+            if line := answer.readline(200):
+                if not (match := _TOKEN_LINE.fullmatch(line)):
+                    raise SchedulerError(f"{door.node} did not answer with a token of Jupyter")
+                started.append(match[1].decode())
                 print_lines([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"])
                 tell([f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter and its kernels stay."])
+            while answer.read1():
+                pass  # until the connection ends
 
     status = run_on_terminal(argv, os.environ, read=show_address)
     again = f"hpcrun dev {door.job} --jupyter connects again, hpcrun cancel {door.job} ends the job"

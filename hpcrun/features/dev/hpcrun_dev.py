@@ -17,6 +17,7 @@ import grp
 import importlib.util
 import json
 import os
+import re
 import secrets
 import select
 import selectors
@@ -24,6 +25,7 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -37,13 +39,14 @@ from hpcrun_dev_watch import LOOK_S, Watch, log, read_json, write_json  # noqa: 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import NoReturn
 
 DOOR, KEYS, HOST_KEY, ENDED = "door", "authorized_keys", "host_key", "dev-ended"
 """Files in FOLDER: where the listener is, and the keys of ssh."""
 PREFIX = "hpcrun-dev-"
 PLACES = ("/tmp", "/dev/shm")
+MADE = re.compile(PREFIX + "[a-z0-9_]{8}")  # as mkdtemp does
+FILES = frozenset({"socket", "environment", "rc", "sshd_config", "sshd.log", "jupyter"})  # all that lies in it
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
 SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server",
         "/usr/libexec/sftp-server", "/usr/libexec/ssh/sftp-server", "/usr/lib/sftp-server")  # fmt: skip
@@ -51,13 +54,6 @@ OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"
 """Variables that .bashrc may change: the job's values come after it."""
 JUPYTER = ("jupyterlab", "notebook", "jupyter_server")
 OF_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "TERM")
-
-
-RUN_MODULE = (
-    'import sys, os; sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]; '
-    'import runpy; runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)'
-)
-"""Unlike -m it imports nothing from the current folder, a project of anybody: as in job/plan.py."""
 
 
 def main(command: str, *arguments: str) -> int:
@@ -108,7 +104,9 @@ def _sweep(place: str) -> None:
     for name in os.listdir(place):
         path = os.path.join(place, name)
         try:
-            if not name.startswith(PREFIX) or os.lstat(path).st_uid != os.getuid():
+            status = os.lstat(path)
+            ours = MADE.fullmatch(name) and (status.st_uid, status.st_mode) == (os.getuid(), stat.S_IFDIR | 0o700)
+            if not ours or not FILES.issuperset(os.listdir(path)):
                 continue
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(os.path.join(path, "socket"))
@@ -116,12 +114,6 @@ def _sweep(place: str) -> None:
             shutil.rmtree(path, ignore_errors=True)  # noqa: TID251  # this program has made it, by its name
         except OSError:  # of another listener that has just begun, or just ended
             continue
-
-
-def home_folder(env: Mapping[str, str]) -> str:
-    """Return the home folder, or / if it is not on this node."""
-    home = env.get("HOME", "/")
-    return home if os.path.isdir(home) else "/"
 
 
 def can_have_terminals() -> bool:
@@ -198,15 +190,17 @@ class Listener:
             connection.settimeout(5.0)
             with suppress(OSError):
                 request, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-        if request == b"s" and self._sshd and len(descriptors) == 2:
-            log = os.path.join(self._local, "sshd.log")
-            argv = [self._sshd, "-i", "-f", os.path.join(self._local, "sshd_config"), "-E", log]
-            child = subprocess.Popen(argv, stdin=descriptors[0], stdout=descriptors[1])
-            self._children.append((child, connection))
-        else:
-            with suppress(OSError):
-                connection.sendall(b"1" if request == b"j" and self._start_jupyter() else b"0")
-            connection.close()
+        with suppress(Exception):  # no request ends the job
+            if request == b"s" and self._sshd and len(descriptors) == 2:
+                log = os.path.join(self._local, "sshd.log")
+                argv = [self._sshd, "-i", "-f", os.path.join(self._local, "sshd_config"), "-E", log]
+                child = subprocess.Popen(argv, stdin=descriptors[0], stdout=descriptors[1])
+                self._children.append((child, connection))
+            else:
+                with connection:
+                    if request == b"j" and not self._has_jupyter():
+                        self._start_jupyter()
+                    connection.sendall(b"1" if self._has_jupyter() else b"0")
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -217,14 +211,15 @@ class Listener:
                 connection.close()
         self._children = [pair for pair in self._children if pair[0].returncode is None]
 
-    def _start_jupyter(self) -> bool:
-        """Start Jupyter unless it runs; return whether the job's Python has it."""
-        if self._jupyter and self._jupyter.poll() is None:
-            return True
+    def _has_jupyter(self) -> bool:
+        return self._jupyter is not None and self._jupyter.poll() is None
+
+    def _start_jupyter(self) -> None:
+        """Start Jupyter if the job's Python has it."""
         importlib.invalidate_caches()  # it may have been installed since
         module = next((name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin), "")
         if not module:
-            return False
+            return
         run = os.path.join(self._local, "jupyter")
         os.makedirs(run, exist_ok=True)
         sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
@@ -233,15 +228,13 @@ class Listener:
         token = {"token": secrets.token_hex(24)}
         write_json(config, {"IdentityProvider": token} if has_identity_provider() else {"ServerApp": token})
         # the sockets of the kernels too: their TCP ports would show every output to all users of the node
-        argv = [sys.executable, "-c", RUN_MODULE, module, f"--config={config}", f"--ServerApp.sock={sock}",
+        argv = [sys.executable, "-m", module, f"--config={config}", f"--ServerApp.sock={sock}",
                 "--no-browser", "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
                 f"--ServerApp.root_dir={os.getcwd()}"]  # fmt: skip
-        env = {**os.environ, "JUPYTER_RUNTIME_DIR": run}
+        env, home = {**os.environ, "JUPYTER_RUNTIME_DIR": run}, os.path.expanduser("~")
         with open(os.path.join(run, "log"), "ab") as log:
-            # in the home: jupyter_core before 4.11.2 runs a jupyter_config.py of the current folder
-            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
-                                             cwd=home_folder(env))  # fmt: skip
-        return True
+            # in the home: -m, and jupyter_core before 4.11.2, run files of the current folder, a project of anybody
+            self._jupyter = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=home)
 
     def close(self) -> None:
         """End the children, and remove what is on the node's disk."""
@@ -303,7 +296,8 @@ def session(folder: str) -> NoReturn:
         is_bash = os.path.basename(shell) == "bash"
         rc = ["--rcfile", os.path.join(door["local"], "rc")] if is_bash else []
         os.execve(shell, [os.path.basename(shell), *rc, "-i"], env)
-    os.chdir(home_folder(env))
+    home = env.get("HOME", "/")
+    os.chdir(home if os.path.isdir(home) else "/")
     if command in SFTP:
         os.execve(command, [command], env)
     os.execve(shell, [os.path.basename(shell), "-c", command], env)
@@ -317,10 +311,10 @@ def jupyter(folder: str) -> int:
     sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
     until = time.monotonic() + 60
     while not os.path.exists(sock):
-        if time.monotonic() > until:
+        if time.monotonic() > until or connect(folder, b"c").recv(1) != b"1":
             with open(os.path.join(run, "log"), encoding="utf-8", errors="replace") as log:
                 sys.exit(f"hpcrun: Jupyter does not start; the end of its log:\n{log.read()[-1000:]}")
-        time.sleep(0.1)
+        time.sleep(0.25)
     token = next(iter(read_json(config).values()))["token"]
     sys.stdout.write(json.dumps({"token": token}) + "\n")
     sys.stdout.flush()

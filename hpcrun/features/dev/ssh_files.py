@@ -29,9 +29,9 @@ PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{40,100}={0,2}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
 _RUN = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9._-]{1,200}", re.ASCII)
 _JOB = re.compile(r"L?\d{1,20}(_\d{1,10})?", re.ASCII)  # of a local job, or of an element
+_PATH = re.compile("/.*")  # else it could be an option of VS Code
 _LOCAL = re.compile(r"(/[A-Za-z0-9._-]+)+", re.ASCII)  # in a forward, a colon would begin another part
-_LATEST_S = 4e9  # an end in the year 2096
-_BLOCK = re.compile(r"^\s*(?:Host|Match)\b", re.MULTILINE | re.IGNORECASE)
+_BLOCK = re.compile(r"^\s*(?:Host|Match)\b", re.MULTILINE | re.IGNORECASE)  # a line in it counts for it alone
 _ANSWERED = "include-answered"
 
 
@@ -74,11 +74,9 @@ def read_address(document: Mapping[str, Any], host: str = "") -> Address:
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise SchedulerError("the answer of hpcrun there is incomplete", hint="hpcrun login HOST --install") from None
     forms = ((_RUN, door.run), (_JOB, door.job), (_NAME, door.user), (_NAME, door.node), (_LOCAL, door.local),
-             (PUBLIC_KEY, door.host_key))  # fmt: skip
+             (_PATH, door.folder), (_PATH, door.cwd), (PUBLIC_KEY, door.host_key))  # fmt: skip
     texts = (door.folder, door.cwd, *door.program, *door.relay)
-    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= _LATEST_S
-    # a path that is none would be an option of VS Code
-    is_possible &= all(path.startswith("/") for path in (door.folder, door.cwd))
+    is_possible = all(form.fullmatch(text) for form, text in forms) and 0 <= door.ends_s <= 4e9  # in 2096
     if not (is_possible and all(text.isprintable() and '"' not in text for text in texts)):
         raise SchedulerError("the answer of hpcrun there has an impossible value")
     return door
@@ -165,7 +163,6 @@ def is_included(name: str, *, yes: bool) -> bool:
     path = (folder.parent / "config").resolve()  # often a link into a repository of such files
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
-        # in the block of a Host it would be for that one only
         if any(words.split() == line.split() for words in _BLOCK.split(text, maxsplit=1)[0].splitlines()):
             return True
         answered = folder / _ANSWERED
