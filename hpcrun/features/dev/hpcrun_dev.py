@@ -22,7 +22,6 @@ import secrets
 import select
 import selectors
 import shlex
-import shutil
 import signal
 import socket
 import stat
@@ -99,6 +98,11 @@ def local_folder() -> str:
     sys.exit(f"hpcrun: {os.uname().nodename} has no room for sockets in {' or '.join(PLACES)}: {problem}")
 
 
+def remove(folder: str) -> None:
+    """Remove a folder that mkdtemp has made, with all in it; find follows no link."""
+    subprocess.run(["find", folder, "-delete"], stderr=subprocess.DEVNULL, check=False)
+
+
 def _sweep(place: str) -> None:
     """Remove the folders of this user's listeners that were killed: nobody listens there."""
     for name in os.listdir(place):
@@ -111,7 +115,7 @@ def _sweep(place: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(os.path.join(path, "socket"))
         except ConnectionRefusedError:
-            shutil.rmtree(path, ignore_errors=True)  # noqa: TID251  # this program has made it, by its name
+            remove(path)
         except OSError:  # of another listener that has just begun, or just ended
             continue
 
@@ -244,7 +248,7 @@ class Listener:
         if read_json(os.path.join(self._folder, DOOR)).get("local") == self._local:
             os.unlink(os.path.join(self._folder, DOOR))
         write_json(os.path.join(self._door["attempt"], ENDED), time.time())
-        shutil.rmtree(self._local, ignore_errors=True)  # noqa: TID251  # mkdtemp has made it
+        remove(self._local)
 
 
 def has_identity_provider() -> bool:
