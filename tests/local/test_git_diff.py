@@ -15,7 +15,7 @@ GIT = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "in
 
 
 def git(folder: Path, *args: str) -> str:
-    return subprocess.run([*GIT, *args], cwd=folder, check=True, capture_output=True, text=True, timeout=20).stdout
+    return subprocess.run([*GIT, *args], cwd=folder, check=True, capture_output=True, timeout=20).stdout.decode()
 
 
 def state(folder: Path) -> dict[Path, int]:

@@ -91,7 +91,7 @@ def test_with_the_controller_away_every_command_says_so_and_jobs_wait_for_their_
     errors = {check["name"] for check in checks if check["level"] == "red"}
     assert "controller" in errors and errors <= {"controller", "torch"}, errors  # torch may be without CUDA
     assert [check["name"] for check in checks if check["seen"].startswith("not checked")] == ["cluster"]
-    assert {check["group"] for check in checks} == {"Slurm", "Profile", "Runs folder", "Python"}
+    assert {check["group"] for check in checks} >= {"Slurm", "Profile", "Runs folder", "Python"}
     ended = lab.ended(goes_on)
     assert (ended.state, ended.starts) == ("COMPLETED", 1), ended.account
     assert ended.log(0) == "None\n"  # the program's own srun ends as Slurm's manual says

@@ -14,6 +14,7 @@ from hpcrun.errors import SchedulerError
 from hpcrun.features.dev import hpcrun_dev_watch as watch
 from hpcrun.features.dev.ssh_files import is_included, new_key, public_key, read_address, write_config
 
+pytestmark = pytest.mark.needs("ssh-keygen")
 ANSWER: dict[str, Any] = {
     "run": "20261126-120000-dev-ab12", "job": "4711", "user": "me", "node": "a100-1", "local": "/tmp/hpcrun-dev-x",
     "host_key": f"ssh-ed25519 {'A' * 68}", "folder": "/runs/dev", "cwd": "/home/me", "program": ["python", "x.py"],
