@@ -93,7 +93,8 @@ def dev(
         dev_run = DevRun(context, named.run.run_id, item.element or 0)
         if idle_s is not None:
             dev_run.change_idle(idle_s)
-            yield printed([f"idle       job {item.run.job_id} ends after {idle} without use"])
+            end = f"ends after {idle} without use" if idle_s else "does not end without use"
+            yield printed([f"idle       job {item.run.job_id} {end}"])
             return
         if item.run.request.get("script") == PROGRAM and not item.status.final:
             dev_run.wait_until_ready()
