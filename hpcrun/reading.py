@@ -36,10 +36,18 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: Path | str, *, links: bool = True) -> BinaryIO:
+    """Open a regular file for reading, as :func:`open_descriptor` does."""
+    return open(open_descriptor(path, links=links), "rb")
+
+
+def open_descriptor(path: Path | str, *, links: bool = True) -> int:
     """Open a regular file for reading; never waits, and never touches anything else.
 
     Args:
         links: a symbolic link is followed.
+
+    Returns:
+        its descriptor. Python's own file on it costs three more system calls.
 
     Raises:
         NotRegularError: it is something else.
@@ -59,7 +67,7 @@ def open_regular(path: Path | str, *, links: bool = True) -> BinaryIO:
         raise
     try:
         _check_mode(os.fstat(descriptor).st_mode, path)
-        return open(descriptor, "rb")
+        return descriptor
     except BaseException:
         os.close(descriptor)
         raise

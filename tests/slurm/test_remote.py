@@ -131,6 +131,7 @@ def test_a_job_is_submitted_through_what_sites_and_people_set_up(
         assert [check["level"] for check in checks if check["group"] == "Other machines"] == ["green", "green"]
         closed = here.run(*here.argv("login", host, "--close")).stdout
         assert ("left open" in closed) == (how == "shared")
+        here.run("ssh", "-O", "exit", host, check=how == "shared")
 
 
 def test_nothing_but_login_logs_in(here: Hpcrun, node: LoginNode) -> None:
