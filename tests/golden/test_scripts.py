@@ -107,8 +107,8 @@ CASES = {
     "warn-only": case(gpus="4", warn_s="2m"),
     "requeue-local": case(profile=LOCAL, **TWO, requeue=1, walltime_s="1h"),
     "preflight-first": case(profile=cluster(**RATES), gpus="8", nodes=2, preflight=True, exclude="h100-[3-4]"),
-    "preflight-only": case("preflight", cluster(), gpus="8", nodes=2, preflight="only"),
-    "preflight-only-local": case("preflight", LOCAL, machine=FOUR_GPUS, **TWO, preflight="only"),
+    "preflight-only": case(script="preflight", profile=cluster(), gpus="8", nodes=2, preflight="only"),
+    "preflight-only-local": case(script="preflight", profile=LOCAL, machine=FOUR_GPUS, **TWO, preflight="only"),
     "preflight-first-local-cpu": case(
         profile=LOCAL, python=BARE, gpus="0", nodes=2, launcher="torchrun", nproc_per_node=2, preflight=True
     ),
