@@ -58,7 +58,7 @@ _FLIGHT_RECORDER: tuple[tuple[dict[str, str], str], ...] = (
 """Settings of torch's flight recorder, in the shell's syntax, and another name of each."""
 _NOT_FROM_HERE = ("hpcrun_dev", "hpcrun_hello")
 """Programs of hpcrun that need nothing of the current folder, which anybody may have written."""
-_RUN_MODULE = (
+RUN_MODULE = (
     'import sys, os; sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]; '
     'import runpy; runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)'
 )
@@ -276,7 +276,7 @@ def _command(request: JobRequest, python: PythonEnvironment, args: tuple[str, ..
     if not (request.module or request.script.endswith(".py")):
         return (request.script, *args)
     if request.module and request.script in _NOT_FROM_HERE:
-        return (python.executable, "-u", "-c", _RUN_MODULE, request.script, *args)
+        return (python.executable, "-u", "-c", RUN_MODULE, request.script, *args)
     # -u: a rank's log shows a line when it is printed, not when a buffer fills
     return (python.executable, "-u", *(["-m"] if request.module else []), request.script, *args)
 

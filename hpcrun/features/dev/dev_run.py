@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.allocation import allocation_of, check_running, job_environment
+from hpcrun.actions.runs.allocation import allocation_of, check_running, job_environment, one_element
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import one_status
 from hpcrun.cli.context import Context
@@ -49,8 +49,6 @@ class DevRun:
     def status(self) -> RunStatus:
         """Return its status, as the scheduler reports it now."""
         item = one_status(self.run_id, self.context.ports).runs[0]
-        from hpcrun.actions.runs.allocation import one_element
-
         return one_element(item, self.element)[0] if item.elements else item
 
     def door(self) -> dict[str, Any]:

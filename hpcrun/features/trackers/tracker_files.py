@@ -52,10 +52,6 @@ _ERROR = re.compile(r"(Error|panic|wandb: ERROR): |wandb: ERROR (?!Find )")
 # Before any other import, that of json too: a file of the current folder would be imported in the module's place.
 NOT_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path); "
 _HAS_MODULE = f"{NOT_FROM_HERE}import importlib.util; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-# runpy and not -m, which would search the current folder
-RUN_MODULE = (
-    f"{NOT_FROM_HERE}import runpy; del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-)
 _OF_A_JOB = frozenset(["WANDB_MODE", "WANDB_DISABLED", "WANDB_SILENT", "WANDB_QUIET", "WANDB_RUN_ID", "WANDB_RESUME"])
 """wandb's variables that are meant for a job, and would keep ``wandb sync`` from uploading what it is given."""
 
@@ -294,6 +290,8 @@ def sync_wandb(run: Run, store: RunStore, element: int | None, env: Mapping[str,
         running = tuple(index for index in elements if index not in ended and last_attempt(folder, index))
         if not todo:
             return SyncResult(run, before=before, running=running)
+        from hpcrun.job.plan import RUN_MODULE  # `status -v` loads this module, and needs no plan
+
         python = python_with("wandb", run, env)
         variables = {name: value for name, value in env_of(run) if name == "WANDB_BASE_URL"}
         variables |= {name: value for name, value in env.items() if name not in _OF_A_JOB}

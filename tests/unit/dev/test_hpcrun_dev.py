@@ -19,7 +19,7 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path: Path, search: str
     for name in ("selectors", "secrets", "hpcrun_dev", "hpcrun_dev_watch", "json", "runpy", "importlib"):
         (tmp_path / f"{name}.py").write_text("open('hacked', 'w')\n")
     path = f"{search}:{Path(hpcrun_dev.__file__).parent}"
-    argv = [sys.executable, "-c", plan._RUN_MODULE, PROGRAM, "check", str(tmp_path)]
+    argv = [sys.executable, "-c", plan.RUN_MODULE, PROGRAM, "check", str(tmp_path)]
     done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert "the listener does not respond" in done.stderr
     assert PROGRAM in plan._NOT_FROM_HERE
