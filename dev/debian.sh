@@ -109,7 +109,7 @@ copy_checkout() { # as it is, with what is not committed yet; a virtual environm
   mkdir -p "$ROOT$HOME_INSIDE"
   find "$ROOT$HOME_INSIDE" -mindepth 1 -maxdepth 1 ! -name '.venv*' -exec rm -rf {} +
   tar --create --directory "$CHECKOUT" --mode='u+rwX,go+rX,go-w' --exclude-vcs --exclude=__pycache__ \
-    --exclude=./{.venv,.venv-trackers,.mutants,.hypothesis,'.*_cache',build,dist} . |
+    --exclude=./{.venv,.venv-trackers,.venv-recipes,.mutants,.hypothesis,'.*_cache',build,dist} . |
     tar --extract --directory "$ROOT$HOME_INSIDE" --no-same-owner
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.harness import (
+    RECIPES,
     REPO,
     SYSTEM_PATH,
     TRACKERS,
@@ -79,12 +80,15 @@ def programs_are_required() -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     programs = [program for mark in item.iter_markers("needs") for program in mark.args]
-    for program in programs:
-        if shutil.which(program, path=f"{SYSTEM_PATH}:{TRACKERS}/bin") is None:
-            reason = f"{program} {NOT_INSTALLED}"
-            if programs_are_required():
-                pytest.fail(reason, pytrace=False)
-            pytest.skip(reason)
+    path = f"{SYSTEM_PATH}:{TRACKERS}/bin"
+    missing = [(program, programs_are_required()) for program in programs if shutil.which(program, path=path) is None]
+    if item.get_closest_marker("recipes") and not (RECIPES / "installed").exists():
+        missing.append((RECIPES.name, os.environ.get("HPCRUN_REQUIRE_RECIPES") == "1"))
+    for name, is_required in missing:
+        reason = f"{name} {NOT_INSTALLED}"
+        if is_required:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True)
@@ -258,7 +262,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = reason.removeprefix("Skipped: ")
         # a slurm test that lacks a program is one of those that CI runs with the programs
-        kinds = ("needs",) if reason.endswith(NOT_INSTALLED) else ("slurm", "needs")
+        kinds = ("needs", "recipes") if reason.endswith(NOT_INSTALLED) else ("slurm", "needs")
         SKIPPED.extend((kind, reason) for kind in kinds if kind in report.keywords)
 
 

@@ -32,6 +32,8 @@ SESSION_LOCK = Path("/run/hpcrun-tests.lock")  # where root alone can make files
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TRACKERS = REPO / ".venv-trackers"
 """Where `make trackers` installs wandb, MLflow and Aim."""
+RECIPES = REPO / ".venv-recipes"
+"""Where `make recipes` installs other people's launchers and libraries."""
 NEEDED = {name: os.environ[name] for name in ("USE_LIBUV",) if name in os.environ}
 """What this machine's torch needs in order to work: USE_LIBUV=0 where it is Debian's own."""
 
