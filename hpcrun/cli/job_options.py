@@ -59,6 +59,8 @@ memory_mb: --mem SIZE  Memory of each node (sbatch --mem): 64G, 500M; 0 for all.
 ~--container IMAGE  Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` removes the profile's.
 ~mounts: --mount SRC[:DST[:ro]]  Mount a folder in the container, besides the run's and the job's. Repeatable.
 ~--preflight  Check all nodes first (at most 30 s); a bad one fails the job.
+~roles: --role NAME:SIZE  One of several programs of the job, with its nodes (server:1) or its GPUs of one node
+    (server:1gpu): its command follows, up to the next --role. Repeatable.
 [Sweeps]
 --sweep NAME=VALUE,...  Run the script once per value, with --NAME VALUE, or with VALUE in place of {NAME} in ARGS.
     Repeatable: all combinations.
@@ -97,6 +99,7 @@ memory_mb: --mem SIZE  Memory of each node (sbatch --mem): 64G, 500M; 0 for all.
 START_OPTIONS = options_in(
     """
 [Submission]
+~roles_file: --roles FILE  Read the roles of the job from a YAML file, in place of SCRIPT.
 ~--output-dir DIR  Folder for the run. Default: one per run in the runs folder.
 --after RUN[:ok|any|fail]  Start after RUN (sbatch --dependency): ok, the default, if it completed; fail, if it failed;
     any. Repeatable.

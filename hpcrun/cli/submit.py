@@ -36,7 +36,7 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     yield from wait_for_end(done, context, start)
 
 
-@takes_options(JOB_OPTIONS, START_OPTIONS, without=("module", "output_dir"))
+@takes_options(JOB_OPTIONS, START_OPTIONS, without=("module", "output_dir", "roles", "roles_file"))
 def resubmit(
     options: dict[str, Any],
     run: str = argument("RUN", "Job id, run id, name, or 'last'.", default=..., complete=run_name),

@@ -26,6 +26,7 @@ from hpcrun.job.resources import (
     read_allocation,
     share_gpus,
 )
+from hpcrun.job.roles import Role, decide_roles, plan_roles
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import (
     Container,
@@ -125,6 +126,7 @@ class Plan:
     sample_use: bool = True  # it records what it uses of its nodes
     notify: Notify | None = None  # where messages about the run go; None if there are none
     batch: BatchScript | None = None  # the person's batch script that it runs; None if hpcrun starts the ranks
+    roles: tuple[Role, ...] = ()  # its programs in the order of their ranks; empty if it has one program
 
     @property
     def cpus_per_rank(self) -> int | None:
@@ -171,7 +173,7 @@ def build_plan(
     """
     profile = for_gpu_type(profile, request)
     sweep = decide_sweep(request)
-    shape = decide_shape(request, profile)
+    shape, shapes = decide_roles(request, profile) if request.roles else (decide_shape(request, profile), [])
     share = decide_cpus(request, profile, shape, machine)
     cpus: int | None = share
     memory_mb = decide_memory(request, profile, shape)
@@ -199,6 +201,8 @@ def build_plan(
     check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
     unknown = (unknown_note(key) for key in directives)
+    roles = plan_roles(request, shapes, cpus, lambda one: _command(one, python, one.args)) if shapes else ()
+    of_torchrun = next((each for each in shapes if each.launcher == "torchrun"), shape)
     return Plan(
         name=name,
         profile=profile.name,
@@ -222,11 +226,12 @@ def build_plan(
         preflight=request.preflight,
         rates=_rates(profile) if request.preflight else (),
         srun=srun_options(request, profile, shape),
-        torchrun=torchrun_options(request, profile, shape),
+        torchrun=torchrun_options(request, profile, of_torchrun),
         container=container,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),
         sample_use=profile.sample_use,
         notify=notify,
+        roles=roles,
     )
 
 

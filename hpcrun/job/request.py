@@ -15,6 +15,7 @@ from hpcrun.errors import UsageError
 from hpcrun.job.notify import check_destination, check_events
 from hpcrun.job.parameters import Parameters, cross, index_ranges, parse_assignments, parse_indices
 from hpcrun.job.quoting import check_env_name, check_job_name, check_mount
+from hpcrun.job.role_request import RoleRequest, role_words, split_roles
 from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import MASK, is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.job.units import error_words, format_memory, format_time, parse_memory, parse_time, parse_walltime
@@ -160,12 +161,13 @@ class JobRequest(BaseModel):
     sweep_file: str | None = None
     max_parallel: Number | None = None
     elements: Elements = ()
+    roles: tuple[RoleRequest, ...] = ()
 
 
 _MOST_SHOWN = 60
 _OPTION = {"walltime_s": "--time", "warn_s": "--warn", "memory_mb": "--mem", "script": "SCRIPT", "args": "ARGS",
            "cancel_idle_s": "--cancel-idle", "secrets": "--secret", "mounts": "--mount",
-           "snapshot_limit_mb": "--snapshot-limit"}  # fmt: skip
+           "snapshot_limit_mb": "--snapshot-limit", "roles": "--role"}  # fmt: skip
 
 
 def option_of(field: str) -> str:
@@ -200,6 +202,9 @@ def option_text(field: str, value: Any) -> str | list[str] | tuple[str, ...]:
 
 def read_request(fields: dict[str, Any]) -> JobRequest:
     """Build the request from the typed options, or raise UsageError, which shows how to write the option."""
+    if (roles := fields.get("roles")) and isinstance(roles[0], str):
+        program = (*(["-m"] if fields.get("module") else []), fields["script"], *fields.get("args", ()))
+        fields = {**fields, **split_roles(roles, program)}
     try:
         return JobRequest(**fields)
     except ValidationError as error:
@@ -243,7 +248,8 @@ def check_secrets(
 
 def _secrets_in(request: JobRequest, hider: SecretHider, named: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield options, and the kind of secret that each holds: by its form or name, and the known values."""
-    words = (request.script, *request.args, *(f"--{name}={value}" for row in request.sweep for name, value in row))
+    parameters = (f"--{name}={value}" for row in request.sweep for name, value in row)
+    words = (request.script, *request.args, *parameters, *(text for role in request.roles for text in role.command))
     yield from (("the command", kind) for kind in secret_arguments(words))
     for field, value in request:
         place = "the command" if field in ("script", "args", "sweep") else option_of(field)
@@ -277,14 +283,15 @@ def option_groups(request: Mapping[str, Any], profile: str) -> list[Words]:
     """
     groups: list[Words] = [("--profile", profile)]
     for field in JobRequest.model_fields:
-        if field in request and field not in _PROGRAM:
+        if field in request and field not in (*_PROGRAM, "roles"):
             groups += [words for words in _option(field, request[field]) if words]
     return groups
 
 
 def program_words(request: Mapping[str, Any]) -> Words:
     """Return the program of a request and its arguments, as they stand behind the options."""
-    return (*(("-m",) if request.get("module") else ()), request["script"], *request.get("args", ()))
+    words = (*(("-m",) if request.get("module") else ()), request["script"], *request.get("args", ()))
+    return (*(text for role in request.get("roles", ()) for text in role_words(role)), *words)
 
 
 def editable_line(request: Mapping[str, Any], profile: str, head: Sequence[str]) -> str:

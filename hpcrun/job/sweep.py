@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hpcrun.errors import PlanError, UsageError, nearest
 from hpcrun.job.parameters import Parameters, fill_places, has_place, index_ranges
 from hpcrun.job.request import JobRequest
+from hpcrun.job.role_request import address_names, keep_addresses
 
 _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.quoting
 
@@ -45,10 +46,17 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
             raise UsageError(
                 f"--elements: there is no element {index}", hint=f"the elements are 0 to {len(request.sweep) - 1}"
             )
-    placed = [has_place(argument) for argument in request.args]
+    rows, args = request.sweep, request.args
+    if request.roles:
+        names = address_names(request.roles)
+        if clash := {*names} & {name for row in rows for name, _ in row}:
+            raise UsageError(f"--sweep: {{{min(clash)}}} is an address of a role", hint="choose another name")
+        rows = tuple(tuple((name, keep_addresses(text, names)) for name, text in row) for row in rows)
+        args = tuple(keep_addresses(argument, names) for argument in args)
+    placed = [has_place(argument) for argument in args]
     fixed = placed.index(True) if any(placed) else len(placed)
-    common, rest = request.args[:fixed], request.args[fixed:]
-    arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(request.sweep))
+    common, rest = request.args[:fixed], args[fixed:]
+    arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(rows))
     chosen = request.elements or tuple(range(len(request.sweep)))
     sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel)
     if len(sweep.array) > _ARRAY_MAX:

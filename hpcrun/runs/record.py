@@ -113,6 +113,10 @@ JOB_ID = kind.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
 _COUNT = kind.whole(0, 10**7)
 _SECONDS = kind.whole(-(10**10), 10**10)
 
+_ROLE = kind.table(
+    {"name": kind.text, **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT), "on_exit": kind.text},
+    ("name", "first_rank", "ranks", "first_node", "nodes", "on_exit"),
+)
 _PLAN = kind.table(
     {
         "sweep": kind.optional(kind.table({"indices": kind.text, "first": _COUNT}, ("indices", "first"))),
@@ -120,6 +124,7 @@ _PLAN = kind.table(
         "python": kind.optional(kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})),
         "workdir": kind.optional(kind.text),
         "cpus_per_node": kind.optional(_COUNT),
+        "roles": kind.list_of(_ROLE),
     }
 )
 REQUEST = kind.table(

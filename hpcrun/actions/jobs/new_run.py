@@ -176,6 +176,8 @@ def request_record(request: JobRequest, named: Collection[str] = ()) -> dict[str
 def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
     """Return the plan as JSON, without the parameters of a sweep, which the request has."""
     record = asdict(replace(plan, sweep=None, batch=None))
+    if not plan.roles:
+        del record["roles"]
     if plan.batch:
         record["batch"] = {"name": plan.batch.name, "changed": plan.batch.changed, "missing": plan.batch.missing}
     if elements:

@@ -34,7 +34,7 @@ _ROOMY, _SHORT = 120, 10
 """From this width on all texts are shown; on a narrower terminal only texts of up to this many characters."""
 
 
-@takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun"))
+@takes_options(JOB_OPTIONS, without=("preflight", "module", "srun", "torchrun", "roles"))
 def preflight(
     options: dict[str, Any], dry_run: bool = START_OPTIONS["dry_run"].default, _json: JsonOption = False
 ) -> Outcomes:
