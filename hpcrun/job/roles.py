@@ -112,12 +112,12 @@ def _size(request: JobRequest) -> tuple[int, int]:
         raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
                          hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
     nodes = 1 if shared else sum(role.nodes or 1 for role in roles)
-    for option, given, own in (
+    for option, given, number in (
         ("--nodes", request.nodes, nodes),
         ("--gpus", request.gpus and request.gpus.count, shared or None),
         ("--gpus-per-node", request.gpus_per_node and request.gpus_per_node.count, shared or None),
     ):
-        if given is not None and own is not None and given != own:
+        if None not in (given, number) and given != number:
             raise UsageError(f"{option} {given} contradicts the roles, which have {sizes}", hint="leave it out")
     return shared, nodes
 
@@ -175,7 +175,7 @@ def _used(words: Iterable[str]) -> set[str]:
 
 
 def _after(role: RoleRequest, words: Iterable[str], before: Sequence[Role], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the roles for which a role waits: by default those it has the address of, and those before with a check."""
+    """Return the roles for which a role waits: by default those whose address it uses, and checked ones before it."""
     if role.after is None:
         wanted = {name.rpartition(".")[0] for name in _used(words)} | {each.name for each in before if each.ready}
         return tuple(name for name in names if name in wanted - {role.name})
