@@ -41,7 +41,7 @@ _FIELDS = {"time": "walltime_s", "mem": "memory_mb", "warn": "warn_s", "tasks_pe
 """Parameter → field of the request, where a person writes it otherwise."""
 _SPELLED = {field: name for name, field in _FIELDS.items()}
 # the function runs with this Python, in one process for each task
-_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv"}
+_NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv", "pack", "pack_memory"}
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
 # hpcrun submit reads these as text, with a unit or without
 _TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}

@@ -65,7 +65,9 @@ memory_mb: --mem SIZE  Memory of each node (sbatch --mem): 64G, 500M; 0 for all.
 --sweep NAME=VALUE,...  Run the script once per value, with --NAME VALUE, or with VALUE in place of {NAME} in ARGS.
     Repeatable: all combinations.
 ~--sweep-file FILE  Read parameters from YAML (product:, zip:, or a list) or from CSV with a header.
-~--max-parallel N  Array elements that may run at once (sbatch --array=...%N). Default: all.
+~--max-parallel N  Array elements that may run at once (sbatch --array=...%N); with --pack, tasks. Default: all.
+~--pack N  Run N elements at once on the GPUs and CPUs of one node, as one task of the array.
+~--pack-memory  Limit each element of a pack to its share of its GPU's memory (torch from 2.10 on, JAX).
 ~--elements 3,7-9  Submit only these array elements. Default: all.
 [Requeue]
 --requeue N  Requeue up to N times after a time limit, a preemption or a node failure. Default: the profile's.

@@ -26,6 +26,7 @@ _OF_SCRIPT = {
     **dict.fromkeys(("container", "mounts"), _CONTAINER),
     "cpus": "use --cpus-per-task N or --cpus-per-gpu N",
     "nproc_per_node": "change its launch, or its line #SBATCH --ntasks-per-node",
+    **dict.fromkeys(("pack", "pack_memory"), "let it start several programs itself"),
     "spares": "leave it out: its launch would use the spare nodes, too",
     "uv": "write `uv run` into its launch",
 }

@@ -124,6 +124,16 @@ def index_ranges(indices: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
+def tasks_of(indices: Iterable[int], first: int, pack: int | None) -> dict[int, int]:
+    """Return element → the task of Slurm's array that runs it.
+
+    Args:
+        first: the element of task 0, where each element is a task of its own.
+        pack: how many elements share a task, in their order; None if none do.
+    """
+    return {index: place // pack if pack else index - first for place, index in enumerate(indices)}
+
+
 def parameters_text(row: Parameters) -> str:
     """Return the parameters of an element as text: ``lr=1e-3 model=small``."""
     return " ".join(f"{name}={value}" for name, value in row)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from hpcrun.job.launch_options import Directives, Options, check_option, remove_directive, set_directive, unknown_note
 from hpcrun.job.launchers import program_of
 from hpcrun.job.notify import Notify
+from hpcrun.job.packing import as_one_process, packed
 from hpcrun.job.profile import Profile
 from hpcrun.job.quoting import check_job_name, job_name_from
 from hpcrun.job.request import JobRequest, Preflight, option_of, option_text
@@ -133,7 +134,8 @@ class Plan:
         """CPUs of one rank, at least one; None if the site decides."""
         if self.cpus_per_node is None:
             return None
-        return max(1, self.cpus_per_node // max(self.shape.procs_per_node, self.shape.workers_per_node))
+        pack = self.sweep.pack if self.sweep else None
+        return max(1, self.cpus_per_node // (pack or max(self.shape.procs_per_node, self.shape.workers_per_node)))
 
     @property
     def cpus_per_task(self) -> int | None:
@@ -171,7 +173,7 @@ def build_plan(
         machine: the machine of the local scheduler; not used for Slurm.
         mail: the directives of the mail that Slurm sends.
     """
-    profile = for_gpu_type(profile, request)
+    profile, request = for_gpu_type(profile, request), as_one_process(request)
     sweep = decide_sweep(request)
     shape, shapes = decide_roles(request, profile) if request.roles else (decide_shape(request, profile), [])
     share = decide_cpus(request, profile, shape, machine)
@@ -185,6 +187,7 @@ def build_plan(
     segment, segment_note = decide_segment(request, profile, shape)
     if container := decide_container(request, profile, shape, python.executable):
         python = PythonEnvironment(request.python or profile.container.python, "in the container")
+    sweep = packed(sweep, request, shape, container)
     directives: Directives = {}
     if profile.scheduler == "slurm":
         nodes = shape.nodes + (requeue.spares if requeue else 0)

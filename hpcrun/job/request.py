@@ -160,6 +160,8 @@ class JobRequest(BaseModel):
     sweep: Annotated[tuple[Parameters, ...], SkipValidation, BeforeValidator(_parameters)] = ()
     sweep_file: str | None = None
     max_parallel: Number | None = None
+    pack: Number | None = None
+    pack_memory: bool = False
     elements: Elements = ()
     roles: tuple[RoleRequest, ...] = ()
 
@@ -272,7 +274,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 _PROGRAM = ("script", "args", "module")
-_SWEEP = ("sweep", "sweep_file", "max_parallel", "elements")
+_SWEEP = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements")
 Words = tuple[str, ...]
 
 

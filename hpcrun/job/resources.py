@@ -49,7 +49,7 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
         arithmetic = ", but ".join(f"{words} = {number}" for words, number in given.items())
         raise UsageError(f"CPUs per node contradict each other: {arithmetic}", hint="use only one of these options")
     if not given:
-        return _default_cpus(profile, shape, machine)
+        return _default_cpus(profile, shape, machine, request.pack or 1)
     cpus = next(iter(given.values()))
     if cpus == 0:
         raise UsageError("--cpus-per-gpu has no effect in a job without GPUs", hint="use --cpus N")
@@ -67,8 +67,8 @@ def decide_cpus(request: JobRequest, profile: Profile, shape: Shape, machine: Ma
     return cpus
 
 
-def _default_cpus(profile: Profile, shape: Shape, machine: Machine) -> int:
-    procs = max(shape.procs_per_node, shape.workers_per_node)
+def _default_cpus(profile: Profile, shape: Shape, machine: Machine, pack: int) -> int:
+    procs = max(shape.procs_per_node, shape.workers_per_node, pack)
     if profile.scheduler == "local":
         return max(procs, machine.cpus // shape.nodes)
     if not (shape.gpus_per_node and profile.cpu.per_gpu):

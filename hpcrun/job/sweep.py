@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcrun.errors import PlanError, UsageError, nearest
-from hpcrun.job.parameters import Parameters, fill_places, has_place, index_ranges
-from hpcrun.job.request import JobRequest
+from hpcrun.job.parameters import Parameters, fill_places, has_place, index_ranges, tasks_of
+from hpcrun.job.request import JobRequest, option_of
 from hpcrun.job.role_request import address_names, keep_addresses
 
 _ARRAY_MAX = 4096  # characters of an #SBATCH line: hpcrun.job.quoting
@@ -23,12 +23,19 @@ class Sweep:
     chosen: tuple[int, ...]  # numbers of the elements that run, in ascending order
     max_parallel: int | None = None  # how many may run at once, None for no limit
     first: int = 0  # the element of task 0 of the array; Slurm limits the numbers of tasks (MaxArraySize)
+    pack: int | None = None  # how many of them share a task, and its node; None if each is a task of its own
+    memory_share: float | None = None  # the part of a GPU's memory that each of them is told to use; None for any
 
     @property
     def array(self) -> str:
         """The value of sbatch's ``--array``."""
-        tasks = index_ranges(index - self.first for index in self.chosen)
+        tasks = index_ranges({*tasks_of(self.chosen, self.first, self.pack).values()})
         return tasks + (f"%{self.max_parallel}" if self.max_parallel else "")
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the array has."""
+        return -(-len(self.chosen) // (self.pack or 1))
 
 
 def decide_sweep(request: JobRequest) -> Sweep | None:
@@ -37,9 +44,10 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     A parameter replaces ``{name}`` in the arguments; a parameter without a place is appended as ``--name value``.
     """
     if not request.sweep:
-        for option, given in (("--max-parallel", request.max_parallel), ("--elements", request.elements)):
-            if given:
-                raise UsageError(f"{option} has no effect without a sweep", hint="add --sweep NAME=VALUE,VALUE")
+        if given := [field for field in ("max_parallel", "elements", "pack", "pack_memory") if getattr(request, field)]:
+            raise UsageError(
+                f"{option_of(given[0])} has no effect without a sweep", hint="add --sweep NAME=VALUE,VALUE"
+            )
         return None
     for index in request.elements:
         if index >= len(request.sweep):
@@ -58,7 +66,7 @@ def decide_sweep(request: JobRequest) -> Sweep | None:
     common, rest = request.args[:fixed], args[fixed:]
     arguments = tuple(element_arguments(rest, index, row) for index, row in enumerate(rows))
     chosen = request.elements or tuple(range(len(request.sweep)))
-    sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel)
+    sweep = Sweep(request.sweep, common, arguments, chosen, request.max_parallel, pack=request.pack)
     if len(sweep.array) > _ARRAY_MAX:
         raise UsageError("--elements names too many separate elements for one array", hint="use ranges: 3,7-9")
     return sweep
@@ -82,11 +90,11 @@ def _unknown(name: str, index: int, row: Mapping[str, str]) -> UsageError:
 
 def parts_of(sweep: Sweep, most: int) -> list[Sweep]:
     """Return a sweep in parts with task numbers below ``most``, the limit of Slurm's arrays."""
-    if sweep.chosen[-1] < most:
+    if max(tasks_of(sweep.chosen, 0, sweep.pack).values()) < most:
         return [sweep]
     groups: list[list[int]] = []
     for index in sweep.chosen:
-        if groups and index - groups[-1][0] < most:
+        if groups and (len(groups[-1]) < most * sweep.pack if sweep.pack else index - groups[-1][0] < most):
             groups[-1].append(index)
         else:
             groups.append([index])

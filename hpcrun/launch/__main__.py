@@ -20,9 +20,9 @@ if __package__ is None or __package__ == "":
     __package__ = os.path.basename(_folder)
     # the job compiles for all ranks of this version, but only in the copy that runs share
     _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
-    sys.dont_write_bytecode = sys.argv[1:2] != ["job"] or _copy != sys.path[0]
+    sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != sys.path[0]
 
-PARTS = ("job", "node", "rank", "check", "code", "container", "guard", "ask")
+PARTS = ("job", "pack", "node", "rank", "check", "code", "container", "guard", "ask")
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     processes = _load("processes")
     processes.write_for_oneself()
     arguments = processes.show_colons(arguments)
-    if part == "job":  # before anything slow: a signal that comes earlier ends the job without a record
+    if part in ("job", "pack"):  # before anything slow: a signal that comes earlier ends the job without a record
         processes.block_signals()
     if part == "check":  # one node of a preflight
         _load("environment").be_node()

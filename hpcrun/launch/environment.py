@@ -99,12 +99,17 @@ def _close_log() -> None:
 
 def renew(folder: str) -> None:
     """Make the folders of an attempt, and set it in the variables with paths in the attempt before."""
-    env, before = os.environ, records.attempt_dir()
     for name in ("flight", records.STOP):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
-    for name, path in list(env.items()):
-        if (path + os.sep).startswith(before + os.sep):
-            env[name] = folder + path[len(before) :]
+    os.environ.update(moved(os.environ, records.attempt_dir(), folder))
+
+
+def moved(env: Mapping[str, str], before: str, folder: str) -> dict[str, str]:
+    """Return an environment with the paths in one folder replaced by those in another."""
+    return {
+        name: folder + path[len(before) :] if (path + os.sep).startswith(before + os.sep) else path
+        for name, path in env.items()
+    }
 
 
 def tidy() -> None:

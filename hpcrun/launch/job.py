@@ -6,6 +6,7 @@ ended. Each start of the step is an attempt with its own folder. Its options:
 
 --nodes N        no Slurm: the command is started N times on this machine, as N nodes
 --gpus A,B;C,D   the GPUs of each of these nodes
+--within HOST    it is an element of a pack on this node of Slurm's job: see pack.py
 --came FD        a descriptor with the original environment of the script
 --warn S         ranks that continue for S seconds after the warning are killed
 --requeue N      Slurm may requeue the job N times
@@ -80,7 +81,8 @@ def parse_options(arguments: list[str]) -> Namespace:
         parser.add_argument(name, type=int)
     for name in ("--requeue", "--restarts", "--spares"):
         parser.add_argument(name, type=int, default=0)
-    parser.add_argument("--gpus", default="")
+    for name in ("--gpus", "--within"):
+        parser.add_argument(name, default="")
     parser.add_argument("--sample", type=float, default=environment.SAMPLE_S)
     parser.add_argument("--cancel-idle", type=float, default=0.0)
     for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
@@ -96,6 +98,8 @@ class Job:
         self._rules = Rules(options.requeue, options.restarts, options.retry_on_failure)
         self._managed = options.warn is not None
         self._local = options.nodes is not None
+        self._in_slurm = not self._local or bool(options.within)
+        self._pack = os.getppid() if options.within else 0
         self._spares: int = options.spares
         self._attempt = int(os.environ["HPCRUN_ATTEMPT"])
         self._requeues = int(os.environ.get("HPCRUN_REQUEUES" if self._local else "SLURM_RESTART_COUNT") or 0)
@@ -196,7 +200,8 @@ class Job:
     def _meet(self) -> None:
         """Choose the nodes of the step, and the rendezvous of the ranks."""
         if self._local:
-            self._hosts = self._allotted = [f"local-{number}" for number in range(self._options.nodes)]
+            names = [self._options.within or f"local-{number}" for number in range(self._options.nodes)]
+            self._hosts = self._allotted = names
         else:
             self._allotted = self._allotted or slurm.expand(os.environ["SLURM_JOB_NODELIST"])
             self._hosts = self._hosts or self._allotted[: len(self._allotted) - self._spares]
@@ -254,15 +259,17 @@ class Job:
         elif not self._signalled and self._idle.check():
             self._end_idle(now, self._idle.message)
         self._given_up = now > self._give_up_at
-        if self._given_up:
-            self._step.tell(signal.SIGTERM)
-        if not self._signalled or self._local or self._managed:
+        is_orphan = self._pack not in (0, os.getppid())  # the pack was killed
+        if self._given_up or is_orphan:
+            self._step.tell(signal.SIGKILL if is_orphan else signal.SIGTERM)
+        if not self._signalled or not self._in_slurm or (self._managed and not self._local):
             # Slurm is about to end this process: so ask and decide now
             return self._given_up or (self._signalled and not self._local)
         if not self._wrote_why:
             self._wrote_why = True
-            self._write_exit(records.TERM_STATUS, why=self._why(self._ended(records.TERM_STATUS)))
-        return False
+            why = self._why(self._ended(records.TERM_STATUS))
+            self._write_exit(records.TERM_STATUS, why=why, how=self._how(why, [])[0] if self._managed else OVER)
+        return self._given_up and self._local
 
     def _end_idle(self, now: float, message: str) -> None:
         """Ask the ranks to end, since their GPUs are idle; like after a warning, they have some time for it."""
@@ -290,7 +297,7 @@ class Job:
         how, enough = self._how(why, bad) if self._managed else (OVER, True)
         message = self._idle.message if why == IDLE else used_up(why, self._rules, enough=enough)
         if how != OVER:
-            by = "requeued by its supervisor" if self._local else "requeued by Slurm"
+            by = "requeued by Slurm" if self._in_slurm else "requeued by its supervisor"
             what = "restarted in this allocation" if how == RESTART else by
             records.say(f"attempt {self._attempt + 1} ended by {why}; the job is {what}")
             # record it first: Slurm forgets the reason, and is about to end this process
@@ -312,7 +319,6 @@ class Job:
 
     def _how(self, why: str, bad: list[str]) -> tuple[str, bool]:
         """Return how the job continues, and whether it has the nodes for a restart, which are chosen here."""
-
         next_ = partial(what_next, why, self._rules, requeues=self._requeues, restarts=self._restarts)
         if self._local or next_(enough=True) != RESTART:
             return next_(enough=True), True
@@ -358,14 +364,13 @@ class Job:
     def _why(self, ended: Ended) -> str:
         """Return why it ended, if the reason is needed."""
         signalled = ended.signalled or records.TERMINATED in ended.stop
-        if not self._managed and (self._local or not signalled) and not ended.idle:
+        if not self._managed and not (self._in_slurm and signalled) and not ended.idle:
             return OWN_END
-        if self._local:
-            return why_it_ended(ended, lambda: slurm.JobSays("COMPLETING"), list)
-        return why_it_ended(ended, slurm.job, self._dead)
+        ask = slurm.job if self._in_slurm else partial(slurm.JobSays, "COMPLETING")
+        return why_it_ended(ended, ask, self._dead)
 
     def _dead(self) -> list[str]:
-        return self._heartbeats.look_closer(self._hosts)
+        return [] if self._local else self._heartbeats.look_closer(self._hosts)
 
     def _requeue(self, bad: list[str]) -> bool:
         """Requeue the job; return whether Slurm accepts."""
@@ -385,7 +390,7 @@ class Job:
         """Return the nodes on which an attempt has failed."""
         if why == FAILURE and ended.first_failed:
             return [str(ended.first_failed["node"])]
-        return self._dead() if why == records.NODE_FAILURE and not self._local else []
+        return self._dead() if why == records.NODE_FAILURE else []
 
     def _write_exit(
         self, status: int, *, why: str = "", message: str = "", how: str = OVER, nodes: list[str] | None = None

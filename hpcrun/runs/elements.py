@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcrun.job.layout import JobFolder, RunFolder
-from hpcrun.job.parameters import Parameters, parse_indices
+from hpcrun.job.parameters import Parameters, parse_indices, tasks_of
 from hpcrun.reading import read_object
 from hpcrun.runs.attempt import Attempt, attempts, names_in
 from hpcrun.runs.record import MOST_RUN, LastStatus, Run, known_fields, read_status
@@ -24,12 +24,13 @@ class Elements:
     """The elements of a run. Each is a job of its own: a task of an array, or the run's only job."""
 
     parameters: Mapping[int, Parameters]  # number of an element → its parameters
-    first: int = 0  # the element that is task 0 of the Slurm array; not 0 in a sweep that needs several arrays
+    tasks: Mapping[int, int] = field(default_factory=dict)  # number of an element → the task of the array that runs it
     are_array: bool = True  # they are tasks of an array
+    packed: bool = False  # each task runs several of them
 
     def job_id(self, run: Run, index: int) -> str | None:
         """Return the job id of an element: ``123``, or ``123_4`` as Slurm writes a task of an array."""
-        return f"{run.job_id}_{index - self.first}" if run.job_id and self.are_array else run.job_id
+        return f"{run.job_id}_{self.tasks[index]}" if run.job_id and self.are_array else run.job_id
 
     def job_folder(self, folder: Path, index: int) -> JobFolder:
         """Return the folder that schedulers know an element's job by: the run's own where it is the only job."""
@@ -37,7 +38,7 @@ class Elements:
 
     def batch_log(self, folder: Path, index: int) -> Path:
         """Return the log of an element's batch script."""
-        return RunFolder(folder).task_log(index - self.first) if self.are_array else RunFolder(folder).batch_log
+        return RunFolder(folder).task_log(self.tasks[index]) if self.are_array else RunFolder(folder).batch_log
 
 
 _ONLY_ONE = Elements({0: ()}, are_array=False)
@@ -55,7 +56,9 @@ def elements_of(run: Run) -> Elements | None:
         return None
     chosen, rows = parse_indices(sweep["indices"]), run.request.get("sweep")
     rows = rows or dict.fromkeys(chosen, ())
-    return Elements({index: tuple((name, text) for name, text in rows[index]) for index in chosen}, sweep["first"])
+    parameters = {index: tuple((name, text) for name, text in rows[index]) for index in chosen}
+    pack = sweep.get("pack")
+    return Elements(parameters, tasks_of(chosen, sweep["first"], pack), packed=pack is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ RUN_ID = kind.matching(r"[^/\0\s.][^/\0\s]{0,254}", "a run id")
 JOB_ID = kind.matching(r"[A-Za-z0-9_][\w.+\[\]-]{0,63}", "a job id")
 _COUNT = kind.whole(0, 10**7)
 _SECONDS = kind.whole(-(10**10), 10**10)
+_PACK = kind.whole(1, 10**6)
 
 _ROLE = kind.table(
     {"name": kind.text, **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT), "on_exit": kind.text},
@@ -119,7 +120,9 @@ _ROLE = kind.table(
 )
 _PLAN = kind.table(
     {
-        "sweep": kind.optional(kind.table({"indices": kind.text, "first": _COUNT}, ("indices", "first"))),
+        "sweep": kind.optional(
+            kind.table({"indices": kind.text, "first": _COUNT, "pack": _PACK}, ("indices", "first"))
+        ),
         "requeue": kind.optional(kind.table({"times": _COUNT, "restarts": _COUNT})),
         "python": kind.optional(kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})),
         "workdir": kind.optional(kind.text),

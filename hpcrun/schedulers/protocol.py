@@ -41,6 +41,7 @@ class JobRef:
     job_id: str | None
     # also search the scheduler's archive for a job without an id, from this time on, in seconds since the epoch
     since_s: float | None = None
+    shares: bool = False  # it is an element of a pack: its job runs others, too
     submitted_s: float = 0.0  # when its submission began, in seconds since the epoch
 
 

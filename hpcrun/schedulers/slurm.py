@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from hpcrun.errors import SchedulerError
 from hpcrun.job.state import PENDING, JobInfo, is_terminal
 from hpcrun.reading import open_regular
 from hpcrun.schedulers import slurm_text as text
@@ -128,14 +129,18 @@ class SlurmScheduler(Scheduler):
         return text.parse_node_states(answer.stdout) if answer.ok else {}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Cancel jobs with one scancel."""
-        ids = [job.job_id for job in jobs if job.job_id]
+        """Cancel jobs with one scancel; its task ends an element of a pack, by the mark in its folder."""
+        ids = [job.job_id for job in jobs if job.job_id and not job.shares]
         # --quiet: a job that has already ended is no error
-        self._run(["scancel", "--quiet", *ids]).checked("scancel failed", "hpcrun status shows what is left")
+        if ids:
+            self._run(["scancel", "--quiet", *ids]).checked("scancel failed", "hpcrun status shows what is left")
 
     def hold(self, jobs: Sequence[JobRef], *, release: bool = False) -> None:
         """Hold or release jobs with one scontrol."""
         verb = "release" if release else "hold"
+        if shared := next((job for job in jobs if job.shares), None):
+            raise SchedulerError(f"task {shared.job_id} runs other elements, too: one alone cannot be held",
+                                 hint=f"scontrol {verb} {shared.job_id}, or hpcrun {verb} RUN")  # fmt: skip
         ids = ",".join(job.job_id for job in jobs if job.job_id)
         self._run(["scontrol", verb, ids]).checked(f"scontrol {verb} failed", "hpcrun status shows what is held")
 

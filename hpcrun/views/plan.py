@@ -129,7 +129,8 @@ def sweep_text(sweep: Sweep) -> str:
             values.setdefault(name, {})[value] = None
     names = ", ".join(f"{name} {count(len(choices), 'value')}" for name, choices in values.items())
     at_once = f", at most {sweep.max_parallel} at once" if sweep.max_parallel else ""
-    return f"{count(len(sweep.chosen), 'element')} ({names}){at_once}"
+    tasks = f", {count(sweep.tasks, 'task')} of {sweep.pack}" if sweep.pack else ""
+    return f"{count(len(sweep.chosen), 'element')} ({names}){tasks}{at_once}"
 
 
 def _where(plan: Plan) -> str:

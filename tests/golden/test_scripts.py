@@ -119,6 +119,10 @@ CASES = {
         max_parallel=2, requeue=1,
     ),
     "sweep-local": case(profile=LOCAL, gpus="2", sweep=["lr=1,2,3"], elements="0,2"),
+    "pack": case(
+        gpus="2", sweep=["lr=1,2,3,4,5,6", "text=a b"], elements="0-2,4-5", pack=3, pack_memory=True, requeue=1
+    ),
+    "pack-local": case(profile=LOCAL, machine=FOUR_GPUS, gpus="2", sweep=["lr=1,2,3"], pack=2),
     "local-1-node": case(profile=LOCAL, gpus="2"),
     "local-2-nodes-cpu": case(profile=LOCAL, **TWO, workdir="/data/my project"),
     "local-2-nodes-gpu": case(profile=LOCAL, machine=FOUR_GPUS, **TWO),

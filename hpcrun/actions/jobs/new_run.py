@@ -183,4 +183,6 @@ def _plan_record(plan: Plan, elements: Sequence[int]) -> dict[str, Any]:
     if elements:
         first, most = (plan.sweep.first, plan.sweep.max_parallel) if plan.sweep else (0, None)
         record["sweep"] = {"indices": index_ranges(elements), "first": first, "max_parallel": most}
+        if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":  # else each is a job of its own
+            record["sweep"]["pack"] = plan.sweep.pack
     return record

@@ -28,7 +28,8 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name, with_ending
 from hpcrun.job.script import render_script
-from hpcrun.job.sweep import parts_of
+from hpcrun.job.sweep import Sweep, parts_of
+from hpcrun.job.units import count
 from hpcrun.profiles.folders import load_templates
 from hpcrun.runs.record import Run
 from hpcrun.schedulers.process import log_message, logged_to
@@ -105,7 +106,7 @@ def submit(
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after) if lineage.after else "",
         elements=elements,
-        max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
+        max_parallel=_at_once(plan.sweep, plan.scheduler) if plan.sweep else at_once,
     )
     submitted: SubmittedJob | None = None
     try:
@@ -187,6 +188,11 @@ def submit_all(
         yield done[-1]
 
 
+def _at_once(sweep: Sweep, scheduler: str) -> int | None:
+    """Return how many elements may run at once on this machine: of a pack all, and for Slurm the script says it."""
+    return sweep.pack * (sweep.max_parallel or 1) if sweep.pack and scheduler == "local" else sweep.max_parallel
+
+
 def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:
     """Return a prepared submission as several, if the cluster's MaxArraySize requires it; mostly as one.
 
@@ -196,9 +202,10 @@ def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surround
     limits = scheduler.array_limits() if sweep else None
     if sweep is None or limits is None:
         return [prepared]
-    if len(sweep.chosen) > limits.jobs:
+    if sweep.tasks > limits.jobs:
         raise PlanError(
-            f"{len(sweep.chosen)} elements are more than the jobs this cluster takes (MaxJobCount {limits.jobs})",
+            f"{count(sweep.tasks, 'task' if sweep.pack else 'element')} are more than the jobs this cluster takes "
+            f"(MaxJobCount {limits.jobs})",
             hint=f"submit it in pieces: --elements 0-{limits.jobs // 2 - 1}, then the rest",
         )
     parts = parts_of(sweep, limits.array)

@@ -13,6 +13,7 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.errors import HpcrunError, NotFoundError, SchedulerError
 from hpcrun.job import state
 from hpcrun.job.layout import JobFolder, RunFolder
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run
 from hpcrun.runs.store import RunStore
 from hpcrun.schedulers.process import logged_to
@@ -122,5 +123,6 @@ def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef
     refs: dict[str, list[JobRef]] = {}
     for item in items:
         folder = item.folder if item.element is None else RunFolder(item.folder).element(item.element).path
-        refs.setdefault(item.run.scheduler, []).append(JobRef(folder, item.run.job_id))
+        shares = item.element is not None and all_elements(item.run).packed
+        refs.setdefault(item.run.scheduler, []).append(JobRef(folder, item.run.job_id, shares=shares))
     yield from sorted(refs.items())

@@ -63,7 +63,7 @@ def find_element(label: str, store: RunStore) -> FoundRun:
         except NotFoundError:
             run = None
         if run and run.job_id == match["run"] and (there := elements_of(run)):
-            return FoundRun(run, _checked_index(run, there, int(match["task"]) + there.first))
+            return FoundRun(run, _element_of_task(run, there, int(match["task"])))
     return find_run(label, store)
 
 
@@ -74,6 +74,20 @@ def named_elements(named: Iterable[FoundRun | RunStatus]) -> dict[str, set[int] 
         before = chosen.get(item.run.run_id, set())
         chosen[item.run.run_id] = None if before is None or item.element is None else {*before, item.element}
     return chosen
+
+
+def _element_of_task(run: Run, elements: Elements, task: int) -> int:
+    indices = [index for index, number in elements.tasks.items() if number == task]
+    if not indices:
+        raise NotFoundError(
+            f"{run.run_id} has no element in task {task}", hint=f"its elements are {index_ranges(elements.parameters)}"
+        )
+    if len(indices) > 1:
+        raise UsageError(
+            f"task {run.job_id}_{task} runs the elements {index_ranges(indices)}",
+            hint=f"name one: {run.job_id}/{indices[0]}; scancel {run.job_id}_{task} cancels the task",
+        )
+    return indices[0]
 
 
 def _checked_index(run: Run, elements: Elements | None, index: int) -> int:

@@ -244,12 +244,17 @@ def _judge_element(
     status = last or LastStatus(state.UNKNOWN, one.run.created_s)
     answered = records is not None and answers is not None
     if records is not None:
-        info = answers.get(one.ref(index).folder) if answers is not None else None
+        info = answers.get(one.ref(index).folder) if answers is not None and not _ended_in_pack(one, records) else None
         status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
     parameters = one.elements.parameters.get(index, ())
     return ElementStatus(index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale)
+
+
+def _ended_in_pack(one: KnownRun, records: ElementRecords) -> bool:
+    """Whether an element has ended, or never begins, in a task that others share: the task's state is not its own."""
+    return one.elements.packed and (records.ended or (records.cancelled and records.attempt is None))
 
 
 def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:

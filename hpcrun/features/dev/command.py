@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 _IDLE = "60m"
 _OPEN = HelpPanel("On the node")
 _NOT_HERE = (
-    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel elements requeue warn_s "
-    "retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include cancel_idle_s "
-    "preflight output_dir chain follow wait roles roles_file"
+    "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel pack pack_memory elements requeue "
+    "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include "
+    "cancel_idle_s preflight output_dir chain follow wait roles roles_file"
 ).split()
 _TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
 _VSCODE = (

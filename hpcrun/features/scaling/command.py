@@ -24,7 +24,7 @@ from hpcrun.reading import read_text
 from hpcrun.views.text import count, one_line
 from hpcrun.writing import replace_file
 
-_OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "elements", "roles")
+_OF_SWEEPS = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements", "roles")
 MARK = ".hpcrun-report"
 """Lists the files of a report in its folder: where nothing else is there, the folder may be replaced."""
 _FRESH = f"{MARK}."  # begins the name of the folder in which a report is written first

@@ -138,6 +138,7 @@ ALL: dict[str, Any] = {
     "snapshot": True, "snapshot_limit_mb": "1G", "snapshot_include": (".env",),
     "notify": ("$HOOK", "mailto:me@x.org"), "notify_on": "failed,finished",
     "sweep": ("lr=1e-3,1e-4", "model=small,large"), "max_parallel": 2, "elements": "1,3",
+    "pack": 2, "pack_memory": True,
 }  # fmt: skip
 
 
