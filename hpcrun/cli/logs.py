@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, finished_logs, parse_ranks
+from hpcrun.actions.runs.logs import LogChoice, check_choice, choose_logs, chosen_attempt, chosen_ranks, finished_logs
 from hpcrun.actions.status.run_status import element_of, interesting_element
 from hpcrun.actions.status.status import last_known
 from hpcrun.cli.complete import RUN
@@ -18,16 +18,17 @@ from hpcrun.cli.options import check_least, check_one_of, flag, option, read_dur
 from hpcrun.cli.output import Outcome, Outcomes, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
-from hpcrun.job.layout import WITHIN
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
+from hpcrun.job.units import rank_text
 from hpcrun.runs.elements import elements_of
+from hpcrun.runs.record import Run
 from hpcrun.runs.store import DamagedRunError
 from hpcrun.views.text import count, one_line
 
 if TYPE_CHECKING:
     from hpcrun.actions.status.wait import Waiter
 
-_ANY_RANK = 10_000_000
+_USUAL = LogChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,9 @@ class _LogSource:
     """The place of the logs; a run with a damaged record has nothing else."""
 
     folder: Path
-    world_size: int = _ANY_RANK
+    run: Run | None = None
     waiter: Waiter | None = None
-    element: int = 0
-    batch_log: str = str(WITHIN.batch_log)
+    choice: LogChoice = _USUAL
 
 
 def logs(
@@ -47,6 +47,7 @@ def logs(
     rank: str | None = option(
         "--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: 0; of a failed run, the rank that failed first."
     ),
+    role: str | None = option("--role NAME", "Show the ranks of one role; --rank then counts its own ranks."),
     all_ranks: bool = flag("--all-ranks", "Show all ranks, each line with its rank."),
     node: str | None = option("--node NAME", "Show the ranks of one node."),
     batch: bool = flag("--batch", "Show the log of the batch script, with the messages of srun and torchrun."),
@@ -59,6 +60,8 @@ def logs(
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
     check_one_of(rank=rank, node=node, batch=batch, **{"all-ranks": all_ranks})
+    for name, value in {"node": node, "batch": batch, "all-ranks": all_ranks}.items():
+        check_one_of(role=role, **{name: value})
     check_one_of(batch=batch, merge=merge)
     check_one_of(batch=batch, attempt=attempt)  # the log of the batch script is one for all attempts
     check_one_of(follow=follow, merge=merge)
@@ -68,17 +71,16 @@ def logs(
     context = make_context()
     pattern, since_s = _pattern(grep), None if since is None else context.now_s() - read_duration("--since", since)
     place = yield from _find(run, context)
-    choice = LogChoice(
-        ranks=parse_ranks(rank, place.world_size) if rank is not None else (0,),
-        all_ranks=all_ranks or (merge and rank is None and node is None),
+    choice = replace(
+        place.choice,
+        ranks=chosen_ranks(place.run, rank, role) or place.choice.ranks,
+        all_ranks=all_ranks or (merge and rank is None and node is None and role is None),
         batch=batch,
         err=err,
         node=node,
         attempt=None if attempt is None else attempt - 1,  # the records count from 0
-        element=place.element,
-        batch_log=place.batch_log,
     )
-    if choice == LogChoice(err=err, element=place.element, batch_log=place.batch_log) and rank is None:
+    if choice == replace(place.choice, err=err) and rank is None and role is None:
         choice, remark = _with_failed_rank(choice, place, context)
         yield note([remark])
     check_choice(place.folder, choice)
@@ -112,7 +114,7 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return _LogSource(context.store.folder(error.run_id))
     run = named.run
     waiter = context.waiter(run.run_id)
-    place = _LogSource(context.store.folder(run.run_id), run.world_size, waiter)
+    place = _LogSource(context.store.folder(run.run_id), run, waiter, LogChoice.of(run))
     elements = elements_of(run)
     if elements is None:
         return place
@@ -124,19 +126,22 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         whole = f"hpcrun: {name} is a sweep of {count(len(item.elements), 'element')}"
         yield note([one_line(f"{whole}; showing {run.name}/{element}, {state}; choose another with {name}/N")])
     log = str(elements.batch_log(Path(), element))
-    return replace(place, waiter=replace(waiter, element=element), element=element, batch_log=log)
+    choice = replace(place.choice, element=element, batch_log=log)
+    return replace(place, waiter=replace(waiter, element=element), choice=choice)
 
 
 def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) -> tuple[LogChoice, str | None]:
-    """Return the choice of the rank that failed first, by the run's records, with a note; else rank 0."""
+    """Return the choice of the rank that failed first, by the run's records, with a note; else the choice as it is."""
     for item in last_known([place.folder.name], store=context.store, now_s=context.now_s()).runs:
-        one = element_of(item, place.element) if item.elements else item
+        one = element_of(item, choice.element) if item.elements else item
         if not has_failed(one.status):
             break
-        rank = ending(one, context.rules).rank
-        first = replace(choice, ranks=(rank or 0,))
-        if rank and finished_logs(place.folder, first):
-            return first, f"hpcrun: showing rank {rank}, which failed first; others: --rank 0, or --all-ranks"
+        end = ending(one, context.rules)
+        first = replace(choice, ranks=(end.job_rank or 0,))
+        if end.rank is not None and first != choice and finished_logs(place.folder, first):
+            who = rank_text(end.rank, role=end.role)
+            others = f"--role {choice.roles[0].name}" if choice.roles else "--rank 0"
+            return first, f"hpcrun: showing {who}, which failed first; others: {others}, or --all-ranks"
     return choice, None
 
 

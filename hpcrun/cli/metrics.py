@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcrun.actions.runs.logs import parse_ranks
+from hpcrun.actions.runs.logs import parse_ranks, role_named
 from hpcrun.actions.runs.metrics import Metrics, choose_metrics, last_rows, read_elements, read_metrics
 from hpcrun.cli.complete import RUN
 from hpcrun.cli.context import make_context, user_folder
@@ -37,6 +37,7 @@ def metrics(
     names: list[str] | None = option("--metric -m NAME", "Show only this metric. Repeatable."),
     rank: str | None = option("--rank RANKS", "Ranks to show: 3, 0-3 or 0-3,7. Default: the first with metrics."),
     all_ranks: bool = flag("--all-ranks", "Show all ranks."),
+    role: str | None = option("--role NAME", "Role whose ranks to show. Default: the one that decides the job's end."),
     lines: int | None = option("--lines -n N", f"Show only the last N rows. Default: {SHOWN} in a table."),
     plot: bool = flag("--plot", "Draw the metrics in the terminal."),
     png: Path | None = option("--png FILE", "Draw the metrics to a PNG file."),
@@ -51,7 +52,8 @@ def metrics(
     check_one_of(rank=rank, **{"all-ranks": all_ranks})
     context = make_context()
     [named] = yield from context.named([run])
-    wanted = parse_ranks(rank, named.run.world_size) if rank is not None else None
+    of_role = role_named(named.run, role) or named.run.deciding_role
+    wanted = parse_ranks(rank, of_role.ranks if of_role else named.run.world_size) if rank is not None else None
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
@@ -64,10 +66,12 @@ def metrics(
                 hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot draws all",
             )
         each = read_elements(
-            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or ()
+            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or (), role=of_role
         )
     else:
-        one = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0)
+        one = read_metrics(
+            folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=of_role
+        )
         elements, each = None, {None: choose_metrics(one, names or ())}
     if unreadable := sum(result.unreadable for result in each.values()):
         yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])

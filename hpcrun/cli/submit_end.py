@@ -16,6 +16,7 @@ from hpcrun.errors import InterruptedByUser, JobFailedError
 from hpcrun.explain.first_line import Rules, ending, has_failed, with_element_lines
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.state import COMPLETED
+from hpcrun.job.units import rank_text
 from hpcrun.views.plan import joined_json, submitted_json
 from hpcrun.views.status import why_text
 from hpcrun.views.text import harmless, one_line, time_text
@@ -79,7 +80,7 @@ def _wait(result: SubmitResult, context: Context, what: str, way_back: str, *, f
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):
         if follow:
-            print_followed(result.folder, LogChoice(), waiter)
+            print_followed(result.folder, LogChoice.of(result.run), waiter)
         return waiter.wait()
 
 
@@ -94,7 +95,8 @@ def _why_it_failed(item: RunStatus, rules: Rules) -> Iterator[TextPart]:
     end = ending(item, rules)
     yield stderr([one_line(f"hpcrun: {end.line}")] if end.line else [])
     if end.rank is not None and end.last_lines.strip():
-        yield stderr([f"hpcrun: rank {end.rank} ended with exit status {end.exit_status}; the end of its stderr:"])
+        who = rank_text(end.rank, role=end.role)
+        yield stderr([f"hpcrun: {who} ended with exit status {end.exit_status}; the end of its stderr:"])
         yield stderr(f"  {line}" for line in harmless(end.last_lines).splitlines())
 
 

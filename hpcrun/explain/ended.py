@@ -20,11 +20,12 @@ from hpcrun.explain.gather import gather
 from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
 from hpcrun.job import state
 from hpcrun.job.after import Condition
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import explain_reason
-from hpcrun.job.units import format_time
-from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, last_attempt
+from hpcrun.job.units import format_time, rank_option
+from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, in_failed_role, last_attempt
 from hpcrun.runs.use import UseSummary
 
 _MOST_ATTEMPTS = 5
@@ -48,6 +49,7 @@ class Explanation:
         rule: name of the rule that matches; None if no rule does: then ``summary`` names no cause.
         level: of the rule: a symptom usually has the cause that ``summary`` names; None without a rule.
         fix: what to do; empty where nothing is known.
+        role: the role that ``rank`` belongs to, and that counts it; None without roles.
         next: one command to run.
         unread: logs, or parts of them, that could not be read.
         flight: what torch's flight recorder kept; None where there are no dumps.
@@ -61,6 +63,7 @@ class Explanation:
     source: str = ""
     rank: int | None = None
     node: str | None = None
+    role: RoleRanks | None = None
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
     unread: tuple[str, ...] = ()
@@ -85,7 +88,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     label = item.run.job_id or item.run.run_id
     before = _attempts_before(item)
     use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
     if (well := nothing_failed(item)) is not None:
         between = not (item.elements or item.status.final or item.status.state in _RUNS)
         if between and attempt and (attempt.exit or item.status.state == state.PENDING):
@@ -184,6 +187,7 @@ def explained(
         source=cause.rule.source if cause else "",
         rank=diagnosis.first,
         node=end.node if end else None,
+        role=facts.role,
         evidence=(*evidence_of(item, facts, diagnosis, attempt), *starts, *before),
         next=_next_command(item, facts, diagnosis),
         unread=(*unread, *(f"{name}: too long; only its beginning and end were searched" for name in cut)),
@@ -213,10 +217,12 @@ def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
     if cause is not None and cause.rule.next:
         return fill(cause.rule.next, _values(item, diagnosis))
     rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
+    if rank is None and facts.role and facts.ends:
+        return f"hpcrun logs {run.job_id or run.run_id} --role {facts.role.name}"
     if rank is None:
         has_batch = any(log.scan.tail for log in facts.logs_of(None))
         return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
-    return f"hpcrun logs {run.job_id or run.run_id} --rank {rank}"
+    return f"hpcrun logs {run.job_id or run.run_id} {rank_option(rank, facts.role)}"
 
 
 def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:

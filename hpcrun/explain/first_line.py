@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.errors import HpcrunError
 from hpcrun.job import state
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.units import cut_at_word
 from hpcrun.runs.attempt import RESTART_BEGINS, last_attempt, rank_exits
 from hpcrun.runs.elements import load_statuses, save_statuses
@@ -73,15 +74,22 @@ class Ending:
 
     Attributes:
         line: what happened, in one line; empty where nobody knows.
-        rank: the rank that is named in it, None where none is.
+        rank: the rank that is named in it, as its role counts it; None where none is.
+        role: the rank's role; None without roles.
         exit_status: of that rank.
         last_lines: the end of its stderr.
     """
 
     line: str
     rank: int | None = None
+    role: RoleRanks | None = None
     exit_status: int | None = None
     last_lines: str = ""
+
+    @property
+    def job_rank(self) -> int | None:
+        """The same rank as the job counts it."""
+        return None if self.rank is None else self.rank + (self.role.first_rank if self.role else 0)
 
 
 def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
@@ -104,8 +112,8 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
     explanation = _quickly(item, known)
     if explanation is None:
         return Ending("")
-    item, rank = explanation.item, explanation.rank
-    attempt = last_attempt(item.folder, item.element or 0)
+    item, rank, role = explanation.item, explanation.rank, explanation.role
+    attempt = last_attempt(item.folder, item.element or 0, role)
     if rank is None or attempt is None:
         return Ending(_line(explanation))
     status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
@@ -113,8 +121,8 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
         text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
         before, restart, last = text.rpartition(RESTART_BEGINS)
         text = last.partition("\n")[2] if restart and before[-1:] in ("", "\n") else text
-        return Ending(_line(explanation), rank, status, text.strip("\n"))
-    return Ending(_line(explanation), rank, status)
+        return Ending(_line(explanation), rank, role, status, text.strip("\n"))
+    return Ending(_line(explanation), rank, role, status)
 
 
 def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:

@@ -50,7 +50,7 @@ def gather(
 
     If torchrun has started the ranks again, it is what they say of the start whose failure ended the attempt.
     """
-    reader = _LogReader(item.folder, Scanner.of(rules), quick, [])
+    reader, role = _LogReader(item.folder, Scanner.of(rules), quick, []), attempt.folder.role if attempt else None
     ends = _ends(attempt, 0) if attempt is not None else {}
     logs = _rank_logs(reader, attempt, ends) if attempt is not None else []
     shared = reader.read(all_elements(item.run).batch_log(item.folder, item.element or 0), None)
@@ -59,12 +59,13 @@ def gather(
     flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
     if attempt is None or not any(log.restart for log in logs):
         shape = item.run.plan.get("shape")  # another version's record may have anything there
-        starts_ranks = isinstance(shape, dict) and shape.get("launcher") == "command"
+        launcher = role.launcher if role else shape.get("launcher") if isinstance(shape, dict) else None
+        starts_ranks = launcher == "command"
         if starts_ranks and any(log.is_shared for log in logs):  # the logs and records are of nodes, and not of ranks
             logs, ends = [part for log in logs for part in by_speaker(log)], {}
         logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]
         signalled_s = _signalled_s(attempt) if attempt else None
-        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight), tuple(reader.unread)
+        return Facts(item.status.state, ends, tuple(logs), signalled_s, flight=flight, role=role), tuple(reader.unread)
     last = max(log.restart for log in logs)
     agents = [part for log in shared for part in parts(_RESTARTED, log)]
     starts = [
@@ -74,6 +75,7 @@ def gather(
             tuple(log for log in (*logs, *agents) if log.restart == restart),
             _signalled_s(attempt) if restart == last else None,
             flight=flight if restart == last else None,
+            role=role,
         )
         for restart in range(last + 1)
     ]

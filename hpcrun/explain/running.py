@@ -15,6 +15,7 @@ from hpcrun.job.patterns import STEP, compile_pattern
 from hpcrun.job.units import count, format_span, joined, rank_text
 from hpcrun.runs.attempt import Attempt, RankExit, last_attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import LogMetrics, Unreadable, Value, noted
+from hpcrun.runs.role_states import RoleState, role_states
 from hpcrun.runs.silence import Writes, last_line_of, last_writes, silence_limit_s, silence_sentence, usual_pause_s
 from hpcrun.runs.use import idle_unknown
 
@@ -38,6 +39,7 @@ class Running:
         ends: rank → how it ended, of ranks that have ended.
         usual_s: the usual pause between two lines of the rank that wrote last; None if unknown.
         patterns: metric → regular expression that finds it in a log.
+        roles: what each role is doing; none without roles.
     """
 
     item: RunStatus
@@ -48,6 +50,7 @@ class Running:
     ends: Mapping[int, RankExit]
     usual_s: float | None
     patterns: Mapping[str, str] = field(default_factory=dict)
+    roles: tuple[RoleState, ...] = ()
 
     @property
     def silent_s(self) -> dict[int, float | None]:
@@ -67,7 +70,12 @@ class Running:
 
     def name(self, rank: int) -> str:
         """Return ``rank 11 on node-3``."""
-        return rank_text(rank, self.node_of.get(rank))
+        return rank_text(rank, self.node_of.get(rank), self.attempt.folder.role)
+
+    def of_role(self, sentence: str) -> str:
+        """Return a sentence about the ranks, after the name of their role."""
+        role = self.attempt.folder.role
+        return f"{role.name}: {sentence}" if role and sentence else sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,11 @@ class Remark:
 
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
-    attempt = last_attempt(item.folder, item.element or 0)
+    roles = role_states(item.run, item.folder, item.element or 0)
+    # the deciding role; while it has not started, the one that starts
+    order = sorted(roles, key=lambda each: (each.role != item.run.deciding_role, each.state != "starting"))
+    shown = next((each.role for each in order if each.state not in ("waiting", "not started")), item.run.deciding_role)
+    attempt = last_attempt(item.folder, item.element or 0, shown)
     if attempt is None:
         return None
     writes = last_writes(attempt.folder)
@@ -101,14 +113,15 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
     latest = max((rank for rank, at_s in writes.ranks.items() if at_s), key=lambda rank: writes.ranks[rank] or 0,
                  default=None)  # fmt: skip
     usual_s = usual_pause_s(attempt, latest) if latest is not None else None
-    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns)
+    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, tuple(roles))
 
 
 def most_silent(item: RunStatus, now_s: float) -> int | None:
     """Return the running element of a sweep that has been silent for the longest time; None if none runs."""
     silent = {}
     for element in item.elements:
-        attempt = last_attempt(item.folder, element.index) if element.status.state == state.RUNNING else None
+        is_running = element.status.state == state.RUNNING
+        attempt = last_attempt(item.folder, element.index, item.run.deciding_role) if is_running else None
         if attempt is not None:
             last = last_writes(attempt.folder).ranks.values()
             silent[element.index] = now_s - max(filter(None, last), default=attempt.started_s)
@@ -118,7 +131,7 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
 def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
     """Explain a job that runs, from what is known of it, the most important first, and from the stacks of its ranks."""
     beats, silence = _heartbeats(running), _silence(running)
-    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence,
+    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence, _roles(running),
              None if beats.stuck else beats, _idle_limit(running))  # fmt: skip
     remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
@@ -151,7 +164,7 @@ def _ended(running: Running) -> Remark | None:
     more = f" (and {len(ended) - 1} more later)" if len(ended) > 1 else ""
     others = f"{count(len(silent), 'other rank')} {'runs' if len(silent) == 1 else 'run'}"
     age = format_span(running.now_s - first.ended_s)
-    who = rank_text(first.rank, first.node)
+    who = running.name(first.rank)
     sentence = f"{who} ended {age} ago with exit status {first.status}{more}, while {others}"
     where = str(running.attempt.folder.rank_exit(first.rank).relative_to(running.item.folder))
     line = f"exit status {first.status}, {age} ago"
@@ -183,13 +196,16 @@ def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
     running_s = max(0.0, running.now_s - running.attempt.started_s)
-    sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
+    node_of, usual_s = running.node_of, running.usual_s
+    sentence = silence_sentence(
+        silent, lambda rank: rank_text(rank, node_of.get(rank)), running_s=running_s, usual_s=usual_s
+    )
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    return Remark(sentence, evidence, stuck=running.newest_s > silence_limit_s(running.usual_s))
+    return Remark(running.of_role(sentence), evidence, stuck=running.newest_s > silence_limit_s(usual_s))
 
 
 def _slow(running: Running) -> Remark | None:
@@ -198,6 +214,12 @@ def _slow(running: Running) -> Remark | None:
     if slow is None:
         return None
     return Remark(straggler_sentence(*slow), rank=slow[0].ranks[0], stuck=False)
+
+
+def _roles(running: Running) -> Remark | None:
+    """Return what the roles are doing; None without roles."""
+    lines = tuple(role.line for role in running.roles)
+    return Remark("", (Evidence("roles", None, lines),), stuck=False) if lines else None
 
 
 def _idle_limit(running: Running) -> Remark | None:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +33,8 @@ from hpcrun.explain.diagnosis.stack_groups import (
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.running import Remark, Running
 from hpcrun.explain.wording import Evidence
-from hpcrun.job.layout import RunFolder
-from hpcrun.job.units import listed, rank_text, ranks_text
+from hpcrun.job.layout import RoleRanks, RunFolder
+from hpcrun.job.units import listed, rank_option, rank_text, ranks_text
 from hpcrun.reading import flag, list_of, matching, number, open_regular, parse_object, read_fields, text, whole
 from hpcrun.runs.silence import silence_limit_s
 from hpcrun.schedulers.process import Completed, run_command
@@ -114,7 +114,7 @@ def take_stacks(running: Running, env: Mapping[str, str]) -> Remark:
         answer = run_command(command, timeout_s=WITHIN_S, env=env)
     else:
         answer = allocation_of(item, env).on_every_node(command, WITHIN_S)
-    return stacks_remark(running, read_answers(answer), nodes_of(item))
+    return stacks_remark(running, read_answers(answer, running.attempt.folder.role_ranks), nodes_of(item))
 
 
 def _own_py_spy(env: Mapping[str, str]) -> str:
@@ -130,8 +130,12 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
     yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
 
 
-def read_answers(answer: Completed) -> Answers:
-    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
+def read_answers(answer: Completed, wanted: Callable[[list[int]], list[int]] = list) -> Answers:
+    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out.
+
+    Args:
+        wanted: returns those of the job's ranks that are wanted, as their role counts them.
+    """
     ranks, nodes, ras, pids = [], set(), [], []
     left = _MOST_INFLATED
     for packed in _whole_answers(answer.stdout):
@@ -142,8 +146,8 @@ def read_answers(answer: Completed) -> Answers:
             left -= len(record)
             fields, _ = read_fields(parse_object(record), _FIELDS)
             if "rank" in fields:
-                ranks.append(rank_stack(fields))
-                pids.append((fields.get("pid"), ranks[-1].rank))
+                ranks += [rank_stack({**fields, "rank": rank}) for rank in wanted([fields["rank"]])]
+                pids += [(fields.get("pid"), rank) for rank in wanted([fields["rank"]])]
             else:
                 ras += fields.get("ras", [])
                 nodes.add(fields.get("node", ""))
@@ -218,7 +222,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     is_quiet = silent_s > silence_limit_s(running.usual_s)
     code = source_lines(answers.ranks, running.attempt.started_s)
     world = len({*running.writes.ranks, *running.node_of, *(each.rank for each in answers.ranks)})
-    sentence = verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code)
+    sentence = running.of_role(verdict(answers.ranks, world=world, silent_s=silent_s if is_quiet else None, code=code))
     no_response = f"no response from {listed(silent, _MOST_NODES)} within {WITHIN_S} s" if silent else ""
     sentence = "; ".join(filter(None, (sentence, no_response, _missing(running, answers, silent))))
     sentence = sentence or f"no process of a rank was found: {answers.words or 'its ranks may be starting or ending'}"
@@ -226,15 +230,16 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
+    role = running.attempt.folder.role
     lacks = {each.lacks for each in answers.ranks if not each.frames}
     label = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
-        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
+        (*_evidence(answers.ranks, code, role), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
         fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),  # how to get the stacks that are missing
-        next=f"hpcrun logs {label} --rank {named_rank}" if named_rank in running.writes.ranks else "",
+        next=f"hpcrun logs {label} {rank_option(named_rank or 0, role)}" if named_rank in running.writes.ranks else "",
     )
 
 
@@ -244,15 +249,15 @@ def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
     lost = [rank for rank in running.silent_s if rank not in seen and running.node_of.get(rank) not in away]
     if not seen or not lost:
         return ""
-    return f"no process of {ranks_text(lost)} was found"
+    return f"no process of {ranks_text(lost, running.attempt.folder.role)} was found"
 
 
-def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
+def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str], role: RoleRanks | None) -> Iterator[Evidence]:
     """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
-        who = rank_text(first.rank, first.node) if len(numbers) == 1 else ranks_text(numbers)
+        who = rank_text(first.rank, first.node, role) if len(numbers) == 1 else ranks_text(numbers, role)
         busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]

@@ -66,15 +66,19 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
     status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
+    end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
+    by_roles = facts.role is not None and attempt is not None and attempt.exit is not None and not attempt.exit.reason
+    if by_roles and message and (end is None or end.signalled):  # a role was not ready, or ended too early
+        return f"{message}; {cause.text}" if cause else message
     if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
-        return cause.text
+        return f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text
     if diagnosis.first is not None and diagnosis.culprit.left:
         text = _left(diagnosis.first, facts)
         return f"{text}; {cause.text}" if cause else text
     if diagnosis.first is not None:
         return f"{_who(diagnosis.first, facts, diagnosis)}{_how(diagnosis.first, diagnosis, facts)}"
     if diagnosis.culprit.alike:
-        return f"{ranks_text(diagnosis.culprit.alike)}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
+        return f"{ranks_text(diagnosis.culprit.alike, facts.role)}{_how(diagnosis.culprit.alike[0], diagnosis, facts)}"
     if cause is not None or message:
         return cause.text if cause else message
     log = _log_of(None, facts)
@@ -135,7 +139,7 @@ def _without_timeout(facts: Facts) -> str:
     silent = [end.rank for end in facts.ends.values() if not end.by_itself and end.status and end.rank in silent_logs]
     if not silent or len(silent) > max(1, len(waited) - 1):
         return ""
-    return ranks_text(silent) if silent[1:] else facts.name(silent[0])
+    return ranks_text(silent, facts.role) if silent[1:] else facts.name(silent[0])
 
 
 def _left(rank: int, facts: Facts) -> str:
@@ -185,7 +189,7 @@ def _who(rank: int, facts: Facts, diagnosis: Diagnosis) -> str:
     """Return ``rank 5 on node7 failed first``, as much of it as is known."""
     end, root = facts.ends.get(rank), root_of(facts)
     if root is not None and root.rank == rank and not facts.ends:
-        return f"{rank_text(rank, root.host)} failed first"
+        return f"{rank_text(rank, root.host, facts.role)} failed first"
     return f"{facts.name(rank)} failed first" if diagnosis.failed_first(end) else facts.name(rank)
 
 
@@ -292,7 +296,7 @@ def _of_others(facts: Facts, diagnosis: Diagnosis) -> Iterator[Evidence]:
     for first, *more in groups.values():
         texts = {one.text for one in (first, *more)}
         text = first.text if len(texts) == 1 else fill(first.rule.cause, {})
-        who = ranks_text([one.rank for one in (first, *more) if one.rank is not None])
+        who = ranks_text([one.rank for one in (first, *more) if one.rank is not None], facts.role)
         if more and diagnosis.cause and first.rule is diagnosis.cause.rule:
             yield Evidence(who, None, ("the same" if texts == {diagnosis.cause.text} else text,))
         elif more and first.rule.level == "consequence":

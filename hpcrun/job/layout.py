@@ -39,10 +39,37 @@ class _Below:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleRanks:
+    """The ranks of a role: a range of the job's ranks, which the role itself counts from 0."""
+
+    name: str
+    first_rank: int
+    ranks: int
+    # its nodes, a range of the job's nodes
+    first_node: int
+    nodes: int
+    on_exit: str  # ``end`` if its end ends the job, with its exit status
+    launcher: str = ""
+    ready: str = ""  # what is checked before other roles start: ``tcp:{port}``; empty for nothing
+    after: Sequence[str] = ()  # the roles that must be ready before it starts
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptFolder:
     """The folder of one attempt of an element."""
 
     path: Path
+    role: RoleRanks | None = None  # it has only the ranks of this role, as the role counts them; None for all ranks
+
+    def role_ranks(self, ranks: Iterable[int]) -> list[int]:
+        """Return those of the job's ranks that it has, as their role counts them."""
+        if self.role is None:
+            return list(ranks)
+        counted = (rank - self.role.first_rank for rank in ranks)
+        return [rank for rank in counted if 0 <= rank < self.role.ranks]
+
+    def _rank_file(self, rank: int, kind: str) -> Path:
+        return self.path / f"rank-{rank + (self.role.first_rank if self.role else 0)}.{kind}"
 
     @property
     def run(self) -> Path:
@@ -61,17 +88,21 @@ class AttemptFolder:
     verdict = _Below("preflight/verdict.json")  # the verdict of the preflight
     flight = _Below("flight")  # the folder of the dumps of torch's flight recorder, one per rank
 
+    def ready(self, role: str) -> Path:
+        """Return the record of when a role became ready."""
+        return self.path / f"role-{role}.ready"
+
     def rank_log(self, rank: int, stream: str) -> Path:
         """Return the log of a rank's ``out`` or ``err``."""
-        return self.path / f"rank-{rank}.{stream}"
+        return self._rank_file(rank, stream)
 
     def rank_exit(self, rank: int) -> Path:
         """Return the exit record of a rank."""
-        return self.path / f"rank-{rank}.exit"
+        return self._rank_file(rank, "exit")
 
     def rank_metrics(self, rank: int) -> Path:
         """Return the metrics that a rank logged."""
-        return self.path / f"rank-{rank}.metrics"
+        return self._rank_file(rank, "metrics")
 
     def node_file(self, node: str, kind: str = "start") -> Path:
         """Return a file of a node: ``start`` for its record, ``use`` for its samples."""

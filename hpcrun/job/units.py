@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.job.parameters import index_ranges
+
+if TYPE_CHECKING:
+    from hpcrun.job.layout import RoleRanks
 
 TIME_FORMS = "90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
@@ -191,17 +194,25 @@ def joined(names: Sequence[str], most: int = 3) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def rank_text(rank: int, node: str | None) -> str:
-    """Return ``rank 3 on node-1``; ``rank 3`` if its node is unknown."""
-    return f"rank {rank} on {node}" if node else f"rank {rank}"
+def rank_text(rank: int, node: str | None = None, role: RoleRanks | None = None) -> str:
+    """Return ``rank 3 on node-1``; ``rank 3`` if its node is unknown; ``trainer rank 3``, or ``server`` alone."""
+    name = role.name if role and role.ranks == 1 else ranks_text([rank], role)
+    return f"{name} on {node}" if node else name
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Return ``rank 3`` or ``ranks 0-2, 5``; of many ranges the first."""
+def ranks_text(ranks: Sequence[int], role: RoleRanks | None = None) -> str:
+    """Return ``rank 3`` or ``ranks 0-2, 5``, after the name of their role; of many ranges the first."""
+    front = f"{role.name} " if role else ""
     ranges = index_ranges(ranks).replace(",", ", ")
     if len(ranges) > _LONGEST_RANKS:
         ranges = ranges[:_LONGEST_RANKS].rpartition(",")[0] + f", ... ({len(ranks)} ranks)"
-    return f"rank {ranges}" if len(ranks) == 1 else f"ranks {ranges}"
+    return f"{front}rank {ranges}" if len(ranks) == 1 else f"{front}ranks {ranges}"
+
+
+def rank_option(rank: int, role: RoleRanks | None) -> str:
+    """Return the options of ``hpcrun logs`` that show a rank: ``--rank 3``, ``--role trainer --rank 3``."""
+    front = f"--role {role.name} " if role else ""
+    return front.rstrip() if role and role.ranks == 1 else f"{front}--rank {rank}"
 
 
 def host_list(names: Iterable[str]) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from hpcrun import reading
-from hpcrun.job.layout import AttemptFolder, RunFolder, parse_nodes, parse_numbers, parse_ranks
+from hpcrun.job.layout import AttemptFolder, RoleRanks, RunFolder, parse_nodes, parse_numbers, parse_ranks
 from hpcrun.job.state import EXIT_TERMINATED
-from hpcrun.runs.record import JOB_ID
+from hpcrun.runs.record import JOB_ID, Run
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
 # why an attempt ended, in the words of launch/decide.py
@@ -85,9 +85,9 @@ class Attempt:
     alive_s: float  # the script's last heartbeat, in seconds since the epoch by its host's clock
 
 
-def last_attempt(run_folder: Path, element: int = 0) -> Attempt | None:
+def last_attempt(run_folder: Path, element: int = 0, role: RoleRanks | None = None) -> Attempt | None:
     """Return the newest attempt of an element of a run, None if it has not started."""
-    return next(iter(attempts(run_folder, element)), None)
+    return next(iter(attempts(run_folder, element, role)), None)
 
 
 def last_attempts(run_folder: Path) -> Iterator[Attempt]:
@@ -96,16 +96,37 @@ def last_attempts(run_folder: Path) -> Iterator[Attempt]:
         yield from islice(attempts(run_folder, index), 1)
 
 
+def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
+    """Return an attempt with the ranks of one role: the one that failed first, else that was not ready, or decides.
+
+    Of a role without which the job fails any end is a failure. The terminated ranks of other roles are consequences.
+    """
+    if attempt is None or not run.roles:
+        return attempt
+    parts = [replace(attempt, folder=replace(attempt.folder, role=role)) for role in run.roles]
+    failed = [
+        (end.ended_s, part)
+        for part, role in zip(parts, run.roles, strict=True)
+        for end in rank_exits(part.folder)
+        if not end.is_consequence and (end.status != 0 or role.on_exit == "fail")
+    ]
+    if failed:
+        return min(failed, key=lambda each: each[0])[1]
+    begun = [(part, role) for part, role in zip(parts, run.roles, strict=True) if ranks(part.folder)]
+    late = [part for part, role in begun if role.ready and not part.folder.ready(role.name).exists()]
+    return next((part for part in (*late, *parts) if part in late or part.folder.role == run.deciding_role), attempt)
+
+
 def has_started(run_folder: Path) -> bool:
     """Whether the script of a run, or of one of its elements, has started at least once."""
     return any(True for _ in last_attempts(run_folder))
 
 
-def attempts(run_folder: Path, element: int = 0) -> Iterator[Attempt]:
-    """Yield the attempts of an element that have started, the newest first."""
+def attempts(run_folder: Path, element: int = 0, role: RoleRanks | None = None) -> Iterator[Attempt]:
+    """Yield the attempts of an element that have started, the newest first: with all ranks, or those of a role."""
     folder = RunFolder(run_folder).element(element)
     for number in reversed(parse_numbers(names_in(folder.attempts))):
-        path = folder.attempt(number)
+        path = replace(folder.attempt(number), role=role)
         if start := _read(path.start, _START, needed=tuple(_START)):
             job_id, host, started_s = start["job_id"], start["host"], start["started"]
             yield Attempt(path, number, job_id, host, started_s, _exit(path), max(started_s, _alive_s(path)))
@@ -161,7 +182,7 @@ def names_in(folder: Path) -> list[str]:
 
 def ranks(folder: AttemptFolder) -> list[int]:
     """Return the ranks of an attempt that have a log or an exit record; none if the folder does not exist."""
-    return parse_ranks(names_in(folder.path), "out", "err", "exit")
+    return folder.role_ranks(parse_ranks(names_in(folder.path), "out", "err", "exit"))
 
 
 def hosts(folder: AttemptFolder) -> list[str]:
@@ -177,7 +198,8 @@ def node_ranks(folder: AttemptFolder) -> dict[str, range]:
     names, joined = names_in(folder.path), joined_files(folder)
     paths = [folder.node_file(node) for node in parse_nodes({*names, *joined})]
     records = (_read(path, _NODE_START, tuple(_NODE_START), joined) for path in paths)
-    return {data["node"]: range(data["first_rank"], data["first_rank"] + data["ranks"]) for data in records if data}
+    each = ((data["node"], range(data["first_rank"], data["first_rank"] + data["ranks"])) for data in records if data)
+    return {node: range(its[0], its[-1] + 1) for node, ranks in each if (its := folder.role_ranks(ranks))}
 
 
 def first_failure(folder: AttemptFolder) -> RankExit | None:
@@ -195,12 +217,13 @@ def rank_exits(folder: AttemptFolder, *, before_restart: int = 0) -> list[RankEx
     With ``before_restart``, they are those that torchrun's restart of this number has renamed (launch/rank.py).
     """
     names, joined = names_in(folder.path), joined_files(folder)
-    paths = [folder.rank_exit(rank) for rank in parse_ranks({*names, *joined}, "exit")]
+    paths = [folder.rank_exit(rank) for rank in folder.role_ranks(parse_ranks({*names, *joined}, "exit"))]
     if before_restart:
         paths = [path.with_name(f"{path.name}.{before_restart}") for path in paths]
     records = filter(None, (_read(path, _RANK_EXIT, tuple(_RANK_EXIT), joined) for path in paths))
     return [
-        RankExit(data["rank"], data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else "")
+        RankExit(rank, data["node"], data["status"], data["ended"], signal if signal in SIGNALLED else "")
         for data in records
+        for rank in folder.role_ranks([data["rank"]])
         for signal in [data.get("told", "")]
     ]

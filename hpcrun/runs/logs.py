@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcrun.job.layout import AttemptFolder
+from hpcrun.job.units import rank_text
 from hpcrun.reading import open_descriptor, open_regular
 
 BLOCK = 65536
@@ -34,7 +35,7 @@ LIVE_ROUNDS = 20  # after so many rounds without new output a log counts as sile
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log: its path, its owner in words (``rank 3``, ``batch``), and its attempt."""
+    """One log: its path, its owner in words (``rank 3``, ``trainer 3``, ``batch``), and its attempt."""
 
     path: Path
     source: str
@@ -43,7 +44,8 @@ class LogFile:
 
 def rank_log(folder: AttemptFolder, rank: int, stream: str, attempt: int = 0) -> LogFile:
     """Return the log of one rank of an attempt; ``stream`` is ``out`` or ``err``."""
-    return LogFile(folder.rank_log(rank, stream), f"rank {rank}", attempt)
+    source = rank_text(rank, role=folder.role).replace(" rank ", " ")  # shorter: it stands before each line
+    return LogFile(folder.rank_log(rank, stream), source, attempt)
 
 
 def has_text(log: LogFile) -> bool:

@@ -38,7 +38,7 @@ class Unreadable:
 
 def metric_ranks(folder: AttemptFolder) -> list[int]:
     """Return the ranks of an attempt that have recorded metrics."""
-    return parse_ranks(names_in(folder.path), "metrics")
+    return folder.role_ranks(parse_ranks(names_in(folder.path), "metrics"))
 
 
 def noted(attempt: Attempt, rank: int, bad: Unreadable, lines: int | None = None) -> Iterator[MetricsRow]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hpcrun import reading as kind
 from hpcrun.job.after import CONDITIONS
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.notify import variables_in
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.secret_hider import HIDER
@@ -69,6 +70,17 @@ class Run:
         return 0 if on_cpu else self.gpus_per_node
 
     @property
+    def roles(self) -> tuple[RoleRanks, ...]:
+        """The roles of a job of several programs, in the order of their ranks; none of other jobs."""
+        recorded = self.plan.get("roles", ())
+        return tuple(RoleRanks(**{name: role[name] for name in _ROLE if name in role}) for role in recorded)
+
+    @property
+    def deciding_role(self) -> RoleRanks | None:
+        """The role whose end ends the job; None without roles."""
+        return next((role for role in reversed(self.roles) if role.on_exit == "end"), None)
+
+    @property
     def secrets(self) -> list[str]:
         """The names of the variables whose values only the environment of the job has."""
         recorded = [*(self.plan.get("env") or ()), *self.request.get("env", ())]
@@ -114,10 +126,11 @@ _COUNT = kind.whole(0, 10**7)
 _SECONDS = kind.whole(-(10**10), 10**10)
 _PACK = kind.whole(1, 10**6)
 
-_ROLE = kind.table(
-    {"name": kind.text, **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT), "on_exit": kind.text},
-    ("name", "first_rank", "ranks", "first_node", "nodes", "on_exit"),
-)
+_ROLE = {
+    "name": kind.matching(r"[A-Za-z][\w-]{0,40}", "the name of a role"),
+    **dict.fromkeys(("first_rank", "ranks", "first_node", "nodes"), _COUNT),
+    **dict.fromkeys(("on_exit", "launcher", "ready"), kind.text), "after": kind.list_of(kind.text),
+}  # fmt: skip
 _PLAN = kind.table(
     {
         "sweep": kind.optional(
@@ -127,7 +140,7 @@ _PLAN = kind.table(
         "python": kind.optional(kind.table({"prefix": kind.optional(kind.text), "variable": kind.text})),
         "workdir": kind.optional(kind.text),
         "cpus_per_node": kind.optional(_COUNT),
-        "roles": kind.list_of(_ROLE),
+        "roles": kind.list_of(kind.table(_ROLE, needs_of(RoleRanks))),
     }
 )
 REQUEST = kind.table(

@@ -39,7 +39,7 @@ def last_writes(folder: AttemptFolder) -> Writes:
     names = names_in(folder.path)
     last: dict[int, float | None] = {}
     for kind in _KINDS:
-        for rank in parse_ranks(names, kind):
+        for rank in folder.role_ranks(parse_ranks(names, kind)):
             at_s = _written_s(_path(folder, rank, kind))
             last[rank] = max(filter(None, (last.get(rank), at_s)), default=None)
     beats = {node: _written_s(folder.node_file(node)) for node in parse_nodes(names)}

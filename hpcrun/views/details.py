@@ -17,6 +17,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import explain_reason
 from hpcrun.runs.attempt import last_attempt, load_imports
 from hpcrun.runs.record import Run, pairs_of
+from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
 from hpcrun.schedulers.queue import ACCOUNTS, Usage, Waiting
 from hpcrun.views.gpu import gpu_json, gpu_use
@@ -123,6 +124,8 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     rows = [] if total is None else [("elapsed", times)]
     if status.state == state.PENDING:
         return [*rows, *_waiting_rows(item, insight, now_s)]
+    if not item.elements:
+        rows += [("role", role.line) for role in role_states(item.run, item.folder, item.element or 0)]
     if not status.final:
         return [*rows, *_running_rows(item, insight)]
     usage = insight.usage.get((item.run.run_id, job_id))
@@ -144,8 +147,8 @@ def insight_json(item: RunStatus, insight: Insight) -> dict[str, Any]:
     return {
         "waiting": asdict(waiting) if waiting else None,
         "usage": {**asdict(usage), "cpu_efficiency": _cpu_efficiency(usage)} if usage else None,
-        "last_line": last_line(item.folder, item.element or 0) if running else None,
-        "metrics": last_metrics(item.folder, item.element or 0) if running else {},
+        "last_line": last_line(item) if running else None,
+        "metrics": last_metrics(item) if running else {},
         "gpus": gpu_json(insight.gpus[item.run.run_id])["gpus"] if item.run.run_id in insight.gpus else [],
         "use": asdict(use) if (use := _use(item)) else None,
         "messages": hooks_of("notify").run_json(item) if item.run.plan.get("notify") else [],
@@ -197,9 +200,9 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     rows += idle_limit_rows(item)
     if use := _use(item):
         rows += [(f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)]
-    if line := last_line(item.folder, item.element or 0):
+    if line := last_line(item):
         rows.append(("last line", without_colours(harmless(line))))
-    if metrics := last_metrics(item.folder, item.element or 0):
+    if metrics := last_metrics(item):
         rows.append(("metrics", _metrics_text(metrics)))
     return rows
 
@@ -217,9 +220,9 @@ def idle_limit_rows(item: RunStatus) -> Rows:
 
 def last_words(item: RunStatus) -> str:
     """Return in one line what rank 0 of a run noted last with ``log_metrics()``, else its last line."""
-    if metrics := last_metrics(item.folder, item.element or 0):
+    if metrics := last_metrics(item):
         return _metrics_text(metrics)
-    return " ".join(without_colours(harmless(last_line(item.folder, item.element or 0) or "")).split())
+    return " ".join(without_colours(harmless(last_line(item) or "")).split())
 
 
 def bar_text(elapsed_s: int, limit_s: int) -> str:

@@ -84,6 +84,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "folder": item.folder if item.run.run_id else None,
         **fields_of(item.status, "state exit_status"),
         **fields_of(explanation, "summary rule level source rank node"),
+        "role": explanation.role.name if explanation.role else None,
         "evidence": [asdict(evidence) for evidence in explanation.evidence],
         **fields_of(explanation, "fix next unread"),
         "flight": _flight_json(explanation.flight) if explanation.flight else None,

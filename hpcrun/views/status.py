@@ -15,6 +15,7 @@ from hpcrun.job import state
 from hpcrun.job.state import explain_reason
 from hpcrun.job.units import format_age, format_span
 from hpcrun.runs.record import LastStatus, Run, known_fields
+from hpcrun.runs.role_states import role_states
 from hpcrun.views.text import (
     GAP,
     clock_text,
@@ -54,7 +55,9 @@ _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
-_RANK_FIRST = re.compile(r"(?P<rank>rank \d+)(?: on (?P<host>\S+))? failed(?: first)?: (?P<what>.+)", re.DOTALL)
+_RANK_FIRST = re.compile(
+    r"(?P<rank>(?:\S+ )?rank \d+|\S+(?= on ))(?: on (?P<host>\S+))? failed(?: first)?: (?P<what>.+)", re.DOTALL
+)
 _WHY_MOST_LINES = 3
 """A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
 
@@ -274,7 +277,7 @@ def status_json(result: StatusResult, more: Callable[[RunStatus], Mapping[str, A
     failure = {"message": away.message, "hint": away.hint, "exit_code": away.exit_code} if away else None
     return {
         "kind": "status",
-        "runs": [{**_run_json(item), **(more(item) if more else {})} for item in result.runs],
+        "runs": [{**_run_json(item), **_roles_json(item), **(more(item) if more else {})} for item in result.runs],
         "away": away.message if away else None,
         "damaged": list(result.damaged),
         **({"error": failure} if failure else {}),
@@ -292,6 +295,13 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
         **lineage_json(item),
         **({"elements": [_element_json(element) for element in item.elements]} if item.elements else {}),
     }
+
+
+def _roles_json(item: RunStatus) -> dict[str, Any]:
+    """Return what the roles of a run do, of a sweep those of its only named element; empty without roles."""
+    element = item.elements[0].index if len(item.elements) == 1 else item.element or 0
+    roles = role_states(item.run, item.folder, element) if len(item.elements) < 2 else []
+    return {"roles": [role.fields for role in roles]} if item.run.roles else {}
 
 
 def _element_json(element: ElementStatus) -> dict[str, Any]:

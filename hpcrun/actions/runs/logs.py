@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from pathlib import Path
 
-from hpcrun.errors import NotFoundError, UsageError
-from hpcrun.job.layout import WITHIN
+from hpcrun.errors import NotFoundError, UsageError, did_you_mean
+from hpcrun.job.layout import WITHIN, RoleRanks
 from hpcrun.job.parameters import index_ranges, parse_indices
 from hpcrun.runs.attempt import Attempt, attempts, hosts, node_ranks, ranks
 from hpcrun.runs.logs import FEW, LogFile, follow, has_text, rank_log
+from hpcrun.runs.record import Run
 
+_ANY_RANK = 10_000_000
 READ_EVERY_S = 0.5
 MANY_READ_EVERY_S, MANY_LIST_EVERY_S, MANY_OVER_EVERY_S = 1.0, 5.0, 2.0
 """The same of more than 16 ranks: how often some are read, all are listed, and the run's end is looked for. Each look
@@ -24,7 +26,8 @@ is a question to the file server; ``hpcrun/runs/logs.py`` says how many files ar
 class LogChoice:
     """Which logs: those of some ranks, of all, of one node, or of the batch script; with ``err`` only stderr."""
 
-    ranks: tuple[int, ...] = (0,)
+    ranks: tuple[int, ...] = (0,)  # as the job counts them
+    roles: tuple[RoleRanks, ...] = ()  # of the run, which name its ranks
     all_ranks: bool = False
     batch: bool = False
     err: bool = False
@@ -33,21 +36,49 @@ class LogChoice:
     node: str | None = None
     attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
 
+    @classmethod
+    def of(cls, run: Run) -> LogChoice:
+        """Return the choice where nothing is chosen: the first rank of the deciding role."""
+        role = run.deciding_role
+        return cls(ranks=(role.first_rank if role else 0,), roles=run.roles)
+
     @property
     def several(self) -> bool:
         """Whether the logs may be those of several ranks, so that each line needs its rank."""
         return self.all_ranks or self.node is not None or len(self.ranks) > 1
 
 
-def parse_ranks(text: str, world_size: int) -> tuple[int, ...]:
+def role_named(run: Run, name: str | None) -> RoleRanks | None:
+    """Return the role of a run with this name; None for None."""
+    roles = {role.name: role for role in run.roles}
+    if name is not None and name not in roles:
+        hint = did_you_mean(name, roles, f"its roles: {', '.join(roles)}") if roles else "it is a job of one program"
+        raise NotFoundError(f"{run.name} has no role {name!r}", hint=hint)
+    return roles[name] if name is not None else None
+
+
+def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, ...]:
     """Return the ranks in ``0-3,7``."""
     try:
         chosen = parse_indices(text)
     except ValueError as error:
         raise UsageError(f"--rank: {error}") from None
     if chosen[-1] >= world_size:
-        raise NotFoundError(f"the job has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}")
+        raise NotFoundError(f"{of} has no rank {chosen[-1]}", hint=f"its ranks are 0 to {world_size - 1}")
     return chosen
+
+
+def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tuple[int, ...]:
+    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either.
+
+    Args:
+        run: None if its record is damaged.
+    """
+    role = role_named(run, role_name) if run else None
+    if role is not None:
+        counted = range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
+        return tuple(role.first_rank + rank for rank in counted)
+    return () if text is None else parse_ranks(text, run.world_size if run else _ANY_RANK)
 
 
 def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
@@ -86,7 +117,9 @@ def _logs_of(attempt: Attempt, choice: LogChoice) -> list[LogFile]:
     else:
         wanted = ranks(attempt.folder) if choice.all_ranks else list(choice.ranks)
     streams = ("err",) if choice.err else ("out", "err")
-    return [rank_log(attempt.folder, rank, stream, attempt.number) for rank in wanted for stream in streams]
+    folders = [replace(attempt.folder, role=role) for role in choice.roles or (None,)]
+    counted = [(folder, rank) for folder in folders for rank in folder.role_ranks(wanted)]
+    return [rank_log(folder, rank, stream, attempt.number) for folder, rank in counted for stream in streams]
 
 
 def finished_logs(folder: Path, choice: LogChoice) -> list[LogFile]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcrun.errors import HpcrunError, NotFoundError, did_you_mean
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.patterns import compile_pattern
 from hpcrun.profiles.folders import Source
 from hpcrun.runs.attempt import attempts, ranks
@@ -50,6 +51,7 @@ def read_metrics(
     wanted: Sequence[int] | None = None,
     all_ranks: bool = False,
     element: int = 0,
+    role: RoleRanks | None = None,
 ) -> Metrics:
     """Read the metrics of a run.
 
@@ -58,8 +60,9 @@ def read_metrics(
             patterns, a rank that noted nothing has the usual metrics of its log; None for noted metrics only.
         wanted: the ranks; None for the first that said something.
         element: of a sweep, else 0.
+        role: the role whose ranks these are, by its own numbers; None without roles.
     """
-    begun = list(reversed(list(attempts(folder, element))))
+    begun = list(reversed(list(attempts(folder, element, role))))
     chosen = wanted
     if all_ranks:
         chosen = sorted({rank for attempt in begun for rank in (*metric_ranks(attempt.folder), *ranks(attempt.folder))})
@@ -90,6 +93,7 @@ def read_elements(
     wanted: Sequence[int] | None = None,
     all_ranks: bool = False,
     names: Sequence[str] = (),
+    role: RoleRanks | None = None,
 ) -> dict[int, Metrics]:
     """Read the metrics of the elements of a sweep: number of an element → its metrics, empty if it has none.
 
@@ -97,7 +101,8 @@ def read_elements(
         names: only these metrics; all where there are none.
     """
     each = {
-        index: read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index) for index in elements
+        index: read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=index, role=role)
+        for index in elements
     }
     known = tuple(dict.fromkeys(name for metrics in each.values() for name in metrics.names))
     choose_metrics(Metrics(known, ()), names)

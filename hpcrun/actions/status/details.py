@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hpcrun.actions.runs.use import GpuResult, read_gpus
@@ -56,15 +55,15 @@ def _gpus(items: Sequence[RunStatus], env: Mapping[str, str]) -> dict[str, GpuRe
     return readings
 
 
-def last_line(folder: Path, element: int = 0) -> str | None:
-    """Return the last line of rank 0 of a run, None if there is none."""
-    attempt = last_attempt(folder, element)
+def last_line(item: RunStatus) -> str | None:
+    """Return the last line of rank 0 of a run, or of its deciding role; None if there is none."""
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     return (last_line_of(attempt, 0) or None) if attempt else None
 
 
-def last_metrics(folder: Path, element: int = 0) -> dict[str, Any]:
-    """Return the last metrics that rank 0 of a run recorded with ``log_metrics()``; empty if it recorded none."""
-    attempt = last_attempt(folder, element)
+def last_metrics(item: RunStatus) -> dict[str, Any]:
+    """Return the last metrics that this rank recorded with ``log_metrics()``; empty if it recorded none."""
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)
     try:
         lines = tail(attempt.folder.rank_metrics(0), 2).splitlines() if attempt else []
     except OSError:

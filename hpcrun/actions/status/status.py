@@ -379,7 +379,7 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
         return None
     if status.elapsed_s is not None and status.elapsed_s < SILENT_S:
         return None  # before any file is opened
-    attempt = last_attempt(item.folder, item.element or 0)
+    attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)  # a server may wait for requests
     if attempt is None or attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
         return None
     first_s = last_write_s(attempt.folder, 0)

@@ -10,6 +10,7 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.log import Log
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.scan import Hit
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.job.units import rank_text
 
@@ -72,6 +73,7 @@ class Facts:
         shared: the name of the log that all ranks share.
         flight: what torch's flight recorder kept of the ranks' collectives; None where there are no dumps.
         start: which start of the ranks it is about, where torchrun started them again later; else empty.
+        role: the role that all ranks are of; None without roles.
     """
 
     state: str
@@ -81,6 +83,7 @@ class Facts:
     shared: str = "batch script"
     flight: Flight | None = None
     start: str = ""
+    role: RoleRanks | None = None
 
     @property
     def nodes(self) -> dict[int, str]:
@@ -89,7 +92,7 @@ class Facts:
 
     def name(self, rank: int) -> str:
         """Return ``rank 5 on node7``; without its node where it left no record."""
-        return rank_text(rank, self.nodes.get(rank))
+        return rank_text(rank, self.nodes.get(rank), self.role)
 
     def logs_of(self, rank: int | None) -> list[Log]:
         """Return the logs of a rank; None: those, or the parts of them, that belong to no rank."""

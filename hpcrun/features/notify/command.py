@@ -228,7 +228,7 @@ def message_of(
         patterns: metric → compiled pattern for the logs; read only if the message needs metrics.
     """
     name = item.run.name
-    begun = [] if item.elements else list(attempts(item.folder, 0))  # the newest first
+    begun = [] if item.elements else list(attempts(item.folder, 0, item.run.deciding_role))  # the newest first
     attempt = next((each for each in begun if event == f"{ATTEMPT}-{each.number}"), begun[0] if begun else None)
     queue_s = 0.0 if item.elements else (begun[-1].started_s if begun else now_s) - item.run.created_s
     if event == STARTED:
@@ -305,7 +305,7 @@ def clean_line(text: str) -> str:
 
 def _metrics(item: RunStatus, attempt: Attempt | None, patterns: Mapping[str, Any]) -> str:
     """Return the last metrics that rank 0 recorded, and those at the end of its log."""
-    metrics = {name: value for name, value in last_metrics(item.folder).items() if name != "time"}
+    metrics = {name: value for name, value in last_metrics(item).items() if name != "time"}
     missing = {name: pattern for name, pattern in patterns.items() if name not in metrics}
     if missing and attempt is not None:
         finder, logged = LogMetrics(missing), {}

@@ -75,7 +75,7 @@ def due_events(item: RunStatus, notify: Notify, now_s: float, reported: str | No
 
 def _events(item: RunStatus, notify: Notify, now_s: float) -> list[str]:
     status = item.status
-    newest = [] if item.elements else list(islice(attempts(item.folder, 0), _LAST_ATTEMPTS))
+    newest = [] if item.elements else list(islice(attempts(item.folder, 0, item.run.deciding_role), _LAST_ATTEMPTS))
     if status.final:
         if status.state in (state.CANCELLED, state.NOT_SUBMITTED) and not has_started(item.folder):
             return []  # the person who cancelled it knows

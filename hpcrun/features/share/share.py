@@ -27,6 +27,7 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.request import of_one_element, option_groups, program_words, with_named_secrets
 from hpcrun.job.sweep import element_arguments
+from hpcrun.job.units import rank_text
 from hpcrun.reading import open_regular
 from hpcrun.runs.attempt import Attempt, attempts, hosts, rank_exits, ranks
 from hpcrun.runs.elements import all_elements
@@ -203,7 +204,8 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
             about = explanation if explanation and explanation.item.element == one.index else None
             yield from ((f"element {one.index}: {source}", end) for source, end in _logs(row, about))
         return
-    attempt = next(attempts(item.folder, item.element or 0), None)
+    role = explanation.role if explanation else item.run.deciding_role
+    attempt = next(attempts(item.folder, item.element or 0, role), None)
     ends = list(_rank_ends(attempt, explanation)) if attempt else []
     yield from ends
     if not ends or (item.status.final and item.status.state != state.COMPLETED):
@@ -220,7 +222,7 @@ def _oddness(one: ElementStatus) -> tuple[bool, bool]:
 def _rank_ends(attempt: Attempt, explanation: Explanation | None) -> Iterator[LogEnd]:
     node_of = {end.rank: end.node for end in rank_exits(attempt.folder)}
     for rank, why in islice(_odd_ranks(attempt, explanation).items(), _MOST_RANKS):
-        source = f"rank {rank} on {node_of[rank]}" if rank in node_of else f"rank {rank}"
+        source = rank_text(rank, node_of.get(rank), attempt.folder.role)
         for name, stream in (("err", "stderr"), ("out", "stdout")):
             if end := _end(rank_log(attempt.folder, rank, name).path):
                 yield ", ".join(filter(None, (source, stream, why))), end

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 from hpcrun.actions.status.details import last_line, last_metrics, time_advice
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.runs.record import LastStatus
 from hpcrun.views.details import bar_text
-from tests.unit.given import write
+from tests.unit.given import run, write
 
 
 def test_too_long_a_limit_is_remarked_on() -> None:
@@ -25,17 +26,18 @@ def test_too_long_a_limit_is_remarked_on() -> None:
 
 
 def test_the_last_line_and_the_last_metrics_of_rank_0(tmp_path: Path) -> None:
-    assert (last_line(tmp_path), last_metrics(tmp_path)) == (None, {})
+    item = RunStatus(run(), tmp_path, LastStatus("RUNNING", 1.0))
+    assert (last_line(item), last_metrics(item)) == (None, {})
     attempt = tmp_path / "elements/0/attempts/0"
     write(attempt / "start", json.dumps({"job_id": "1", "host": "n1", "started": 1.0}))
-    assert (last_line(tmp_path), last_metrics(tmp_path)) == (None, {})
+    assert (last_line(item), last_metrics(item)) == (None, {})
     write(attempt / "rank-0.out", "first\nepoch 1: 10%\repoch 1: 20%\r\n\n")
     write(attempt / "rank-0.metrics", '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n{"st')
-    assert last_line(tmp_path) == "epoch 1: 20%"
+    assert last_line(item) == "epoch 1: 20%"
     os.utime(attempt / "rank-0.out", (1000.0, 1000.0))
     write(attempt / "rank-0.err", "INFO epoch 2\n")
-    assert last_line(tmp_path) == "INFO epoch 2"  # of the stream that it wrote to last
-    assert last_metrics(tmp_path) == {"step": 2, "loss": 0.25}
+    assert last_line(item) == "INFO epoch 2"  # of the stream that it wrote to last
+    assert last_metrics(item) == {"step": 2, "loss": 0.25}
 
 
 def test_a_bar_is_never_longer_than_it_is() -> None:

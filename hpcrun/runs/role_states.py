@@ -1,0 +1,81 @@
+"""What the roles of a job are doing: waiting, starting, running, ready, or how they ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hpcrun.job.layout import RoleRanks
+from hpcrun.job.units import host_list, joined
+from hpcrun.reading import read_object, time_s
+from hpcrun.runs.attempt import Attempt, hosts, last_attempt, node_ranks, rank_exits, ranks
+from hpcrun.runs.record import Run
+
+
+@dataclass(frozen=True, slots=True)
+class RoleState:
+    """What a role is doing."""
+
+    role: RoleRanks
+    state: str  # ``waiting``, ``starting``, ``running``, ``ready``, ``ended`` or ``terminated``; ``not started``
+    nodes: tuple[str, ...]
+    since_s: float | None = None  # when it became ready, or ended, in seconds since the epoch
+    exit_status: int | None = None  # of its rank that failed first; 0 if none did; None while a rank runs
+
+    @property
+    def text(self) -> str:
+        """The state in words: ``ready since 12:31:05``, ``ended with exit status 3``, ``waiting for server``."""
+        if self.exit_status is not None:
+            return f"{self.state} with exit status {self.exit_status}"
+        if self.state == "waiting":
+            return f"waiting for {joined(self.role.after)}"
+        return f"{self.state} since {time.strftime('%T', time.localtime(self.since_s))}" if self.since_s else self.state
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The same for JSON."""
+        front = {"name": self.role.name, "first_rank": self.role.first_rank, "ranks": self.role.ranks}
+        return {**front, "state": self.state, "since_s": self.since_s, "exit_status": self.exit_status,
+                "nodes": list(self.nodes)}  # fmt: skip
+
+    @property
+    def line(self) -> str:
+        """The role, its state and its nodes."""
+        return f"{self.role.name}: {self.text}" + (f", on {host_list(self.nodes)}" if self.nodes else "")
+
+
+def role_states(run: Run, folder: Path, element: int = 0) -> list[RoleState]:
+    """Return what each role of a run is doing, or of an element of a sweep; none before it starts, or without roles."""
+    attempt = last_attempt(folder, element) if run.roles else None
+    return list(_states(attempt, run.roles)) if attempt else []
+
+
+def _states(attempt: Attempt, roles: Sequence[RoleRanks]) -> Iterator[RoleState]:
+    nodes, ready_s = hosts(attempt.folder), {role.name: _ready_s(attempt, role) for role in roles}
+    for role in roles:
+        folder = replace(attempt.folder, role=role)
+        ends, on = rank_exits(folder), tuple(nodes[role.first_node : role.first_node + role.nodes])
+        on = on or tuple(node_ranks(folder))
+        if len(ends) >= role.ranks:
+            first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
+            state = "terminated" if first.is_consequence else "ended"
+            yield RoleState(role, state, on, max(end.ended_s for end in ends), first.status)
+        elif attempt.exit is not None:
+            yield RoleState(role, "no record of its end" if ranks(folder) else "not started", on)
+        elif (since_s := ready_s[role.name]) is not None:
+            yield RoleState(role, "ready", on, since_s)
+        elif ranks(folder):
+            yield RoleState(role, "starting" if role.ready else "running", on)
+        else:
+            waits = any(ready_s.get(name, 0.0) is None for name in role.after)
+            yield RoleState(role, "waiting" if waits else "starting", on)
+
+
+def _ready_s(attempt: Attempt, role: RoleRanks) -> float | None:
+    try:
+        return time_s(read_object(attempt.folder.ready(role.name)).get("ready"))
+    except (OSError, ValueError):
+        return None
