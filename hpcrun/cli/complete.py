@@ -67,7 +67,7 @@ def partition(incomplete: str) -> list[str]:
 @quiet
 def launcher(_: str) -> list[str]:
     """Complete a launcher."""
-    return ["torchrun", "srun", "python", "command"]  # a test compares them with those of a request
+    return ["torchrun", "srun", "python", "command", "ray"]  # a test compares them with those of a request
 
 
 @quiet

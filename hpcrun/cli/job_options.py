@@ -44,7 +44,8 @@ memory_mb: --mem SIZE  Memory of each node (sbatch --mem): 64G, 500M; 0 for all.
 ~--no-sbatch KEY  Leave out an sbatch option of the profile. Repeatable.
 [Launch]
 --launcher NAME  How ranks start: torchrun (default with GPUs); srun, one task per rank (Lightning, MPI); python, one
-    process per node (default without GPUs); command, a program that starts its own ranks (accelerate).
+    process per node (default without GPUs); command, a program that starts its own ranks (accelerate); ray, one
+    program on a Ray cluster of the nodes.
 --env NAME=VALUE  Set an environment variable. Repeatable.
 ~--python PATH  Python of the job. Default: that of the active virtual or conda environment.
 ~--uv  Install uv.lock on the disk of each node (uv sync), and use it.

@@ -115,7 +115,7 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
         return
     words = (request.script, *request.args)
     program = program_of(words)
-    if request.launcher not in ("python", "command") and (name := named_launcher(words)):
+    if request.launcher not in _ONCE and (name := named_launcher(words)):
         yield (
             f"{request.script} has `{name}` among its arguments, and runs once per rank: if it calls `{name}`, "
             "add --launcher command, which runs it once per node"
@@ -180,7 +180,7 @@ def _shell_script(request: JobRequest, shape: Shape) -> Iterator[str]:
     )
 
 
-_ONCE = ("python", "command")
+_ONCE = ("python", "command", "ray")
 _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 
 
@@ -191,6 +191,8 @@ def choose_launcher(
     if not calls:
         return request, tuple(program_notes(request, profile, here))
     call = next((call for call in calls if _is_ours(call)), calls[0])
+    if call.launcher.by and request.launcher == call.launcher.by:
+        raise UsageError(f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here))
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
     if _is_ours(call) and call.place is not None:
@@ -207,6 +209,11 @@ def choose_launcher(
         raise _apart(call, request, profile, nodes, here)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
     note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
+    if call.launcher.by:
+        return changed, (
+            note,
+            f"hpcrun starts Ray with the CPUs and GPUs of the job, and ends it: {_own_line(call, here)}",
+        )
     instead = replacement(call, request, profile) if call.place is None and call.launcher.torchrun_runs_it else None
     if instead is None:
         return changed, (note,)
@@ -247,6 +254,8 @@ def _subject(call: Call) -> str:
 
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
+    if request.launcher == "ray":
+        return f"{_subject(call)} {does}; --launcher ray runs it once, on the head node"
     if request.launcher in _ONCE:
         apart = decide_shape(request, profile).nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
         each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
@@ -257,13 +266,20 @@ def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     )
 
 
+def _own_line(call: Call, here: Here) -> str:
+    """Return the command line with hpcrun's launcher that does the same, and the program behind ``--``."""
+    program = call.argv[call.argv.index("--") + 1 :] if "--" in call.argv else ()
+    options = here.typed or ("submit",)
+    if "--launcher" not in options:
+        options = (*options, "--launcher", call.launcher.by)
+    return bash_line(("hpcrun", *options, *(program or ("train.py",))))
+
+
 def _apart(call: Call, request: JobRequest, profile: Profile, nodes: int, here: Here) -> UsageError:
     """Return the error for a launcher that would start a separate training on each node."""
     message = f"{_subject(call)} does not use the other nodes: each of the {nodes} would train on its own"
-    if call.launcher.on_nodes:
-        line = bash_line(("hpcrun", *(here.typed or ("submit",)), "bash", "-c", call.launcher.on_nodes))
-        return UsageError(f"{message}; hpcrun has no launcher for a {call.launcher.name} cluster",
-                          hint=f"{line}; or use one node: --nodes 1")  # fmt: skip
+    if call.launcher.by:
+        return UsageError(message, hint=_own_line(call, here))
     if call.launcher.role == "submits":
         message = f"{_subject(call)} would submit a job on each of the {nodes} nodes"
     way_out = "--launcher command runs it as it is"

@@ -163,7 +163,7 @@ class Launcher:
     node_options: str = ""  # the options, in shell syntax, that make it one node of several
     torchrun_runs_it: bool = False  # its scripts also run under torchrun
     uses_mpi: bool = False  # its ranks are those of one MPI job
-    on_nodes: str = ""  # the shell command that does the same on several nodes, run once on each
+    by: str = ""  # hpcrun's launcher that does the same
 
     @property
     def title(self) -> str:
@@ -236,9 +236,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
              values=_MPI_VALUES, uses_mpi=True),
     Launcher("horovodrun", "job", values=_ones("-np --num-proc -H --hosts -hostfile --hostfile -p --ssh-port"),
              uses_mpi=True),
-    # symmetric-run came with Ray 2.49: the first node runs the program, with the others as its workers
-    Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up"),
-             on_nodes="ray symmetric-run --address $MASTER_ADDR:$MASTER_PORT --min-nodes $NNODES -- python train.py"),
+    Launcher("ray", "job", subcommands=("start", "job", "submit", "symmetric-run", "up"), by="ray"),
     Launcher("torchx", "submits", subcommands=("run",)),
 )  # fmt: skip
 BY_NAME = {name: launcher for launcher in LAUNCHERS for name in (launcher.name, *launcher.aliases)}

@@ -131,8 +131,8 @@ class Plan:
 
     @property
     def cpus_per_rank(self) -> int | None:
-        """CPUs of one rank, at least one; None if the site decides."""
-        if self.cpus_per_node is None:
+        """CPUs of one rank, at least one; None if the site decides, or Ray for each task and actor."""
+        if self.cpus_per_node is None or self.shape.launcher == "ray":
             return None
         pack = self.sweep.pack if self.sweep else None
         return max(1, self.cpus_per_node // (pack or max(self.shape.procs_per_node, self.shape.workers_per_node)))

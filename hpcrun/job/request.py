@@ -20,7 +20,7 @@ from hpcrun.job.secret_hider import HIDER, SecretHider
 from hpcrun.job.secrets import MASK, is_secret, secret_arguments, secret_in_command, secret_kind
 from hpcrun.job.units import error_words, format_memory, format_time, parse_memory, parse_time, parse_walltime
 
-Launcher = Literal["torchrun", "srun", "python", "command"]
+Launcher = Literal["torchrun", "srun", "python", "command", "ray"]
 Preflight = Literal["first", "only"]
 MOST = 1_000_000  # the largest number of nodes, ranks or CPUs: more is a mistake, and Slurm counts nodes in 16 bits
 # Bytes that are not UTF-8 arrive as surrogates, which pydantic's own check of text refuses.

@@ -122,7 +122,7 @@ class Shape:
     gpus_per_node: int
     gpu_type: str | None
     launcher: Launcher
-    procs_per_node: int  # ranks on each node that hpcrun starts (one for the launchers python and command)
+    procs_per_node: int  # ranks on each node that hpcrun starts (one for the launchers python, command and ray)
     # ranks that a command starts by itself on each node (NPROC_PER_NODE); 1 for other launchers
     workers_per_node: int = 1
 
@@ -245,11 +245,11 @@ def multiples_around(number: int, divisor: int, most: int = 0) -> str:
 
 def _procs_per_node(request: JobRequest, launcher: Launcher, gpus_per_node: int) -> int:
     requested = request.nproc_per_node
-    if launcher == "command" or (launcher == "python" and requested in (None, 1)):
+    if launcher == "command" or (launcher in ("python", "ray") and requested in (None, 1)):
         return 1
-    if launcher == "python":
+    if launcher in ("python", "ray"):
         raise UsageError(
-            f"--nproc-per-node {requested}: the launcher python starts one process per node",
+            f"--nproc-per-node {requested}: the launcher {launcher} starts one process per node",
             hint=f"for {requested} ranks on {'GPUs' if gpus_per_node else 'CPUs'} add --launcher torchrun",
         )
     if gpus_per_node == 0 and requested is None and launcher == "torchrun":

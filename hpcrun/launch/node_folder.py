@@ -118,14 +118,27 @@ def make() -> NodeFolder:
     """
     env, attempt = os.environ, records.attempt_dir()
     name = f"{PREFIX}{env['HPCRUN_JOB_ID']}-{env['HPCRUN_NODE']}-{binascii.crc32(os.fsencode(attempt)):08x}"
-    problem = ""
+    try:
+        return enter(name)
+    except OSError as error:
+        problem = error.strerror or error
+    where = f"{env['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({problem})"
+    return _enter(os.path.join(attempt, name), f"{where}; its ranks use the run's folder instead")
+
+
+def enter(name: str) -> NodeFolder:
+    """Return a folder on the node's own disk, whose name begins with ``PREFIX``.
+
+    Raises:
+        OSError: it can be made nowhere.
+    """
+    problem = OSError()
     for place in PLACES:
         try:
             return _enter(os.path.join(place, name))
         except OSError as error:
-            problem = str(error.strerror or error)
-    where = f"{env['HPCRUN_NODE']} cannot use {' or '.join(PLACES)} ({problem})"
-    return _enter(os.path.join(attempt, name), f"{where}; its ranks use the run's folder instead")
+            problem = error
+    raise problem
 
 
 def _enter(path: str, message: str = "") -> NodeFolder:
@@ -168,13 +181,22 @@ def _remove(path: str, descriptor: int) -> None:
     """Close a folder, and remove it if no process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for name in os.listdir(descriptor):
-            os.unlink(name, dir_fd=descriptor)
+        _empty(descriptor)
         os.rmdir(path)
     except OSError:
         return
     finally:
         os.close(descriptor)
+
+
+def _empty(descriptor: int) -> None:
+    """Remove all in an open folder, and never what a link leads to."""
+    for _, folders, names, place in os.fwalk(".", topdown=False, dir_fd=descriptor):
+        for name in (*names, *folders):
+            try:
+                os.unlink(name, dir_fd=place)
+            except IsADirectoryError:
+                os.rmdir(name, dir_fd=place)
 
 
 def _sweep(place: str) -> None:

@@ -86,6 +86,8 @@ def _shape(plan: Plan) -> str:
     )
     if shape.launcher == "command":
         return f"{nodes} × {gpus}, the command once per node"
+    if shape.launcher == "ray":
+        return f"{nodes} × {gpus}, the program on the head node of a Ray cluster"
     return f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} by {shape.launcher}"
 
 
@@ -94,7 +96,8 @@ def _cpus(plan: Plan) -> str:
         return "as the script requests"
     if plan.cpus_per_node is None:
         return "the site's default, divided among the ranks of a node (OMP_NUM_THREADS)"
-    return f"{plan.cpus_per_node} per node, OMP_NUM_THREADS={threads_of(plan)}"
+    threads = threads_of(plan)
+    return f"{plan.cpus_per_node} per node" + (f", OMP_NUM_THREADS={threads}" if threads else "")
 
 
 def _messages(plan: Plan) -> str:

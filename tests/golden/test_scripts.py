@@ -87,6 +87,7 @@ CASES = {
     "command-2-nodes": case(
         "bash", args=["-c", "accelerate launch --machine_rank $NODE_RANK train.py"], **TWO, launcher="command"
     ),
+    "ray-2-nodes": case(args=["--lr", "1e-3"], **TWO, launcher="ray"),
     "cpu": case("./prepare", python=BARE, gpus="0", cpus=16, memory_mb="64G"),
     "cpu-torchrun": case(gpus="0", launcher="torchrun", nproc_per_node=4, nodes=2),
     "modules-setup-env-secret": case(

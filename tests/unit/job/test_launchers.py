@@ -255,16 +255,24 @@ def test_uv_run_names_the_option_that_installs_once_on_each_node() -> None:
         assert chosen(line)[1] == (note,)
 
 
-@pytest.mark.parametrize("line", ["ray start --head", "ray job submit -- python train.py"])
+@pytest.mark.parametrize("line", ["ray start --head", "ray symmetric-run --address x:1 -- python train.py"])
 def test_ray_on_several_nodes_is_not_started_once_on_each(line: str) -> None:
     error = refusal(line, TWO)
-    assert error.message.endswith("; hpcrun has no launcher for a ray cluster")
-    assert "--launcher command" not in str(error.hint)
-    way, one = str(error.hint).split("; ")
-    assert one == "or use one node: --nodes 1"
-    words = shlex.split(way)
-    assert words[-1].startswith("ray symmetric-run --address $MASTER_ADDR:$MASTER_PORT --min-nodes $NNODES -- ")
-    assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
+    assert error.message.endswith(" does not use the other nodes: each of the 2 would train on its own")
+    program = line.partition(" -- ")[2] or "train.py"
+    assert error.hint == f"hpcrun submit {TWO} --launcher ray {program}"
+    _, (_, note) = chosen(line)
+    assert note.endswith(f": hpcrun submit --gpus 2 --launcher ray {program}")
+    inside = refusal(line, f"{TWO} --launcher ray")
+    assert (inside.message, inside.hint) == (
+        f"`{' '.join(line.split()[:2])}` would start Ray in the job's Ray",
+        error.hint,
+    )
+
+
+def test_another_launcher_runs_on_the_head_of_a_ray_cluster() -> None:
+    _, (note,) = chosen("torchrun --nproc-per-node 2 train.py", f"{TWO} --launcher ray")
+    assert note == "`torchrun` starts ranks itself; --launcher ray runs it once, on the head node"
 
 
 SCRIPT = "#!/bin/bash\n# srun\ntorchrun --nproc-per-node 2 train.py\n"

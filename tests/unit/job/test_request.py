@@ -59,7 +59,7 @@ def test_what_is_no_number_of_gpus_is_refused(typed: str) -> None:
         ({"requeue": "two"}, "--requeue: must be a valid integer, not 'two'"),
         ({"requeue": -1}, "--requeue: must be greater than or equal to 0, not -1"),
         ({"memory_mb": "lots"}, "--mem: 'lots' is not a memory size"),
-        ({"launcher": "mpirun"}, "--launcher: must be 'torchrun', 'srun', 'python' or 'command', not 'mpirun'"),
+        ({"launcher": "mpirun"}, "--launcher: must be 'torchrun', 'srun', 'python', 'command' or 'ray', not 'mpirun'"),
         ({"name": "my job"}, "--name: 'my job' cannot be a job's name"),
         ({"name": "hetjob"}, "--name: 'hetjob' cannot be a job's name"),
         ({"env": ["NCCL_DEBUG"]}, "--env: 'NCCL_DEBUG' has no '='; write NAME=VALUE"),

@@ -16,7 +16,7 @@ SHIPPED = shipped_folder("templates")
 def test_the_shipped_templates_are_named_by_their_path() -> None:
     names = set(load_templates([SHIPPED]))
     assert {"job.sh.j2", "allocation/slurm.sh.j2", "allocation/local.sh.j2"} <= names
-    assert {f"launch/{launcher}.sh.j2" for launcher in ("torchrun", "srun", "python", "command")} <= names
+    assert {f"launch/{launcher}.sh.j2" for launcher in ("torchrun", "srun", "python", "command", "ray")} <= names
 
 
 def test_one_s_own_template_hides_the_shipped_one_and_no_other(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""``launch ray -- PROGRAM ...``: one node of a Ray cluster, as long as the program runs on the head node.
+
+A node is a rank: Ray runs beside its program. That is ``launch ray --join -- PROGRAM ...``. On the head node it becomes
+the program once all nodes have joined; on the other nodes it waits for the end of the head.
+
+``ray symmetric-run`` would refuse a node on which the user has another Ray, and end that one, too, with ``ray stop``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from . import environment, records
+from .node_folder import PREFIX, NodeFolder, enter
+from .processes import HEARD, become, launch_program, reap, send, try_start
+from .rank import Rank
+from .rendezvous import free_port, resolves
+
+MARK, JOIN = "HPCRUN_RAY", "HPCRUN_RAY_JOIN_S"
+"""Marks the processes of Ray on a node; the seconds that all nodes have to join."""
+JOIN_S = 180.0
+STOP_S = 5.0
+"""How long Ray has to end its actors before they are killed."""
+STORE, LEAST_STORE = 0.3, 80 << 20
+"""The object store's part of the memory, as Ray has it, and Ray's minimum in bytes."""
+TAIL = 4000
+"""Characters of Ray's output in the log of a rank whose Ray has ended."""
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "SPT_NOENV": "1",  # setproctitle leaves /proc/PID/environ, with the mark
+    "AUTOSCALER_METRIC_PORT": "0",  # any free port, instead of one for all jobs of a node
+    "DASHBOARD_METRIC_PORT": "0",
+}
+_ANY_PORT = ("node-manager-port", "object-manager-port", "min-worker-port", "max-worker-port", "metrics-export-port",
+             "runtime-env-agent-port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port")  # fmt: skip
+"""Options of ``ray start`` for ports that may be any: some have a default, which the jobs of a node would share."""
+_IMPORT = """
+import importlib.util, sys, time
+sys.path[:] = filter(None, sys.path)  # not from the current folder: it may have a ray.py
+try:
+    import ray
+except ImportError as error:
+    sys.exit(f"hpcrun: {sys.executable} cannot import ray ({error}); install it there: pip install ray")
+"""
+# Ray starts its client server wherever grpc is installed, and takes its port only there
+_START = f"""{_IMPORT}
+from ray.scripts.scripts import main
+port = sys.argv.pop(1)
+if "--head" in sys.argv and importlib.util.find_spec("grpc"):
+    sys.argv.append(f"--ray-client-server-port={{port}}")
+main()
+"""
+_WAIT = f"""{_IMPORT}
+limit_s, nodes = float(sys.argv[1]), sys.argv[2:]
+until = time.monotonic() + limit_s
+while True:
+    try:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        missing = [*nodes]
+        for node in ray.nodes():
+            if node["Alive"] and node["NodeName"] in missing:
+                missing.remove(node["NodeName"])
+        problem = f"{{len(missing)}} of {{len(nodes)}} nodes did not join the Ray cluster: {{', '.join(missing)}}"
+    except Exception as error:  # it is still starting
+        missing, problem = [""], f"Ray does not respond on {{nodes[0]}}: {{error}}"
+    if not missing:
+        break
+    if time.monotonic() > until:
+        sys.exit(f"hpcrun: {{problem}}, after {{limit_s:g}} s")
+    time.sleep(0.2)
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run one node; return the exit status of the program, 0 on a node that waits for the head."""
+    end = arguments.index("--")
+    options, program = arguments[:end], arguments[end + 1 :]
+    if options == ["--join"]:
+        return _join(program)
+    if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+        return 1
+    # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes 64
+    name = f"{PREFIX}{os.environ['HPCRUN_JOB_ID']}.{os.environ['HPCRUN_ATTEMPT']}"
+    try:
+        files = enter(name)
+    except OSError as error:
+        records.say(f"{os.environ['HPCRUN_NODE']} has no place for Ray's files: {error}")
+        return 1
+    return RayRank(files).run(program)
+
+
+def _join(program: list[str]) -> int:
+    """Become the program when all nodes have joined; on the other nodes, wait for the end of the head."""
+    if not _is_head():
+        for number in HEARD:  # the head's program may use this node to save a checkpoint
+            signal.signal(number, signal.SIG_IGN)
+        while _head_listens(otherwise=True):
+            time.sleep(1)
+        return 0
+    words = [os.environ.get(JOIN) or f"{JOIN_S:g}", *_hosts()]
+    if subprocess.call([sys.executable, "-c", _WAIT, *words]):
+        return 1
+    try:
+        become(program)
+    except OSError as error:
+        sys.stderr.write(f"hpcrun: cannot start {program[0]}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    return 0
+
+
+def _is_head() -> bool:
+    return os.environ["HPCRUN_NODE"] == os.environ["HPCRUN_HEAD"]
+
+
+def _hosts() -> list[str]:
+    return records.read_text("hosts").split()
+
+
+def _head_listens(*, otherwise: bool) -> bool:
+    """Whether the head's Ray accepts connections; ``otherwise`` if the network does not tell."""
+    try:
+        socket.create_connection((os.environ["HPCRUN_HEAD_ADDR"], int(os.environ["HPCRUN_PORT"])), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return otherwise
+    return True
+
+
+def _address() -> str:
+    """Return the address of this node in the network that the nodes share, by the route to another node."""
+    head, hosts = os.environ["HPCRUN_HEAD_ADDR"], _hosts()
+    if len(hosts) == 1 or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((hosts[1] if _is_head() else head, 1))  # it sends nothing
+        return str(probe.getsockname()[0])
+
+
+def resources() -> list[str]:
+    """Return the options of ``ray start`` for this node's share of the allocation: Ray would take the whole node."""
+    env, free = os.environ, len(os.sched_getaffinity(0))
+    cpus = int(env.get("SLURM_CPUS_PER_TASK") or env.get("SLURM_CPUS_ON_NODE") or max(1, free // len(_hosts())))
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    gpus = int(env.get("SLURM_GPUS_ON_NODE") or 0) if visible is None else len([*filter(None, visible.split(","))])
+    options = [f"--num-cpus={min(cpus, free)}", f"--num-gpus={gpus}"]
+    megabytes = int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
+    if megabytes:
+        disk = os.statvfs("/dev/shm")
+        store = min(int(STORE * (megabytes << 20)), int(0.9 * disk.f_bavail * disk.f_frsize))
+        options.append(f"--memory={(megabytes << 20) - store}")
+        options.append(f"--object-store-memory={max(store, LEAST_STORE)}")
+    return options
+
+
+class RayRank(Rank):
+    """The wrapper of a node's program, with Ray beside it in a folder of its own."""
+
+    def __init__(self, files: NodeFolder) -> None:
+        env = os.environ
+        self._files, self._ray, self._has_lost_ray = files, 0, False
+        for name in ("MASTER_ADDR", "MASTER_PORT"):  # the port is Ray's
+            env.pop(name, None)
+        env.update({**_SETTINGS, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
+        super().__init__(int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env)
+        # the log of the program has no lines of Ray's start
+        self._ray_log = os.path.join(
+            *((files.path, "start") if _is_head() else (records.attempt_dir(), f"rank-{self._rank}"))
+        )
+
+    def run(self, program: list[str]) -> int:
+        """Start Ray, then the program, wait for it, and end Ray."""
+        self._start_ray()
+        os.environ["RAY_ADDRESS"] = f"{_address()}:{os.environ['HPCRUN_PORT']}"
+        status = super().run([*launch_program(), "ray", "--join", "--", *program])
+        self._end_ray()
+        return 1 if self._has_lost_ray else status
+
+    def _start_ray(self) -> None:
+        env, port = os.environ, int(os.environ["HPCRUN_PORT"])
+        while not (_is_head() or _head_listens(otherwise=False) or HEARD & signal.sigpending()):
+            time.sleep(0.5)
+        of_head = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
+        of_node = [
+            f"--node-ip-address={_address()}",
+            f"--node-name={env['HPCRUN_NODE']}",
+            f"--temp-dir={self._files.path}",
+        ]
+        words = [
+            *(sys.executable, "-c", _START, str(free_port(port + 1)), "start", "--block"),
+            *(of_head if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
+            *(*of_node, *(f"--{name}=0" for name in _ANY_PORT), *resources()),
+        ]
+        self._ray, _ = try_start(words, env, out=f"{self._ray_log}.out", err=f"{self._ray_log}.err", own_group=True)
+
+    def _tick(self) -> bool:
+        super()._tick()
+        if not (self._has_lost_ray or self._signalled or _runs(self._ray)):
+            self._has_lost_ray = True
+            lines = [records.read_text(f"{self._ray_log}.{name}")[-TAIL:] for name in ("out", "err") if _is_head()]
+            self._log("err", "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}\n"]))
+            send(self._pid, signal.SIGKILL, group=True)
+        return False
+
+    def _write_exit(self, status: int, heard: bool) -> None:
+        super()._write_exit(1 if self._has_lost_ray else status, heard)
+
+    def _after_kill(self, pid: int) -> None:
+        super()._after_kill(pid)
+        _kill_marked()
+        self._files.leave()
+
+    def _end_ray(self) -> None:
+        send(self._ray, signal.SIGTERM)
+        until = time.monotonic() + STOP_S
+        while _runs(self._ray) and time.monotonic() < until:
+            time.sleep(0.05)
+        _kill_marked()
+        reap(self._ray)
+        self._files.leave()
+
+
+def _runs(pid: int) -> bool:
+    """Whether a child has not ended."""
+    return bool(pid) and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
+def _kill_marked() -> None:
+    """Kill what Ray and its programs have started on this node: Ray's workers leave its process group and session."""
+    until = time.monotonic() + STOP_S
+    while (pids := _marked()) and time.monotonic() < until:
+        for pid in pids:
+            send(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _marked() -> list[int]:
+    mark = os.fsencode(f"\0{MARK}={os.environ[MARK]}\0")
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and mark in b"\0" + _environ(name)]
+
+
+def _environ(pid: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:  # it has ended, or belongs to another user
+        return b""
