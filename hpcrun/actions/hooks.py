@@ -35,10 +35,13 @@ class Elsewhere:
     """Another machine, on which hpcrun runs command lines."""
 
     def __init__(
-        self, host: str, read: Callable[[Sequence[str]], tuple[int, str]], argv: Callable[[Sequence[str]], list[str]]
+        self,
+        host: str,
+        document: Callable[[Sequence[str]], dict[str, Any]],
+        argv: Callable[[Sequence[str]], list[str]],
     ) -> None:
         self.host = host
-        self.read = read  # runs a command line there → its exit status and its stdout
+        self.document = document  # runs a command line with --json there → what it prints, or its error
         self.argv = argv  # a program's argv there → the argv here that starts it
 
 
@@ -54,6 +57,10 @@ class Hooks:
         """Run a command line with work on both machines, and return its exit status; None if all work is there."""
         del words, there
         return None
+
+    def as_typed(self, text: str) -> str:
+        """Return a text with its commands of hpcrun as this person must type them."""
+        return text
 
     def check_destination(self, to: str, env: Mapping[str, str]) -> None:
         """Refuse a destination of messages that cannot be used.

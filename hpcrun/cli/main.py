@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from hpcrun.actions.hooks import HOOKS
 from hpcrun.cli.commands import COMMANDS, GROUPS, Command, commands_of_others, epilog, help_of
 from hpcrun.cli.interrupt import SUBMITTED, exit_at_interrupt, interrupted_as, raise_at_interrupt
 from hpcrun.cli.lean_imports import import_lean
@@ -194,6 +195,9 @@ def _hpcrun(
     version: Annotated[  # noqa: ARG001 - its callback has done it
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
+    on: Annotated[  # noqa: ARG001 - for its help: the feature takes it from the command line
+        str, typer.Option("--on", metavar="HOST", help="Run on a cluster: hpcrun login.", hidden="remote" not in HOOKS)
+    ] = "",
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print each command that hpcrun runs and its time, on stderr.")
     ] = False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hpcrun.actions.hooks import hooks_of
 from hpcrun.errors import HpcrunError, InterruptedByUser
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ def _show_failure(error: HpcrunError) -> None:
         failure = {"message": message, "hint": hint, "exit_code": error.exit_code}
         _Answer.document = {**(_Answer.document or {}), "error": failure}
         return
+    message = hooks_of("remote").as_typed(message)  # before it is folded
     from hpcrun.views.text import one_line
 
     behind_ctrl_c = isinstance(error, InterruptedByUser) and sys.stderr.isatty()  # the terminal has drawn ^C
@@ -255,6 +257,8 @@ def _print(stream: Any, text: str) -> None:
     if held:
         _print(sys.stderr, "\n".join(held))
     if text:
+        if not (_Answer.json and stream is sys.stdout):  # a document is the same for everybody
+            text = hooks_of("remote").as_typed(text)
         if stream.isatty():  # where text comes from files and servers; a pipe gets it as it is
             from hpcrun.views.text import harmless
 

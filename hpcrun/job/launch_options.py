@@ -291,7 +291,7 @@ def similar_option(program: Program, name: str) -> str | None:
 
 
 _NO_VALUE = FLAGS | {"pty", "multi-gpu", "standalone", "same-network", "use-env", "no-python"}
-# (command, option) → what that command has instead
+# (command, option) → what that command has instead; "" for every command
 _OF_COMMAND = {
     ("resubmit", "resume"): "leave it out: resubmit continues from the checkpoints; --fresh starts without them",
     ("explain", "rank"): "explain finds the rank itself; `hpcrun logs RUN --rank N` shows the output of one",
@@ -301,6 +301,7 @@ _OF_COMMAND = {
     ("status", "job"): "write the job id without an option: hpcrun status 4711",
     ("status", "jobs"): "write the job id without an option: hpcrun status 4711",
     ("cancel", "name"): "write the name without an option: hpcrun cancel train",
+    ("", "on"): "write it before the command: hpcrun --on HOST COMMAND",
     ("cancel", "all"): "use --state pending,running",
 }
 
@@ -321,7 +322,7 @@ def instead_of(option: str, value: str | None, command: str, options: Collection
     name = _name(option)
     if f"--{name}" in options:  # --nproc_per_node, and sbatch's letters
         return f"did you mean --{name}?"
-    advice = _OF_COMMAND.get((command, name))
+    advice = _OF_COMMAND.get((command, name)) or _OF_COMMAND.get(("", name))
     if advice is None and "--sbatch" in options:
         advice = _of_launchers(name, value)
         first = re.search(r"(?<!\w)--[a-z][a-z-]+", advice) if advice else None

@@ -10,16 +10,19 @@ without the variables that Slurm, torchrun and hpcrun add for each rank.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcrun.errors import SchedulerError
 from hpcrun.writing import for_oneself
@@ -106,25 +109,34 @@ class Completed:
 def run_command(
     argv: Sequence[str],
     *,
-    timeout_s: float,
+    timeout_s: float | None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: str | None = None,
+    most: int | None = None,
 ) -> Completed:
-    """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises."""
+    """Run a command to its end, or end it after ``timeout_s`` seconds. Its failure never raises.
+
+    Args:
+        stdin: what it reads, without ``most``.
+        most: the bytes of stdout or stderr after which it is killed: another machine may print without end.
+    """
     command = command_text(argv)
     with timed(command) as how:
         try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
-                capture_output=True,
-                timeout=timeout_s,
-                env=None if env is None else dict(env),
-                cwd=cwd,
-                check=False,
-            )
+            place: dict[str, Any] = {"env": None if env is None else dict(env), "cwd": cwd}
+            if most is not None:
+                done = _run_bounded(argv, most, timeout_s, **place)
+            else:
+                done = subprocess.run(
+                    argv,
+                    stdin=subprocess.DEVNULL if stdin is None else None,
+                    input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
+                    capture_output=True,
+                    timeout=timeout_s,
+                    check=False,
+                    **place,
+                )
         except (subprocess.TimeoutExpired, OSError) as error:
             problem = (
                 f"{argv[0]}: {error.strerror}" if isinstance(error, OSError) else f"timed out after {timeout_s:g} s"
@@ -134,6 +146,34 @@ def run_command(
         how.append(f"exit status {done.returncode}")
     # not by subprocess, which takes a CR in a file's name for the end of a line
     return Completed(command, done.returncode, _decoded(done.stdout), _decoded(done.stderr))
+
+
+def _run_bounded(
+    argv: Sequence[str], most: int, timeout_s: float | None, **place: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most`` bytes."""
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place)
+    outputs = {process.stdout: b"", process.stderr: b""}
+    ended = threading.Semaphore(0)
+
+    def read(pipe: Any) -> None:
+        with pipe:  # closed, it also ends a child of the process that prints more
+            outputs[pipe] = pipe.read(most)
+        ended.release()
+
+    try:
+        for pipe in outputs:
+            threading.Thread(target=read, args=[pipe], daemon=True).start()
+        for _ in outputs:
+            if not ended.acquire(timeout=timeout_s):
+                raise subprocess.TimeoutExpired(argv, timeout_s or 0)
+            if most in map(len, outputs.values()):
+                raise OSError(errno.EFBIG, f"it printed more than {most >> 20} MiB")
+        return subprocess.CompletedProcess(argv, process.wait(timeout_s), *outputs.values())
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 def _decoded(output: bytes) -> str:

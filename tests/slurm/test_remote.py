@@ -87,6 +87,8 @@ def test_a_job_is_submitted_from_a_laptop_over_one_login(here: Hpcrun, node: Log
     copies = sorted(path for path in code.iterdir() if path.name.startswith("2"))
     first, second = (path / "train.py" for path in copies)
     assert first.samefile(second)  # it did not travel again
+    missing = here.run(*here.argv("--on", "far", "logs", "lost"), check=False).stderr
+    assert "hint: hpcrun --on far status --all lists them" in missing
     assert node.logins == 1
 
 
@@ -266,6 +268,12 @@ def test_a_hostile_login_node_can_only_answer(here: Hpcrun, as_researcher: Hpcru
         done = here.run(*argv, cwd=here.folder / "project", check=False)
         assert "bug" not in done.stderr, answer
         assert "\x1b" not in done.stdout + done.stderr
+    as_researcher.write("home/answer", "x" * (17 << 20))
+    assert "far: ssh: it printed more than 16 MiB" in here.run(*argv, check=False).stderr
+    as_researcher.write("home/.bashrc", "yes\n")
+    assert "it printed more than 16 MiB" in here.run(*here.argv("login", "far"), check=False).stderr
+    endless = here.run(*here.argv("--on", "far", "status"), check=False).stderr
+    assert "start-up files there print more than 16 MiB" in endless
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch hacked", "far;touch hacked", "a/../../b", ""])

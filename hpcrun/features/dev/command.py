@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -21,8 +20,20 @@ from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
 from hpcrun.cli.options import HelpPanel, argument, check_one_of, flag, read_duration, takes_options
-from hpcrun.cli.output import JsonOption, Outcome, Outcomes, note, printed, tell, wants_json
-from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, UsageError
+from hpcrun.cli.output import (
+    JsonOption,
+    Outcome,
+    Outcomes,
+    finish,
+    note,
+    printed,
+    render,
+    show,
+    tell,
+    want_json,
+    wants_json,
+)
+from hpcrun.errors import InterruptedByUser, SchedulerError, UsageError
 from hpcrun.features.dev import PROGRAM
 from hpcrun.features.dev.dev_run import DevRun
 from hpcrun.features.dev.ssh_files import (
@@ -47,6 +58,7 @@ _NOT_HERE = (
     "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include "
     "cancel_idle_s preflight output_dir chain follow wait roles roles_file"
 ).split()
+_NOT_JSON = UsageError("--json describes a connection of ssh", hint="hpcrun dev --ssh --json")
 _TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
 _VSCODE = (
     '"remote.SSH.remoteServerListenOnSocket": true    (else its server has a TCP port on the node)',
@@ -77,8 +89,8 @@ def dev(
     way = _way(jupyter=jupyter, code=code, ssh=ssh or bool(key))
     if key and not (wants_json() and PUBLIC_KEY.fullmatch(key)):
         raise UsageError("--key takes an ed25519 public key, with --json")
-    if wants_json() and way == "shell":
-        raise UsageError("--json describes a connection", hint="add --ssh")
+    if wants_json() and not key and way in ("shell", "jupyter"):
+        raise _NOT_JSON
     idle_s = None if idle is None else 0 if idle == "0" else read_duration("--idle", idle)
     context = make_context()
     if run is None:
@@ -117,7 +129,7 @@ def dev(
         door = read_address(document)
         lost = f"job {door.job} cannot be reached: `hpcrun status {door.job}` says whether it runs"
         config = write_config(door, path, door.relay, lost)
-    yield Outcome(status=_connect(door, config, way, yes=yes), document=lambda: document)
+    yield _connect(door, config, way, document, yes=yes)
 
 
 def _way(**ways: bool) -> str:
@@ -179,8 +191,10 @@ class DevHooks(Hooks):
     def run_partly_here(self, words: Sequence[str], there: Elsewhere) -> int | None:
         """Connect this machine to a run there; None for a shell, which ssh alone brings here."""
         ways = [name for name in ("jupyter", "code", "ssh") if f"--{name}" in words]
-        if not ways or not {"--json", "-h", "--help", "--dry-run"}.isdisjoint(words):
+        if not ways or not {"-h", "--help", "--dry-run"}.isdisjoint(words):
             return None
+        if want_json("--json" in words) and "jupyter" in ways:
+            raise _NOT_JSON
         check_one_of(**{name: name in ways for name in ("jupyter", "code", "ssh")})
         with new_key() as path:
             rest = [option for option in words if option not in ("--yes", "-y")]
@@ -188,34 +202,25 @@ class DevHooks(Hooks):
                 "stopped waiting; a job that was submitted is not affected", hint=f"hpcrun --on {there.host} status"
             )
             try:
-                status, text = there.read([*rest, "--json", "--key", public_key(path)])
+                document = there.document([*rest, *([] if wants_json() else ["--json"]), "--key", public_key(path)])
             except InterruptedByUser:
                 raise stopped from None
-            door = read_address(_document(text, status), there.host)
+            door = read_address(document, there.host)
             lost = (
                 f"job {door.job} cannot be reached: `hpcrun --on {there.host} status {door.job}` says whether it runs; "
             )
             lost += f"`hpcrun login {there.host}` connects again"
-            config = write_config(door, path, there.argv(door.relay), lost)
-        return _connect(door, config, ways[0], yes=not {"--yes", "-y"}.isdisjoint(words))
+            document["relay"] = there.argv(door.relay)
+            config = write_config(door, path, document["relay"], lost)
+        status = render(_connect(door, config, ways[0], document, yes=not {"--yes", "-y"}.isdisjoint(words)))
+        finish(status)
+        return status
 
 
-def _document(text: str, status: int) -> dict[str, Any]:
-    try:
-        document = dict(json.loads(text[text.find("{") :]))
-    except (ValueError, TypeError, RecursionError):
-        raise SchedulerError("hpcrun there did not describe the connection") from None
-    if isinstance(error := document.get("error"), dict):
-        failure = HpcrunError(str(error.get("message")), hint=str(error.get("hint") or "") or None)
-        failure.exit_code = status or failure.exit_code
-        raise failure
-    return document
-
-
-def _connect(door: Address, config: Path, way: str, *, yes: bool) -> int:
-    """Do what was asked for over ssh; return the exit status."""
+def _connect(door: Address, config: Path, way: str, document: dict[str, Any], *, yes: bool) -> Outcome:
+    """Do what was asked for over ssh."""
     if way == "jupyter":
-        return _forward_jupyter(door, config)
+        return Outcome(status=_forward_jupyter(door, config))
     included = is_included(door.name, yes=yes)
     ssh = ["ssh", *([] if included else ["-F", str(config)]), door.name]
     lines = [f"node       {door.node}, job {door.job}", f"ssh        {shlex.join(ssh)}"]
@@ -225,16 +230,7 @@ def _connect(door: Address, config: Path, way: str, *, yes: bool) -> int:
         has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
         if included and has_desktop and shutil.which("code"):
             run_command(editor, timeout_s=30)
-    if not wants_json():
-        print_lines(lines)
-    return 0
-
-
-def print_lines(lines: Sequence[str]) -> None:
-    """Print lines on stdout at once."""
-    from hpcrun.cli.output import show
-
-    show(printed(lines))
+    return printed(lines, lambda: {**document, "name": door.name, "ssh": ssh})
 
 
 def _jupyter_port(run: str) -> int:
@@ -265,7 +261,7 @@ def _forward_jupyter(door: Address, config: Path) -> int:
                 if not (match := _TOKEN_LINE.fullmatch(line)):
                     raise SchedulerError(f"{door.node} did not answer with a token of Jupyter")
                 started.append(match[1].decode())
-                print_lines([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"])
+                show(printed([f"jupyter    http://127.0.0.1:{port}/?token={started[0]}"]))
                 tell([f"On {door.node}, job {door.job}. Ctrl-C closes the connection; Jupyter and its kernels stay."])
             while answer.read1():
                 pass  # until the connection ends

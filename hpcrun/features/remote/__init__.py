@@ -1,6 +1,30 @@
 """hpcrun login and ``hpcrun --on HOST``: commands that run on a cluster, typed on a laptop."""
 
+import re
+
+OPTION = "--on"
+HERE = frozenset({"login"})
+"""Commands that never run elsewhere."""
 ATTACHED = "HPCRUN_ATTACHED"
-"""Set for a command that another host has started over ssh: it ends if that connection is gone."""
+"""Set for a command that another host has started over ssh, to the HOST of ``--on HOST`` if that was typed there.
+
+Such a command ends if its connection is gone.
+"""
 FOLDER = "hpcrun-code"
 """The folder of projects, below the home there."""
+
+
+class Typed:
+    """What was typed before the command, on this machine or on that of the person."""
+
+    on = ""  # the HOST of ``--on HOST``; empty if there was none, or several
+
+
+def on_host(text: str, host: str) -> str:
+    """Return a text in which each command of hpcrun has ``--on HOST``; unchanged if the host is empty."""
+    if not host or "hpcrun " not in text:
+        return text
+    from hpcrun.cli.commands import COMMANDS
+
+    verbs = "|".join({name.split()[0] for name in COMMANDS} - HERE)
+    return re.sub(rf"(?<![\w./-])hpcrun (?=(?:{verbs})\b)", lambda _: f"hpcrun {OPTION} {host} ", text)

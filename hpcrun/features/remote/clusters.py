@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +9,8 @@ from typing import Any
 
 from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
 from hpcrun.errors import HpcrunError, PlanError, UsageError
-from hpcrun.features.remote.connection import shell_setup
-from hpcrun.features.remote.remote_command import opened, run_on_one
-from hpcrun.schedulers.process import Completed
+from hpcrun.features.remote import Typed
+from hpcrun.features.remote.remote_command import document_of, opened, run_on_one, script_of
 from hpcrun.views.text import clock_text, count, start_text, text_table
 
 _ANSWER_S = 30.0
@@ -32,7 +29,8 @@ def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
         finish(status)
         return status
     if verb == "submit":
-        return run_on_one(_first_to_start(hosts, words[1:]), list(words))
+        Typed.on = _first_to_start(hosts, words[1:])
+        return run_on_one(Typed.on, list(words))
     raise UsageError(f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit")
 
 
@@ -42,25 +40,13 @@ def _documents(hosts: Sequence[str], words: Sequence[str]) -> dict[str, dict[str
     def ask(host: str) -> dict[str, Any] | HpcrunError:
         try:
             connection, remote = opened(host)
-            line = shlex.join([remote.hpcrun, *words, "--json"])
-            return _document(host, connection.run(f"{shell_setup(remote)}\ncd\n{line}", timeout_s=_ANSWER_S))
+            done = connection.run(script_of(remote, [*words, "--json"]), timeout_s=_ANSWER_S)
+            return document_of(host, done.stdout, done.stderr)
         except HpcrunError as error:
             return error
 
     with ThreadPoolExecutor(len(hosts)) as pool:
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))
-
-
-def _document(host: str, done: Completed) -> dict[str, Any] | HpcrunError:
-    """Return the document in the output of a host, which may print anything: its fields are checked at their use."""
-    text = done.stdout[done.stdout.find("{") :]  # behind what start-up files print
-    try:
-        document = dict(json.loads(text))
-    except (ValueError, TypeError, RecursionError):
-        return HpcrunError(f"{host}: hpcrun printed no JSON document: {(done.stderr or done.stdout).strip()[-200:]}")
-    if isinstance(error := document.get("error"), dict):
-        return HpcrunError(f"{host}: {error.get('message')}", hint=str(error.get("hint") or "") or None)
-    return document
 
 
 def _merged_status(hosts: Sequence[str], words: Sequence[str]) -> Outcome:

@@ -33,6 +33,8 @@ KEEPS_S = 8 * 3600
 _CHECK_S = 3.0  # a socket whose process hangs answers nothing, and ConnectTimeout does not end the wait
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,49}", re.ASCII)  # no option of ssh, and a part of a socket's path
 _CHUNK = 64 * 1024
+MOST_BYTES = 16 << 20
+"""So much output of a host is kept: a start-up file may print without end."""
 _LONGEST_SOCKET = 90  # unix(7): 107 bytes, of which ssh needs 17 while it makes the socket
 _LONGEST_COMMAND = 96 * 1024  # of Linux's 128 KiB for one argument (execve(2))
 _QUIET = ("-o", "LogLevel=QUIET")
@@ -83,13 +85,15 @@ class Connection(NamedTuple):
         """Close the connection; return whether there was one."""
         return succeeds(self.argv("-O", "exit"), within_s=_CHECK_S)
 
-    def run(self, script: str, *, stdin: str | None = None, timeout_s: float = 60) -> Completed:
+    def run(self, script: str, *, timeout_s: float = 60) -> Completed:
         """Run a script of sh there to its end, without a terminal; NotConnectedError if the connection breaks."""
         from hpcrun.schedulers.process import run_command  # a command that is only passed on does without
 
-        done = run_command([*self.argv(), remote_command(script)], timeout_s=timeout_s, stdin=stdin)
+        done = run_command([*self.argv(), remote_command(script)], timeout_s=timeout_s, most=MOST_BYTES)
         if done.status is None:
-            raise self.lost(f"{self.host} has not responded for {timeout_s:g} s")
+            if "timed out" not in done.stderr:
+                raise SchedulerError(f"{self.host}: {done.stderr}", hint=f"see: ssh {shlex.quote(self.host)} true")
+            raise self.lost(f"{self.host}: {done.stderr}")
         if done.status == SSH_FAILED:
             raise self.lost()
         return done
@@ -228,12 +232,16 @@ def main(control: str, *words: str) -> int:
 
 def copy_after(mark: bytes, source: int, take: Callable[[bytes], object]) -> None:
     """Pass a pipe on from behind a mark: what a login shell's start-up files print comes before it."""
-    before, is_past = b"", False
+    before, room = b"", MOST_BYTES
+    while mark not in before:
+        if not (chunk := os.read(source, _CHUNK)):
+            return
+        before = before[-len(mark) :] + chunk
+        room -= len(chunk)
+        if room < 0:
+            raise SchedulerError(f"start-up files there print more than {MOST_BYTES >> 20} MiB")
+    take(before.partition(mark)[2])
     while chunk := os.read(source, _CHUNK):
-        if not is_past:
-            before += chunk
-            _, separator, chunk = before.partition(mark)
-            is_past = separator != b""
         take(chunk)
 
 

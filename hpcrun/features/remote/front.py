@@ -13,7 +13,7 @@ import sys
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.errors import SchedulerError, UsageError
-from hpcrun.features.remote import ATTACHED
+from hpcrun.features.remote import ATTACHED, HERE, OPTION, Typed, on_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from hpcrun.actions.hooks import Level
 
-OPTION, LOCAL = "--on", "local"
-_HERE = frozenset({"login"})
-"""Commands that never run elsewhere."""
+LOCAL = "local"
 _VERBOSE = ("-v", "--verbose")
 _ON_LINE = b"\non:"
 _CHUNK = 64 * 1024
@@ -39,11 +37,13 @@ class RemoteHooks(Hooks):
             HpcrunError: there is no connection, or the line is wrong.
         """
         if ATTACHED in os.environ:
+            Typed.on = os.environ[ATTACHED]
             _end_with_connection()
             return None
         hosts, rest = split_hosts(words)
+        Typed.on = hosts[0] if len(set(hosts)) == 1 else ""
         verb = next((text for text in rest if not text.startswith("-")), "")
-        if not hosts and verb and verb not in _HERE and _is_configured():
+        if not hosts and verb and verb not in HERE and _is_configured():
             hosts = _configured_host()
         if len(hosts) > 1 and LOCAL in hosts:
             raise UsageError(f"{OPTION} {LOCAL} is for this machine alone")
@@ -61,6 +61,10 @@ class RemoteHooks(Hooks):
         from hpcrun.features.remote.remote_command import run_on_one
 
         return run_on_one(hosts[0], rest)
+
+    def as_typed(self, text: str) -> str:
+        """Return a text in which the proposed commands have the ``--on HOST`` that was typed for this one."""
+        return on_host(text, Typed.on)
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
         """Return the checks of the hosts that ``hpcrun login`` knows."""

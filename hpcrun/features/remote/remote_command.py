@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
-from hpcrun.errors import InterruptedByUser, SchedulerError, did_you_mean
-from hpcrun.features.remote import ATTACHED, FOLDER
+from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, did_you_mean
+from hpcrun.features.remote import ATTACHED, FOLDER, Typed, on_host
 from hpcrun.features.remote.connection import (
+    MOST_BYTES,
     Connection,
     NotConnectedError,
     Remote,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 _WITH_CODE = ("submit", "import", "scale run")
 """Commands that read files of the project, which travel with them."""
 _SNAPSHOT = ("submit", "scale run")
-_LONGEST_ANSWER = 1 << 20
 NO_FOLDER = 97
 """The exit status if the folder of the code is missing there; hpcrun has no such status."""
 
@@ -43,9 +44,6 @@ def run_on_one(host: str, words: list[str]) -> int:
     connection, remote = opened(host)
     folder = ""
     verb = _verb_of(words)
-    there = Elsewhere(host, lambda line: _read(connection, remote, line), lambda argv: _argv(connection, remote, argv))
-    if (status := hooks_of(verb).run_partly_here(words, there)) is not None:
-        return status
     if verb in _WITH_CODE and not _asks_for_help(words):
         from pathlib import Path
 
@@ -55,7 +53,15 @@ def run_on_one(host: str, words: list[str]) -> int:
         if verb in _SNAPSHOT:
             place = words.index(verb.split()[-1]) + 1
             words = [*words[:place], "--snapshot", *words[place:]]
-    return run_words(connection, remote, words, folder)
+    there = Elsewhere(
+        host,
+        lambda line: _document(connection, script_of(remote, line, folder), folder),
+        lambda argv: _argv(connection, remote, argv),
+    )
+    if (status := hooks_of(verb).run_partly_here(words, there)) is not None:
+        return status
+    status = connection.session(script_of(remote, words, folder), on_terminal=os.isatty(0) and os.isatty(1))
+    return _checked(connection, status, folder)
 
 
 def opened(host: str) -> tuple[Connection, Remote]:
@@ -73,33 +79,46 @@ def opened(host: str) -> tuple[Connection, Remote]:
     return connection, remote
 
 
-def run_words(connection: Connection, remote: Remote, words: Sequence[str], folder: str) -> int:
-    """Run a command line of hpcrun in a folder there, on this terminal if there is one; return its exit status."""
-    on_terminal = os.isatty(0) and os.isatty(1)
+def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
+    """Return the script of sh that runs a command line of hpcrun in a folder there, by default the home."""
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
     if folder:  # a repository around it, such as a home under git, is not the project
         go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(folder.partition(f'/{FOLDER}/')[0] + f'/{FOLDER}')}"
-    script = "\n".join([shell_setup(remote), go, _line(remote, words)])
-    status = connection.session(script, on_terminal=on_terminal)
-    return _checked(connection, status, folder)
+    line = f"{ATTACHED}={shlex.quote(Typed.on)} exec {shlex.join([remote.hpcrun, *words])}"
+    return "\n".join([shell_setup(remote), go, line])
 
 
-def _line(remote: Remote, words: Sequence[str]) -> str:
-    return f"{ATTACHED}=1 exec {shlex.join([remote.hpcrun, *words])}"
-
-
-def _read(connection: Connection, remote: Remote, words: Sequence[str]) -> tuple[int, str]:
-    """Run a command line of hpcrun there; return its exit status and its stdout."""
+def _document(connection: Connection, script: str, folder: str) -> dict[str, Any]:
+    """Run a script there, whose stderr is passed on; return the JSON document that it prints."""
     answer = bytearray()
 
     def take(chunk: bytes) -> None:
         answer.extend(chunk)
-        if len(answer) > _LONGEST_ANSWER:
-            raise SchedulerError(f"the answer of {connection.host} has no end")
+        if len(answer) > MOST_BYTES:
+            raise SchedulerError(f"{connection.host}: it printed more than {MOST_BYTES >> 20} MiB")
 
-    script = "\n".join([shell_setup(remote), "cd", _line(remote, words)])
-    status = _checked(connection, connection.session(script, take=take), "")
-    return status, answer.decode("utf-8", "replace")
+    _checked(connection, connection.session(script, take=take), folder)
+    return document_of(connection.host, answer.decode("utf-8", "replace"))
+
+
+def document_of(host: str, stdout: str, stderr: str = "") -> dict[str, Any]:
+    """Return the JSON document in the output of a host, which may print anything: its fields are checked at their use.
+
+    Raises:
+        HpcrunError: the document has one, or there is no document.
+    """
+    try:
+        document = dict(json.loads(stdout[stdout.find("{") :]))  # behind what start-up files print
+    except (ValueError, TypeError, RecursionError):
+        text = (stderr or stdout).strip()[-200:]
+        raise SchedulerError(f"{host}: hpcrun printed no JSON document{text and f': {text}'}") from None
+    if isinstance(error := document.get("error"), dict):
+        hint = on_host(str(error.get("hint") or ""), host)
+        failure = HpcrunError(f"{host}: {on_host(str(error.get('message')), host)}", hint=hint or None)
+        code = error.get("exit_code")
+        failure.exit_code = code if isinstance(code, int) and 0 < code < 256 else failure.exit_code
+        raise failure
+    return document
 
 
 def _argv(connection: Connection, remote: Remote, program: Sequence[str]) -> list[str]:

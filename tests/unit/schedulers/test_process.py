@@ -149,3 +149,12 @@ def test_what_torchrun_alone_is_to_know_is_not_for_the_ranks(tmp_path: Path) -> 
     assert names == ["PET_LOCAL_ADDR", "PET_LOG_DIR", "PET_RDZV_CONF", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"]
     assert "PET_RDZV_ID=mine\n" in done.stdout
     assert sorted((tmp_path / "rank-0.out").read_text().split()) == ["PET_LOG_DIR=x", "PET_RDZV_ID=mine"]
+
+
+def test_an_output_without_end_is_one_message() -> None:
+    for script in ("yes", "yes >&2"):
+        done = run_command(["sh", "-c", script], timeout_s=60, most=1 << 20)
+        assert (done.status, done.stdout, done.stderr) == (None, "", "sh: it printed more than 1 MiB")
+    done = run_command(["sh", "-c", "cat; echo out; echo err >&2; exit 3"], timeout_s=60, most=1 << 20)
+    assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    assert run_command(["sleep", "60"], timeout_s=0.1, most=9).stderr == "timed out after 0.1 s"
