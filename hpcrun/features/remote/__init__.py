@@ -14,10 +14,10 @@ FOLDER = "hpcrun-code"
 """The folder of projects, below the home there."""
 
 
-class Typed:
+class TypedHost:
     """What was typed before the command, on this machine or on that of the person."""
 
-    on = ""  # the HOST of ``--on HOST``; empty if there was none, or several
+    name = ""  # the HOST of ``--on HOST``; empty if there was none, or several
 
 
 def on_host(text: str, host: str) -> str:

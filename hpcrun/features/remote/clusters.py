@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
 from hpcrun.errors import HpcrunError, PlanError, UsageError
-from hpcrun.features.remote import Typed
+from hpcrun.features.remote import TypedHost
 from hpcrun.features.remote.remote_command import document_of, opened, run_on_one, script_of
 from hpcrun.views.text import clock_text, count, start_text, text_table
 
@@ -29,8 +29,8 @@ def run_on_several(hosts: Sequence[str], words: Sequence[str]) -> int:
         finish(status)
         return status
     if verb == "submit":
-        Typed.on = _first_to_start(hosts, words[1:])
-        return run_on_one(Typed.on, list(words))
+        TypedHost.name = _first_to_start(hosts, words[1:])
+        return run_on_one(TypedHost.name, list(words))
     raise UsageError(f"{verb or 'hpcrun'} takes one --on HOST", hint="several hosts: status, submit")
 
 

@@ -13,7 +13,7 @@ import sys
 
 from hpcrun.actions.hooks import Hooks
 from hpcrun.errors import SchedulerError, UsageError
-from hpcrun.features.remote import ATTACHED, HERE, OPTION, Typed, on_host
+from hpcrun.features.remote import ATTACHED, HERE, OPTION, TypedHost, on_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class RemoteHooks(Hooks):
             HpcrunError: there is no connection, or the line is wrong.
         """
         if ATTACHED in os.environ:
-            Typed.on = os.environ[ATTACHED]
+            TypedHost.name = os.environ[ATTACHED]
             _end_with_connection()
             return None
         hosts, rest = split_hosts(words)
-        Typed.on = hosts[0] if len(set(hosts)) == 1 else ""
+        TypedHost.name = hosts[0] if len(set(hosts)) == 1 else ""
         verb = next((text for text in rest if not text.startswith("-")), "")
         if not hosts and verb and verb not in HERE and _is_configured():
             hosts = _configured_host()
@@ -64,7 +64,7 @@ class RemoteHooks(Hooks):
 
     def as_typed(self, text: str) -> str:
         """Return a text in which the proposed commands have the ``--on HOST`` that was typed for this one."""
-        return on_host(text, Typed.on)
+        return on_host(text, TypedHost.name)
 
     def doctor_checks(self) -> Sequence[tuple[str, str, Level, str, str | None]]:
         """Return the checks of the hosts that ``hpcrun login`` knows."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import Elsewhere, hooks_of
 from hpcrun.errors import HpcrunError, InterruptedByUser, SchedulerError, did_you_mean
-from hpcrun.features.remote import ATTACHED, FOLDER, Typed, on_host
+from hpcrun.features.remote import ATTACHED, FOLDER, TypedHost, on_host
 from hpcrun.features.remote.connection import (
     MOST_BYTES,
     Connection,
@@ -84,7 +84,7 @@ def script_of(remote: Remote, words: Sequence[str], folder: str = "") -> str:
     go = f"cd -- {shlex.quote(folder)} || exit {NO_FOLDER}" if folder else "cd"
     if folder:  # a repository around it, such as a home under git, is not the project
         go += f"\nexport GIT_CEILING_DIRECTORIES={shlex.quote(folder.partition(f'/{FOLDER}/')[0] + f'/{FOLDER}')}"
-    line = f"{ATTACHED}={shlex.quote(Typed.on)} exec {shlex.join([remote.hpcrun, *words])}"
+    line = f"{ATTACHED}={shlex.quote(TypedHost.name)} exec {shlex.join([remote.hpcrun, *words])}"
     return "\n".join([shell_setup(remote), go, line])
 
 
