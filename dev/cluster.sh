@@ -65,6 +65,7 @@ usage: $SELF COMMAND
   unplug NODE, plug NODE    pull a node's network cable, put it back
   block NODE, unblock NODE  let nobody connect to the node's ports $RENDEZVOUS_PORTS, as a firewall would; let them again
   full NODE                 leave no room in /tmp and /dev/shm of a node; stop and start it to undo this
+  apart NODE                give a node a small disk of its own in /mnt; stop and start it to undo this
   stop WHAT, start WHAT     take a daemon away, bring it back: ctld, dbd or a node's slurmd
 
 nodes: ${NAMES[*]}
@@ -251,9 +252,11 @@ find /mnt -mindepth 1 -maxdepth 1 -type d -exec sh -c "mkdir /tmp/\${1#/mnt/} &&
 i=0; while true 2>/dev/null >/tmp/.full$i; do i=$((i + 1)); done
 mount -t tmpfs -o mode=1777,nr_inodes=1 tmpfs /dev/shm
 exec slurmd -N "$0"'
-fill_node() {
-  stop_daemon "slurmd-$1"
-  start_as_host "$1" nsenter --net="/run/netns/$(cable "$1")" unshare --mount sh -eu -c "$FULL" "$1"
+# A node with 512 MiB in /mnt that no other node sees.
+APART='mount --make-rprivate / && mount -t tmpfs -o mode=1777,size=512m tmpfs /mnt && exec slurmd -N "$0"'
+restart_with() { # restart_with SCRIPT NODE: in mounts of its own
+  stop_daemon "slurmd-$2"
+  start_as_host "$2" nsenter --net="/run/netns/$(cable "$2")" unshare --mount sh -eu -c "$1" "$2"
 }
 
 # slurmctld does not ask a node again that it has set DOWN; a node that is told to re-read its configuration registers.
@@ -648,7 +651,8 @@ fault() { # fault VERB WHAT
     "stop ctld" | "stop dbd") stop_daemon "slurm$2" ;;
     stop*) stop_daemon "slurmd-$2" ;;
     start*) start_node "$2" ;;
-    full*) fill_node "$2" ;;
+    full*) restart_with "$FULL" "$2" ;;
+    apart*) restart_with "$APART" "$2" ;;
     unplug*) ip link set "$(cable "$2")" down ;;
     plug*) plug "$2" ;;
     block*) block "$2" ;;
@@ -669,7 +673,7 @@ main() {
     install) need_capable_machine && install_packages ;;
     status) show_status ;;
     env) show_env ;;
-    "full "* | "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;
+    "full "* | "apart "* | "stop "* | "start "* | "unplug "* | "plug "* | "block "* | "unblock "*) fault "$1" "${*:2}" ;;
     help | -h | --help) usage ;;
     "") wrong_call "no command" ;;
     *) wrong_call "not a command: '$*'" ;;

@@ -45,7 +45,7 @@ _NOT_ASKED = {"script", "args", "module", "launcher", "torchrun", "uv", "pack", 
 _OWN = ("profile", "array_parallelism", "stderr_to_stdout")
 # hpcrun submit reads these as text, with a unit or without
 _TEXTS = {"gpus", "gpus_per_node", "walltime_s", "memory_mb", "warn_s", "cancel_idle_s"}
-_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify"}
+_LISTS = {"sbatch", "no_sbatch", "srun", "load", "setup", "secrets", "snapshot_include", "notify", "stage"}
 _log = logging.getLogger("hpcrun")
 
 

@@ -59,6 +59,8 @@ memory_mb: --mem SIZE  Memory of each node (sbatch --mem): 64G, 500M; 0 for all.
     Repeatable.
 ~--container IMAGE  Run the ranks in a container: train.sif, docker://pytorch/pytorch. `none` removes the profile's.
 ~mounts: --mount SRC[:DST[:ro]]  Mount a folder in the container, besides the run's and the job's. Repeatable.
+--stage SRC[:NAME]  Copy a file or folder to the disk of each node first, as $HPCRUN_STAGE/NAME. Default: the last part
+    of SRC. Repeatable.
 ~--preflight  Check all nodes first (at most 30 s); a bad one fails the job.
 ~roles: --role NAME:SIZE  One of several programs of the job, with its nodes (server:1) or its GPUs of one node
     (server:1gpu): its command follows, up to the next --role. Repeatable.

@@ -144,6 +144,7 @@ class JobRequest(BaseModel):
     container: Annotated[RawText, AfterValidator(_not_empty)] | None = None
     mounts: tuple[Mount, ...] = ()
     workdir: RawText | None = None
+    stage: tuple[Annotated[RawText, AfterValidator(_not_empty)], ...] = ()
     name: Annotated[str, AfterValidator(check_job_name)] | None = None
     preflight: PreflightOption = None
 

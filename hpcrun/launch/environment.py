@@ -72,6 +72,7 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
         MANAGED,
         "HPCRUN_NODE_ADDR",
         *(name for name in ("MASTER_ADDR", "MASTER_PORT") if before.get(name) == env.get(name) and not as_is),
+        *(name for name in ("HPCRUN_STAGE",) if before.get(name) == env.get(name)),
     ):
         env.pop(name, None)  # of an enclosing job, in which this job was submitted by hand
     env.update({MANAGED: "1"} if managed else {})

@@ -2,21 +2,7 @@
 
 It chooses the rendezvous, starts the step (srun, or the "nodes" of this machine), and receives Slurm's warnings. When
 the ranks have ended, it records how and why, and decides whether the job is restarted in this allocation, requeued, or
-ended. Each start of the step is an attempt with its own folder. Its options:
-
---nodes N        no Slurm: the command is started N times on this machine, as N nodes
---gpus A,B;C,D   the GPUs of each of these nodes
---within HOST    it is an element of a pack on this node of Slurm's job: see pack.py
---came FD        a descriptor with the original environment of the script
---warn S         ranks that continue for S seconds after the warning are killed
---requeue N      Slurm may requeue the job N times
---restarts N     the step may be restarted N times in its allocation
---spares N       nodes of the allocation that replace failed nodes
---retry-on-failure, --exclude-bad-nodes
---preflight      CHECK runs on every node, and JUDGE decides whether STEP may start
---script         the command is a person's script, and the step is what it launches: script.py
---sample S       seconds between two samples of the use of each node; 0 for none
---cancel-idle S  the job ends if all of its GPUs are idle for so long
+ended. Each start of the step is an attempt with its own folder. job_arguments.py has its options.
 """
 
 from __future__ import annotations
@@ -25,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
 from typing import Any
 
@@ -46,6 +32,7 @@ from .decide import (
     why_it_ended,
 )
 from .idle_watch import IdleWatch
+from .job_arguments import parse_options
 from .messages import Messages
 from .step import new_step
 
@@ -72,22 +59,6 @@ def main(arguments: list[str]) -> int:
         status = job.refuse(f"it cannot use its run's folder: {error}")
     environment.tidy()
     return status
-
-
-def parse_options(arguments: list[str]) -> Namespace:
-    """Return the options in front of ``--``."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("--nodes", "--came", "--warn"):
-        parser.add_argument(name, type=int)
-    for name in ("--requeue", "--restarts", "--spares"):
-        parser.add_argument(name, type=int, default=0)
-    for name in ("--gpus", "--within"):
-        parser.add_argument(name, default="")
-    parser.add_argument("--sample", type=float, default=environment.SAMPLE_S)
-    parser.add_argument("--cancel-idle", type=float, default=0.0)
-    for name in ("--retry-on-failure", "--exclude-bad-nodes", "--preflight", "--script"):
-        parser.add_argument(name, action="store_true")
-    return parser.parse_args(arguments)
 
 
 class Job:
@@ -128,7 +99,8 @@ class Job:
         os.environ[environment.SAMPLE] = f"{self._sample_s:g}"
         self._meet()
         if not self._local:
-            slurm.skip_steps(2 * records.attempts_cut_off())  # the preflight is a step, too
+            steps = 4 if self._options.stage else 2  # the preflight is a step, too, and the data takes one or two
+            slurm.skip_steps(steps * records.attempts_cut_off())
         if self._options.preflight:
             command, message = self._preflight(command)
             if message:
@@ -141,10 +113,15 @@ class Job:
         """Run the step until the job does not continue in this allocation; return the last status."""
         while True:
             self._set_guard()
+            message = self._stage()
             self._idle = IdleWatch(self._options.cancel_idle, self._sample_s, self._hosts)
-            status, again = self._end(self._step.run(self._placed(command), self._hosts))
+            stops = bool(message) or self._signalled
+            status = 1 if stops else self._step.run(self._placed(command), self._hosts)
+            status, again = self._end(status, "" if self._signalled else message)
             if not again:
-                return self._step.finish(status)
+                status = self._step.finish(status)
+                self._remove_stage()
+                return status
             if not self._begin():
                 return self.refuse("its next attempt has been started elsewhere")
             self._meet()
@@ -177,7 +154,7 @@ class Job:
             )
         log = os.path.join(folder, "nodes.log" if self._local else "srun.log")
         self._limit_s = limit_s = float(os.environ.get("HPCRUN_PREFLIGHT_S") or PREFLIGHT_S) + 1
-        self._step.run(check, self._hosts, log, one_fails_all=False)
+        self._step.run_other(check, self._hosts, log, one_fails_all=False)
         self._limit_s = float("inf")
         if self._signalled:
             return step, ""
@@ -190,6 +167,20 @@ class Job:
             return step, output or "the preflight was not judged: the Python of the job does not run here"
         records.announce(output)
         return step, ""
+
+    def _stage(self) -> str:
+        """Copy the data of --stage onto the nodes that do not have it; return the error if there is one."""
+        if not self._options.stage:
+            return ""
+        from . import stage  # slow to import, and few jobs copy data
+
+        return stage.copy(self._step, self._hosts, self._options.stage)
+
+    def _remove_stage(self) -> None:
+        if self._options.stage:
+            from . import stage
+
+            stage.remove_from(self._hosts, in_haste=self._signalled)
 
     def refuse(self, message: str) -> int:
         records.say(message)
@@ -283,8 +274,12 @@ class Job:
 
     # --- when they have ended -------------------------------------------------------------------------------------
 
-    def _end(self, status: int) -> tuple[int, bool]:
-        """Record how the attempt ended; return its status, and whether another one begins in this allocation."""
+    def _end(self, status: int, message: str = "") -> tuple[int, bool]:
+        """Record how the attempt ended; return its status, and whether another one begins in this allocation.
+
+        Args:
+            message: why it ended before its ranks started; empty if they did.
+        """
         self._kill_at = float("inf")
         record = None if self._signalled or not self._spares else records.read("exit")
         if record and record.get("reason") != IDLE:
@@ -295,7 +290,7 @@ class Job:
         bad = self._bad_nodes(why, ended)
         self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
         how, enough = self._how(why, bad) if self._managed else (OVER, True)
-        message = self._idle.message if why == IDLE else used_up(why, self._rules, enough=enough)
+        message = message or (self._idle.message if why == IDLE else used_up(why, self._rules, enough=enough))
         if how != OVER:
             by = "requeued by Slurm" if self._in_slurm else "requeued by its supervisor"
             what = "restarted in this allocation" if how == RESTART else by
@@ -304,6 +299,8 @@ class Job:
             self._write_exit(status, why=why, how=how, nodes=bad)
             if how == REQUEUE and self._has_time():
                 self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
+            if how == REQUEUE:
+                self._remove_stage()
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"

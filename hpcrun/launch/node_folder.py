@@ -107,7 +107,11 @@ class NodeFolder:
         """Remove files, and the folder itself if no other process uses it."""
         for name in names:
             records.remove(os.path.join(self.path, name))
-        _remove(self.path, self._held)
+        ends = "HPCRUN_STAGE" in os.environ and self.has(f"stop-{records.TERMINATED}")
+        if _remove(self.path, self._held) and ends:
+            from . import receive  # slow to import, and few jobs copy data
+
+            receive.remove_after_signal()
 
 
 def make() -> NodeFolder:
@@ -157,7 +161,7 @@ def _make(path: str, message: str) -> None:
     """
     place = os.path.dirname(path)
     if not message:
-        if _is_shared(place):
+        if is_shared(place):
             raise OSError("not on the node's own disk")
         _sweep(place)
     try:
@@ -177,14 +181,15 @@ def _open(path: str) -> int:
     return descriptor
 
 
-def _remove(path: str, descriptor: int) -> None:
-    """Close a folder, and remove it if no process holds it."""
+def _remove(path: str, descriptor: int) -> bool:
+    """Close a folder, and remove it if no process holds it; return whether it is removed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _empty(descriptor)
         os.rmdir(path)
+        return True
     except OSError:
-        return
+        return False
     finally:
         os.close(descriptor)
 
@@ -209,7 +214,7 @@ def _sweep(place: str) -> None:
             continue  # another user's, or just removed
 
 
-def _is_shared(place: str) -> bool:
+def is_shared(place: str) -> bool:
     """Whether a folder is on a network file system, by proc_pid_mountinfo(5)."""
     device = os.stat(place).st_dev
     return network_mount(records.read_text("mountinfo", "/proc/self"), f"{os.major(device)}:{os.minor(device)}")

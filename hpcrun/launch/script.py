@@ -60,21 +60,15 @@ class ScriptStep(JobStep):
         self._tick_at, self._signalled = 0.0, False
         self._left_at: float | None = None
 
-    def run(self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True) -> int:
-        """Run the script to its launch, and the step; the script waits. Return its status if it ends before.
-
-        Args:
-            command: the script; a preflight, which has a log, is run as it is.
-        """
-        if log is not None:
-            return super().run(command, hosts, log, one_fails_all=one_fails_all)
+    def run(self, command: list[str], hosts: list[str]) -> int:
+        """Run the script to its launch, and the step; the script waits. Return its status if it ends before."""
         again = self._asker is not None
         if not again and not self._to_launch(command):
             return self._status
         self._was_launched = True
         _tell(self._asker, f"attempt {records.attempt_dir()}")
         words = step_words(self._words, launch_program(), local=self._local, again=again)
-        return super().run(words, hosts, one_fails_all=one_fails_all)
+        return super().run(words, hosts)
 
     def finish(self, status: int) -> int:
         """Let the script continue behind its launch; return its exit status, which is the job's.
@@ -83,6 +77,9 @@ class ScriptStep(JobStep):
             status: of the last attempt. A requeued script does not continue.
         """
         record = records.read("exit") or {}
+        if not self._name:  # it was not started
+            self._leave(0)
+            return status
         if self._runs and record.get("how") == REQUEUE:
             send(self._pid, signal.SIGKILL)
             self._wait_for_end()
@@ -245,7 +242,7 @@ class ScriptStep(JobStep):
         return self._job_tick()
 
     def _has_ended(self) -> bool:
-        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self._runs and os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _was_left(self) -> bool:
         """Whether hpcrun_launch has ended: only then there is something to read, the end."""

@@ -13,6 +13,9 @@ from . import records
 ASK_S = 30
 """Timeout of a command in seconds."""
 _SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
+_OVER = frozenset(
+    "PENDING COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY".split()
+)
 _DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
 
 
@@ -100,9 +103,10 @@ def requeue_no_more() -> None:
     _ask("scontrol", "update", f"JobId={os.environ['HPCRUN_JOB_ID']}", "Requeue=0")
 
 
-def small_step(node: str) -> tuple[list[str], dict[str, str]]:
-    """Return the srun of one task on a node of this job, beside its step, and the environment for it."""
-    argv = ["srun", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--gres=none"]
+def small_step(*nodes: str) -> tuple[list[str], dict[str, str]]:
+    """Return the srun of one task on each of some nodes of this job, beside its step, and the environment for it."""
+    size = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
+    argv = ["srun", *size, "--overlap", "--gres=none"]
     return argv, {name: value for name, value in os.environ.items() if not _SIZE.fullmatch(name)}
 
 
@@ -110,6 +114,13 @@ def starts_step(node: str) -> bool:
     """Whether a node of this job starts a step now: one that does not respond is not always known to be down."""
     argv, env = small_step(node)
     return _ask(*argv, "true", env=env)[0] == 0
+
+
+def is_over(job_id: str) -> bool:
+    """Whether another job does not run; False if Slurm does not respond."""
+    answer = _ask("scontrol", "--oneliner", "show", "job", job_id)[1]
+    state = parse_job(answer).state
+    return state in _OVER if state else "Invalid job id" in answer
 
 
 def skip_steps(count: int) -> None:

@@ -53,8 +53,14 @@ class JobStep:
         self._children: list[int] = []
         self.streams: tuple[int, ...] = ()
 
-    def run(self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True) -> int:
-        """Run a command to its end; return its status, 143 if the waiting has ended before.
+    def run(self, command: list[str], hosts: list[str]) -> int:
+        """Run the command of the ranks to its end; return its status, 143 if the waiting has ended before."""
+        return self.run_other(command, hosts)
+
+    def run_other(
+        self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True
+    ) -> int:
+        """Run a command, which need not be that of the ranks, to its end; return its status as ``run`` does.
 
         Args:
             hosts: the names of the nodes of this machine.

@@ -16,7 +16,7 @@ from hpcrun.job.quoting import bash_line
 from hpcrun.job.resources import Requeue
 from hpcrun.job.shape import Container, option_words
 from hpcrun.job.sweep import Sweep
-from hpcrun.views.text import code_text, count, fields_of, memory_text, one_line, time_text
+from hpcrun.views.text import bytes_text, code_text, count, fields_of, memory_text, one_line, time_text
 
 if TYPE_CHECKING:  # a dry run would import all that submits
     from hpcrun.actions.jobs.new_run import Lineage
@@ -45,6 +45,7 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
         ("python", f"{plan.python.executable} ({plan.python.kind})"),
         ("container", _container(plan.container) if plan.container else ""),
         ("code", f"a snapshot of the current code{below}" if plan.snapshot else ""),
+        ("stage", _stage(plan) if plan.stage else ""),
         ("stop", _stop(plan.requeue) if plan.requeue else ""),
         ("idle", idle),
         ("srun", " ".join(option_words(plan.srun))),
@@ -106,6 +107,12 @@ def _messages(plan: Plan) -> str:
     # without a limit on idle GPUs, nobody watches them
     events = [event for event in plan.notify.events if event != IDLE or plan.cancel_idle_s]
     return f"to {', '.join(plan.notify.to)}: {', '.join(events) or 'none without --cancel-idle'}"
+
+
+def _stage(plan: Plan) -> str:
+    size, is_all = plan.stage_size
+    paths = ", ".join(f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}" for name, path in plan.stage)
+    return f"{'' if is_all else 'more than '}{bytes_text(size)} copied to each node: {paths}"
 
 
 def _container(container: Container) -> str:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.choices import settle
@@ -135,7 +135,7 @@ def prepare(
                 notes.append(missing)
         notes += check_job_env(request, loaded, plan.shape.gpu_type)
     added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added)
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added, **_data(request, surroundings.cwd))
     text = render_script(plan, load_templates(surroundings.template_folders))
     return Prepared(request, loaded, plan, text, listing)
 
@@ -194,6 +194,19 @@ def _with_snapshot(
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
     request, snapshot = place_in_snapshot(request, tree, python)
     return request, snapshot, list_code(tree, request.snapshot_include, surroundings.runs)
+
+
+def _data(request: JobRequest, cwd: Path) -> dict[str, Any]:
+    """Return the fields of the plan on the data that is copied to the nodes; a check of nodes needs none."""
+    if not request.stage or request.preflight == "only":
+        return {}
+    if request.pack:
+        raise UsageError("--stage and --pack cannot be combined: the elements of a task would share one copy",
+                         hint="leave out --pack")  # fmt: skip
+    from hpcrun.actions.jobs.staged_data import find_data, measure
+
+    data = find_data(request.stage, Path(request.workdir or cwd))
+    return {"stage": data, "stage_size": measure(dict(data).values())}
 
 
 def _messages(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # neither the job's place nor its start depends on these; --profile is an option of this command's own
 _NO_MATTER = (
     "profile name mail_user mail_type notify notify_on python uv load setup srun torchrun env secrets workdir module "
-    "preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot snapshot_limit_mb "
+    "stage preflight requeue warn_s cancel_idle_s retry_on_failure exclude_bad_nodes snapshot snapshot_limit_mb "
     "snapshot_include roles"
 ).split()
 _FOLDED = {"PROFILE": 16, "NODES": 10}
