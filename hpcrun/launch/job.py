@@ -120,7 +120,7 @@ class Job:
             status, again = self._end(status, "" if self._signalled else message)
             if not again:
                 status = self._step.finish(status)
-                self._remove_stage()
+                self._stage(over=True)
                 return status
             if not self._begin():
                 return self.refuse("its next attempt has been started elsewhere")
@@ -168,19 +168,19 @@ class Job:
         records.announce(output)
         return step, ""
 
-    def _stage(self) -> str:
-        """Copy the data of --stage onto the nodes that do not have it; return the error if there is one."""
+    def _stage(self, *, over: bool = False) -> str:
+        """Copy the data of --stage onto the nodes that do not have it; return the error if there is one.
+
+        Args:
+            over: remove it instead.
+        """
         if not self._options.stage:
             return ""
         from . import stage  # slow to import, and few jobs copy data
 
+        if over:
+            return stage.remove_from(self._hosts, in_haste=self._signalled)
         return stage.copy(self._step, self._hosts, self._options.stage)
-
-    def _remove_stage(self) -> None:
-        if self._options.stage:
-            from . import stage
-
-            stage.remove_from(self._hosts, in_haste=self._signalled)
 
     def refuse(self, message: str) -> int:
         records.say(message)
@@ -300,7 +300,7 @@ class Job:
             if how == REQUEUE and self._has_time():
                 self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
             if how == REQUEUE:
-                self._remove_stage()
+                self._stage(over=True)
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"

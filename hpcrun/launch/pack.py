@@ -15,7 +15,8 @@ from typing import Any
 
 from . import records, slurm
 from .environment import moved
-from .job import REQUEUE_TRIES, parse_options
+from .job import REQUEUE_TRIES
+from .job_arguments import parse_options
 from .processes import launch_program, reap, send, try_start, wait
 
 EVERY_S = 2.0

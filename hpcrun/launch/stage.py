@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from . import records, slurm
 from .processes import launch_program
@@ -60,8 +60,8 @@ def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
     return message if status else ""
 
 
-def remove_from(nodes: list[str], *, in_haste: bool) -> None:
-    """Remove the copies, as the job, which is about to end, and does not wait long.
+def remove_from(nodes: list[str], *, in_haste: bool) -> str:
+    """Remove the copies, as the job, which is about to end, and does not wait long; return the empty string.
 
     Args:
         in_haste: Slurm is ending this job: there is no time, and the nodes do it themselves.
@@ -72,6 +72,7 @@ def remove_from(nodes: list[str], *, in_haste: bool) -> None:
         argv, env = slurm.small_step(*nodes)
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run([*argv, *launch_program(), "receive", "--remove"], env=env, check=False, timeout=REMOVE_S)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,8 @@ class _Receivers:
 
     def end(self) -> None:
         """End them."""
-        for process in filter(None, (self._sending, self._process)):
+        processes: list[subprocess.Popen[Any]] = [self._process, *([self._sending] if self._sending else [])]
+        for process in processes:
             if process.poll() is None:
                 process.terminate()
             process.wait()

@@ -40,7 +40,7 @@ EIGHT_CPUS = Machine(cpus=8)
 
 def render(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
            machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
-           **asked: Any) -> str:  # fmt: skip
+           stage: tuple[tuple[str, str], ...] = (), **asked: Any) -> str:  # fmt: skip
     """The script of a request, without hpcrun's version and folder: they change with a release, or with the machine."""
     if isinstance(profile, str):
         profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
@@ -50,7 +50,7 @@ def render(script: str = "train.py", profile: Profile | str = "a100", python: Py
     else:
         read = read_batch_script(request.script, batch, request.args)
         plan = plan_script(with_array(request, read), profile, read, python=python)
-    text = render_script(replace(plan, snapshot=snapshot), load_templates([shipped_folder("templates")]))
+    text = render_script(replace(plan, snapshot=snapshot, stage=stage), load_templates([shipped_folder("templates")]))
     text = text.replace(f"Written by hpcrun {__version__} ", "Written by hpcrun ", 1)
     return text.replace(f"={LAUNCH} ", "=/opt/hpcrun/launch ")
 
@@ -140,6 +140,7 @@ CASES = {
         "old.sbatch", python=replace(VENV, prefix=None), batch=BATCH, args=["a b", "$HOME"], gpus="8", walltime_s="1h",
         requeue=2,
     ),
+    "stage": case(stage=(("-name", "/data/a b"), ("c's", "/c's")), **TWO, container="/my x.sif", restarts=1, spares=1),
     "local-python": case("prepare.py", LOCAL, BARE, gpus="0"),
 }  # fmt: skip
 

@@ -135,7 +135,7 @@ ALL: dict[str, Any] = {
     "load": ("cuda/12", "gcc"), "setup": ("echo a; b",), "env": ["A=b=c", "EMPTY="], "secrets": ("TOKEN",),
     "container": "x.sif", "mounts": ("/data:/mnt:ro",), "workdir": "/w", "name": "n", "preflight": True,
     "requeue": 2, "restarts": 1, "spares": 1, "warn_s": "90s", "retry_on_failure": True, "exclude_bad_nodes": True,
-    "snapshot": True, "snapshot_limit_mb": "1G", "snapshot_include": (".env",),
+    "stage": ("/a:b",), "snapshot": True, "snapshot_limit_mb": "1G", "snapshot_include": (".env",),
     "notify": ("$HOOK", "mailto:me@x.org"), "notify_on": "failed,finished",
     "sweep": ("lr=1e-3,1e-4", "model=small,large"), "max_parallel": 2, "elements": "1,3",
     "pack": 2, "pack_memory": True,
