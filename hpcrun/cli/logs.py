@@ -137,7 +137,7 @@ def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) ->
         if not has_failed(one.status):
             break
         end = ending(one, context.rules)
-        first = replace(choice, ranks=(end.job_rank or 0,))
+        first = replace(choice, ranks=((end.rank or 0) + (end.role.first_rank if end.role else 0),))
         if end.rank is not None and first != choice and finished_logs(place.folder, first):
             who = rank_text(end.rank, role=end.role)
             others = f"--role {choice.roles[0].name}" if choice.roles else "--rank 0"

@@ -86,11 +86,6 @@ class Ending:
     exit_status: int | None = None
     last_lines: str = ""
 
-    @property
-    def job_rank(self) -> int | None:
-        """The same rank as the job counts it."""
-        return None if self.rank is None else self.rank + (self.role.first_rank if self.role else 0)
-
 
 def explained_status(item: RunStatus, rules: Sequence[Rule]) -> LastStatus:
     """Return the status of a run with what happened, in one line, and with the rule that knows the cause.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
@@ -50,7 +50,7 @@ class Running:
     ends: Mapping[int, RankExit]
     usual_s: float | None
     patterns: Mapping[str, str] = field(default_factory=dict)
-    roles: tuple[RoleState, ...] = ()
+    roles: Sequence[RoleState] = ()
 
     @property
     def silent_s(self) -> dict[int, float | None]:
@@ -100,7 +100,7 @@ class Remark:
 
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
-    roles = role_states(item.run, item.folder, item.element or 0)
+    roles = list(role_states(item.run, item.folder, item.element or 0))
     # the deciding role; while it has not started, the one that starts
     order = sorted(roles, key=lambda each: (each.role != item.run.deciding_role, each.state != "starting"))
     shown = next((each.role for each in order if each.state not in ("waiting", "not started")), item.run.deciding_role)
@@ -113,7 +113,7 @@ def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> 
     latest = max((rank for rank, at_s in writes.ranks.items() if at_s), key=lambda rank: writes.ranks[rank] or 0,
                  default=None)  # fmt: skip
     usual_s = usual_pause_s(attempt, latest) if latest is not None else None
-    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, tuple(roles))
+    return Running(item, attempt, now_s, writes, node_of, ends, usual_s, patterns, roles)
 
 
 def most_silent(item: RunStatus, now_s: float) -> int | None:
@@ -213,7 +213,7 @@ def _slow(running: Running) -> Remark | None:
     slow = stragglers_of(running.attempt)
     if slow is None:
         return None
-    return Remark(straggler_sentence(*slow), rank=slow[0].ranks[0], stuck=False)
+    return Remark(running.of_role(straggler_sentence(*slow)), rank=slow[0].ranks[0], stuck=False)
 
 
 def _roles(running: Running) -> Remark | None:

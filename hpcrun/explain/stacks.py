@@ -33,7 +33,7 @@ from hpcrun.explain.diagnosis.stack_groups import (
 from hpcrun.explain.diagnosis.traceback import Frame
 from hpcrun.explain.running import Remark, Running
 from hpcrun.explain.wording import Evidence
-from hpcrun.job.layout import RoleRanks, RunFolder
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.units import listed, rank_option, rank_text, ranks_text
 from hpcrun.reading import flag, list_of, matching, number, open_regular, parse_object, read_fields, text, whole
 from hpcrun.runs.silence import silence_limit_s
@@ -146,8 +146,9 @@ def read_answers(answer: Completed, wanted: Callable[[list[int]], list[int]] = l
             left -= len(record)
             fields, _ = read_fields(parse_object(record), _FIELDS)
             if "rank" in fields:
-                ranks += [rank_stack({**fields, "rank": rank}) for rank in wanted([fields["rank"]])]
-                pids += [(fields.get("pid"), rank) for rank in wanted([fields["rank"]])]
+                numbers = wanted([fields["rank"]])
+                ranks += [rank_stack({**fields, "rank": rank}) for rank in numbers]
+                pids += [(fields.get("pid"), rank) for rank in numbers]
             else:
                 ras += fields.get("ras", [])
                 nodes.add(fields.get("node", ""))
@@ -230,16 +231,16 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     if nccl and is_quiet and not odd:
         sentence = f"{sentence}; {nccl[0]}"
     named_rank = odd[0].rank if odd else None
-    role = running.attempt.folder.role
+    options = rank_option(named_rank or 0, running.attempt.folder.role)
     lacks = {each.lacks for each in answers.ranks if not each.frames}
     label = running.item.run.job_id or running.item.run.run_id
     return Remark(
         sentence,
-        (*_evidence(answers.ranks, code, role), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
+        (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),
         rank=named_rank,
         stuck=is_quiet or bool(silent) or any(each.is_stopped for each in answers.ranks),
         fix=next((fix for lack, fix in _FIXES.items() if lack in lacks), ""),  # how to get the stacks that are missing
-        next=f"hpcrun logs {label} {rank_option(named_rank or 0, role)}" if named_rank in running.writes.ranks else "",
+        next=f"hpcrun logs {label} {options}" if named_rank in running.writes.ranks else "",
     )
 
 
@@ -249,15 +250,15 @@ def _missing(running: Running, answers: Answers, away: Sequence[str]) -> str:
     lost = [rank for rank in running.silent_s if rank not in seen and running.node_of.get(rank) not in away]
     if not seen or not lost:
         return ""
-    return f"no process of {ranks_text(lost, running.attempt.folder.role)} was found"
+    return f"no process of {ranks_text(lost)} was found"
 
 
-def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str], role: RoleRanks | None) -> Iterator[Evidence]:
+def _evidence(ranks: Sequence[RankStack], code: Mapping[Frame, str]) -> Iterator[Evidence]:
     """Yield the stack of each group of ranks: the frames of the user's code and the innermost one."""
     for group in grouped(ranks)[:_MOST_GROUPS]:
         first = group.ranks[0]
         numbers = [each.rank for each in group.ranks]
-        who = rank_text(first.rank, first.node, role) if len(numbers) == 1 else ranks_text(numbers, role)
+        who = rank_text(first.rank, first.node) if len(numbers) == 1 else ranks_text(numbers)
         busy = f", busy {first.busy:.0%}" if first.busy is not None and len(numbers) == 1 else ""
         note = ", ".join(filter(None, (f"state {first.state}{busy}", first.how)))
         lines = [_frame_text(frame, code) for frame in _shown(first.frames)]

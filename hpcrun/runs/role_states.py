@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from hpcrun.job.layout import RoleRanks
 from hpcrun.job.units import host_list, joined
@@ -35,25 +34,17 @@ class RoleState:
         return f"{self.state} since {time.strftime('%T', time.localtime(self.since_s))}" if self.since_s else self.state
 
     @property
-    def fields(self) -> dict[str, Any]:
-        """The same for JSON."""
-        front = {"name": self.role.name, "first_rank": self.role.first_rank, "ranks": self.role.ranks}
-        return {**front, "state": self.state, "since_s": self.since_s, "exit_status": self.exit_status,
-                "nodes": list(self.nodes)}  # fmt: skip
-
-    @property
     def line(self) -> str:
         """The role, its state and its nodes."""
         return f"{self.role.name}: {self.text}" + (f", on {host_list(self.nodes)}" if self.nodes else "")
 
 
-def role_states(run: Run, folder: Path, element: int = 0) -> list[RoleState]:
-    """Return what each role of a run is doing, or of an element of a sweep; none before it starts, or without roles."""
-    attempt = last_attempt(folder, element) if run.roles else None
-    return list(_states(attempt, run.roles)) if attempt else []
-
-
-def _states(attempt: Attempt, roles: Sequence[RoleRanks]) -> Iterator[RoleState]:
+def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleState]:
+    """Yield what each role of a run is doing, or of an element of a sweep; none before it starts, or without roles."""
+    roles = run.roles
+    attempt = last_attempt(run_folder, element) if roles else None
+    if attempt is None:
+        return
     nodes, ready_s = hosts(attempt.folder), {role.name: _ready_s(attempt, role) for role in roles}
     for role in roles:
         folder = replace(attempt.folder, role=role)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
-from hpcrun.job.layout import RoleRanks
 from hpcrun.job.units import joined, rank_text
 from hpcrun.runs.attempt import Attempt, node_ranks, rank_exits
 from hpcrun.runs.metrics import Unreadable, metric_ranks, noted
@@ -53,7 +52,6 @@ class Stragglers:
         kind: what was compared.
         theirs: their usual value: seconds, or a rate.
         others: the usual value of the other ranks.
-        role: the role of all ranks; None without roles.
     """
 
     ranks: tuple[int, ...]
@@ -61,7 +59,6 @@ class Stragglers:
     kind: str
     theirs: float
     others: float
-    role: RoleRanks | None = None
 
 
 def noted_paces(rows: Sequence[tuple[float | None, float | None, Mapping[str, object]]]) -> Paces:
@@ -114,7 +111,7 @@ def straggler_sentence(slow: Stragglers, node_of: Mapping[int, str]) -> str:
 
 def _named(slow: Stragglers, node_of: Mapping[int, str]) -> str:
     """Return the names of the nodes, or of the ranks with their nodes; of many the first few."""
-    return joined(list(slow.nodes) or [rank_text(rank, node_of.get(rank), slow.role) for rank in slow.ranks], _NAMED)
+    return joined(list(slow.nodes) or [rank_text(rank, node_of.get(rank)) for rank in slow.ranks], _NAMED)
 
 
 def _slow_ranks(times: Mapping[int, Sequence[float]]) -> tuple[tuple[int, ...], float, float] | None:
@@ -175,4 +172,4 @@ def stragglers_of(attempt: Attempt) -> tuple[Stragglers, dict[int, str]] | None:
     rows = {rank: noted(attempt, rank, Unreadable(), _ROWS) for rank in metric_ranks(attempt.folder)}
     paces = {rank: noted_paces([(row.time_s, row.step, row.values) for row in mine]) for rank, mine in rows.items()}
     slow = find_stragglers(paces, node_of)
-    return None if slow is None else (replace(slow, role=attempt.folder.role), node_of)
+    return None if slow is None else (slow, node_of)
