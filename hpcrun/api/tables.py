@@ -58,13 +58,13 @@ def read_metrics(run: str = "last", *, ranks: Sequence[int] | Literal["all"] | N
     context = make_context(announce=None)
     named = find_element(run, context.store)
     patterns, _ = context.metric_patterns(named.run.profile)
-    folder = context.store.folder(named.run.run_id)
+    folder, role = context.store.folder(named.run.run_id), named.run.deciding_role
     wanted = None if ranks in (None, "all") else [int(rank) for rank in ranks or ()]
-    elements = elements_of(named.run)
+    elements, all_ranks = elements_of(named.run), ranks == "all"
     if elements is None or named.element is not None:
-        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=ranks == "all", element=named.element or 0)
+        one = metrics_of(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=role)
         return pandas.DataFrame(_rows(one), columns=["rank", "attempt", "step", "time", *one.names])
-    each = read_elements(folder, elements.parameters, patterns, wanted=wanted, all_ranks=ranks == "all")
+    each = read_elements(folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, role=role)
     fronts = {index: {"element": index, **dict(elements.parameters[index])} for index in each}
     rows = [{**fronts[index], **row} for index, metrics in each.items() for row in _rows(metrics)]
     columns = [name for front in fronts.values() for name in front]

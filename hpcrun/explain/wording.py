@@ -67,8 +67,8 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
-    by_roles = facts.role is not None and attempt is not None and attempt.exit is not None and not attempt.exit.reason
-    if by_roles and message and (end is None or end.signalled):  # a role was not ready, or ended too early
+    is_own = attempt is not None and attempt.exit is not None and attempt.exit.reason in ("", "failure")
+    if facts.role and is_own and message and (end is None or end.signalled):  # it was not ready, or ended too early
         return f"{message}; {cause.text}" if cause else message
     if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
         return f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text

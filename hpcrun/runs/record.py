@@ -19,6 +19,7 @@ from hpcrun.job.notify import variables_in
 from hpcrun.job.parameters import parse_indices
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.secrets import MASK
+from hpcrun.job.units import rank_text
 from hpcrun.reading import kinds_of, needs_of, parse_object, read_bytes, read_fields
 
 SCHEMA = 1
@@ -79,6 +80,16 @@ class Run:
     def deciding_role(self) -> RoleRanks | None:
         """The role whose end ends the job; None without roles."""
         return next((role for role in reversed(self.roles) if role.on_exit == "end"), None)
+
+    @property
+    def main_rank(self) -> int:
+        """The rank whose output is shown where none is chosen: the first of the deciding role."""
+        return self.deciding_role.first_rank if self.deciding_role else 0
+
+    def rank_name(self, rank: int) -> str:
+        """Return ``rank 4``; with roles ``trainer 3``, or ``server`` alone."""
+        role = next((role for role in self.roles if 0 <= rank - role.first_rank < role.ranks), None)
+        return rank_text(rank - role.first_rank, role=role).replace(" rank ", " ") if role else f"rank {rank}"
 
     @property
     def secrets(self) -> list[str]:

@@ -199,7 +199,7 @@ def why_text(item: RunStatus, now_s: float) -> str:
     if waits and status.reason in (None, "Dependency", NEVER, BEFORE_START):
         pass  # the dependency is shown instead
     elif reason := _reason_text(status):
-        parts += [] if item.elements and cause and status.final else [reason]
+        parts += [] if (item.elements or item.run.roles) and cause and status.final else [reason]
     elif status.hosts and not cause and not (status.state == state.FAILED and status.exit_status):
         parts.append(status.hosts)
     if item.stale:

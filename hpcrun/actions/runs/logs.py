@@ -39,8 +39,7 @@ class LogChoice:
     @classmethod
     def of(cls, run: Run) -> LogChoice:
         """Return the choice where nothing is chosen: the first rank of the deciding role."""
-        role = run.deciding_role
-        return cls(ranks=(role.first_rank if role else 0,), roles=run.roles)
+        return cls(ranks=(run.main_rank,), roles=run.roles)
 
     @property
     def several(self) -> bool:

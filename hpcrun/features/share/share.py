@@ -116,11 +116,11 @@ def gather(
         item = element_of(item, element)
     item = with_element_lines(item, failed_elements(item.elements), ports.store, lambda: rules)
     explanation = _explained(item, rules, patterns, now_s)
-    snapshot = _snapshot(item.run, ports.store)
+    snapshot, role = _snapshot(item.run, ports.store), item.run.deciding_role
     table = None
     if item.elements:
         read = [one.index for one in item.elements[:MOST_ELEMENTS]]
-        table = sweep_table([(item, read_elements(item.folder, read, patterns))])
+        table = sweep_table([(item, read_elements(item.folder, read, patterns, role=role))])
     uses = () if table else (read_use(attempt.folder) for attempt in attempts(item.folder, item.element or 0))
     tracked = () if table else tracker_runs(item.run, item.folder, item.element or 0)
     # those that others can open: not those of a server on this machine
@@ -134,7 +134,7 @@ def gather(
         code=snapshot.code,
         diff=_text(RunFolder(ports.store.folder(snapshot.run_id)).code_diff) if code and snapshot.code else None,
         script=_text(RunFolder(item.folder).script) if code else None,
-        metrics=None if table else read_metrics(item.folder, patterns, element=item.element or 0),
+        metrics=None if table else read_metrics(item.folder, patterns, element=item.element or 0, role=role),
         table=table,
         trackers=tuple(dict.fromkeys(pages))[:_MOST_PAGES],
         use=next((nodes for nodes in uses if any(node.samples for node in nodes)), ()),

@@ -107,7 +107,8 @@ def read_items(run_ids: Sequence[str], context: Context) -> tuple[list[Item], li
     for item in result.runs:
         patterns, remark = context.metric_patterns(item.run.profile)
         remarks.append(remark)
-        items.append((item, read_elements(item.folder, [one.index for one in item.elements], patterns)))
+        indices, role = [one.index for one in item.elements], item.run.deciding_role
+        items.append((item, read_elements(item.folder, indices, patterns, role=role)))
     if result.away:
         remarks.append(f"hpcrun: {result.away.message}; the states are the last known")
     return items, remarks

@@ -89,7 +89,8 @@ class LogPage(TextScreen):
 
     def title_line(self) -> Text:
         """Return whose log it is."""
-        who = "batch script" if self._rank is None else f"rank {self._rank}, {STREAMS[self._stream]}"
+        name = self._item.run.rank_name
+        who = "batch script" if self._rank is None else f"{name(self._rank)}, {STREAMS[self._stream]}"
         attempt = f", attempt {self._attempt + 1}" if self._attempt is not None else ""
         return Text(f"{self._item.run.name}: {who}{attempt}", "bold")
 

@@ -24,6 +24,7 @@ from hpcrun.views.status import COLOURS
 from hpcrun.views.text import clock_text, count, labelled, one_line, size_text, visible
 
 if TYPE_CHECKING:
+    from hpcrun.runs.record import Run
     from hpcrun.runs.use import NodeUse
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -63,8 +64,9 @@ def rank_heading(attempt: Attempt, rows: Sequence[RankRow], shown: int, now_s: f
 class RankColumns:
     """The widths of the columns of some ranks."""
 
-    def __init__(self, rows: Sequence[RankRow]) -> None:
-        self._rank = max([4, *(len(str(row.rank)) for row in rows[-1:])])
+    def __init__(self, rows: Sequence[RankRow], run: Run) -> None:
+        self._names = {row.rank: run.rank_name(row.rank).removeprefix("rank ") for row in rows}
+        self._rank = max(map(len, ("RANK", *self._names.values())))
         self._state = max([5, *(len(row.state) for row in rows)])
         self._node = min(20, max([4, *(len(visible(row.node or "-")) for row in rows)]))
 
@@ -75,7 +77,7 @@ class RankColumns:
     def line(self, row: RankRow, now_s: float) -> Text:
         """Return one rank; its last line goes on beyond the screen."""
         age = "-" if row.wrote_s is None else f"{format_span(max(0.0, now_s - row.wrote_s))}"
-        text = Text(f"{row.rank:>{self._rank}}  ")
+        text = Text(f"{self._names[row.rank]:>{self._rank}}  ")
         text.append(f"{row.state:<{self._state}}", row.kind.style)
         node = visible(row.node or "-")
         node = node if len(node) <= self._node else f"{node[: self._node - 1]}…"

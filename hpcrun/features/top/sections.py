@@ -97,7 +97,7 @@ class Section(ABC):
 
     def log_at(self, number: int) -> tuple[int, int | None]:  # noqa: ARG002 - most sections are about the run
         """Return the rank and the attempt whose log a line is about; None for the newest attempt."""
-        return 0, None
+        return self.item.run.main_rank, None
 
 
 def _mark(item: RunStatus) -> tuple[object, ...]:
@@ -132,7 +132,7 @@ class RanksSection(Section):
             return []
         attempt, rows = self.data
         above = view.rank_heading(attempt, rows, len(matching_rows(rows, self.filter)), self.now_s)
-        return [Text(above), Text(view.RankColumns(rows).heading(), "bold")]
+        return [Text(above), Text(view.RankColumns(rows, self.item.run).heading(), "bold")]
 
     def lines(self) -> Sequence[Any]:
         """Return the ranks that match the filter."""
@@ -140,7 +140,7 @@ class RanksSection(Section):
         if not rows or (item.status.final and all(row.kind is RankState.NOT_STARTED for row in rows)):
             over = "The job ended before it started a rank; b shows the batch script's log."
             return [Text(over if item.status.final else f"The job is {item.status.state}: no rank has started.")]
-        self._columns = view.RankColumns(rows)
+        self._columns = view.RankColumns(rows, item.run)
         return matching_rows(rows, self.filter)
 
     def draw(self, line: Any) -> Text:
@@ -154,7 +154,7 @@ class RanksSection(Section):
     def log_at(self, number: int) -> tuple[int, None]:
         """Return the rank of a line."""
         row = self.pages.lines[number]
-        return row.rank if isinstance(row, RankRow) else 0, None
+        return row.rank if isinstance(row, RankRow) else self.item.run.main_rank, None
 
 
 class AttemptsSection(Section):
@@ -181,7 +181,7 @@ class AttemptsSection(Section):
     def log_at(self, number: int) -> tuple[int, int | None]:
         """Return the attempt that a line is about: none above the first."""
         above = (view.attempt_of(line) for line in reversed(self.pages.lines[: number + 1]))
-        return 0, next((attempt for attempt in above if attempt is not None), None)
+        return self.item.run.main_rank, next((attempt for attempt in above if attempt is not None), None)
 
 
 class MetricsSection(Section):
@@ -193,7 +193,7 @@ class MetricsSection(Section):
     def read(self, item: RunStatus) -> Metrics:
         """Return the metrics of all attempts."""
         patterns = self.reader.metric_patterns(item.run.profile)
-        return read_metrics(item.folder, patterns, element=item.element or 0)
+        return read_metrics(item.folder, patterns, element=item.element or 0, role=item.run.deciding_role)
 
     def lines(self) -> Sequence[Text]:
         """Return the curve of the chosen metric, and the last values of all."""

@@ -56,6 +56,15 @@ def test_a_sweep_whose_elements_have_no_parameters_is_damaged() -> None:
         run_from_json(run_to_json(cut))
 
 
+def test_a_role_has_a_harmless_name_and_its_ranks() -> None:
+    role = {"name": "server", "first_rank": 1, "ranks": 2, "first_node": 0, "nodes": 1, "on_exit": "end", "port": 8000}
+    (read,) = run_from_json(run_to_json(run(plan={"roles": [role]}))).roles
+    assert (read.name, read.first_rank, read.ranks, read.ready) == ("server", 1, 2, "")
+    for change in ({"name": "\x1b[2J"}, {"name": "../x"}, {"ranks": -1}, {"first_rank": "1"}, {"after": "server"}):
+        with pytest.raises(RecordError):
+            run_from_json(run_to_json(run(plan={"roles": [{**role, **change}]})))
+
+
 def test_records_of_newer_and_older_versions_and_their_unknown_fields() -> None:
     text = run_to_json(run()).replace(f'"schema": {SCHEMA}', '"schema": 99').replace('"nodes": 2', '"nodes": {}')
     with pytest.raises(NewerRecordError, match="written by a newer hpcrun"):

@@ -87,10 +87,17 @@ def test_ranks_fit_their_columns_and_control_nothing() -> None:
         RankRow(11, RankState.FAILED, "n\x1b[2J0", 90.0, 1, 95.0, "Key\x1b]0;x\x07Error: [bold]'a'"),
         RankRow(3, RankState.NOT_STARTED),
     ]
-    columns = RankColumns(rows)
+    columns = RankColumns(rows, run())
     assert columns.heading() == "RANK  STATE        NODE         OUTPUT  LAST LINE"
     assert columns.line(rows[0], 100.0).plain == "  11  failed (1)   n\\x1b[2J0      10 s  KeyError: [bold]'a'"
     assert columns.line(rows[1], 100.0).plain == "   3  not started  -                 -  "
+    sizes = {"first_node": 0, "nodes": 1, "on_exit": "end"}
+    roles = [
+        {"name": "server", "first_rank": 3, "ranks": 1, **sizes},
+        {"name": "web", "first_rank": 4, "ranks": 9, **sizes},
+    ]
+    columns = RankColumns(rows, run(plan={"roles": roles}))
+    assert [columns.line(row, 100.0).plain.split("  ")[0] for row in rows] == [" web 7", "server"]
     head = rank_heading(_attempt(1, 40.0), rows, 1, 100.0)
     assert head == "attempt 2 began 60 s ago; 1 of 2 ranks shown; 1 failed, 1 not started"
 
