@@ -78,8 +78,8 @@ def with_typed(context: Context, values: Mapping[str, Any], options: Options) ->
         return replace(context, typed=Typed(words[:-1]))
     behind = list(option_groups(args, options))
     names = list(dict.fromkeys(name for name, _ in behind if name))
-    # the options of a launcher are converted, or refused, with it
-    if not names or find_calls((script, *args), lambda _: None):
+    # the options of a launcher are converted, or refused, with it; --role ends hpcrun's own options
+    if not names or values.get("roles") or find_calls((script, *args), lambda _: None):
         return replace(context, typed=Typed(words))
     text = _program_text(values, context)
     lost = [name for name in names if not defines_option(text, name)]

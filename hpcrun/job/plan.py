@@ -154,6 +154,10 @@ class Plan:
         """Options of torchrun besides its sizes."""
         return torchrun_words(self.torchrun, self.shape.nodes)
 
+    def torchrun_words_on(self, nodes: int) -> tuple[str, ...]:
+        """Return the options of torchrun, besides its sizes, for a role on so many nodes."""
+        return torchrun_words(self.torchrun, nodes)
+
     def directive(self, name: str) -> str | None:
         """Return a directive's value, or None if it is not set."""
         return dict(self.directives).get(name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import GpuCount, JobRequest
+from hpcrun.job.request import GpuCount, JobRequest, option_of
 from hpcrun.job.role_request import OnExit, RoleRequest, address_names, split_module
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, asked_gpu_type, decide_shape
@@ -41,6 +41,29 @@ class Role:
     after: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
+    shared_gpus: int = 0  # the GPUs of the node that all roles share
+
+    @property
+    def array(self) -> str:
+        """The name of its array in the script."""
+        return f"role_{self.name.replace('-', '_')}"
+
+    def words(self, own_threads: bool) -> list[str]:
+        """Return its name and its options of ``launch role``.
+
+        Args:
+            own_threads: the user has set the number of threads.
+        """
+        tasks: dict[str, object] = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank, "--ranks": self.ranks}
+        options = {**tasks, "--launcher": self.shape.launcher, "--on-exit": self.on_exit}
+        options |= {"--ready": self.ready, "--ready-timeout": self.ready_timeout_s} if self.ready else {}
+        options |= {"--after": ",".join(self.after)} if self.after else {}
+        options |= {"--gpus": f"{self.gpus[0]}:{self.gpus[1]}:{self.shared_gpus}"} if self.gpus else {}
+        threads = {} if own_threads or not self.threads else {"OMP_NUM_THREADS": self.threads}
+        workers = {"NPROC_PER_NODE": self.shape.workers_per_node} if self.shape.launcher == "command" else {}
+        env = {**threads, **workers, **dict(self.env)}
+        pairs = [*options.items(), *(("--env", f"{name}={value}") for name, value in env.items())]
+        return [self.name, *(str(part) for pair in pairs for part in pair)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,43 +106,46 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
     return requests
 
 
+def with_size(request: JobRequest) -> JobRequest:
+    """Return a request with the nodes, and shared GPUs, of its roles."""
+    if len(request.roles) == 1:
+        raise UsageError("--role is for several programs in one job, and there is one", hint="write SCRIPT without it")
+    sizes, shared = " + ".join(role.size for role in request.roles), sum(role.gpus or 0 for role in request.roles)
+    if shared and not all(role.gpus for role in request.roles):
+        raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
+                         hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
+    nodes = 1 if shared else sum(role.nodes or 1 for role in request.roles)
+    gpus = {option: getattr(request, option) and getattr(request, option).count for option in ("gpus", "gpus_per_node")}
+    for option, given in {"nodes": request.nodes, **(gpus if shared else {})}.items():
+        if given is not None and given != (nodes if option == "nodes" else shared):
+            raise UsageError(f"{option_of(option)} {given} contradicts the roles, which have {sizes}",
+                             hint="leave it out")  # fmt: skip
+    total = {"gpus": GpuCount(count=shared, type=asked_gpu_type(request)), "gpus_per_node": None} if shared else {}
+    return request.model_copy(update={"nodes": nodes, **total})
+
+
+def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
+    """Return a request whose roles have the programs of these requests, one for each role."""
+    commands = [(*(("-m",) if one.module else ()), one.script, *one.args) for one in done[:-1]]
+    roles = [role.model_copy(update={"command": words}) for role, words in zip(request.roles, commands, strict=False)]
+    return request.model_copy(update={"roles": (*roles, request.roles[-1]), "script": done[-1].script})
+
+
 def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, list[Shape]]:
     """Return the shape of a job with roles, and that of each role."""
+    request = with_size(request)
     names = [role.name.upper().replace("-", "_") for role in request.roles]
-    if len(names) == 1:
-        raise UsageError("--role is for several programs in one job, and there is one", hint="write SCRIPT without it")
     if twice := [role.name for role in request.roles if names.count(role.name.upper().replace("-", "_")) > 1]:
         raise UsageError(f"{' and '.join(twice)} are the same name in variables", hint="choose different names")
-    shared, nodes = _size(request)
-    fields: dict[str, Any] = {"roles": (), "nodes": nodes, "launcher": "command", "nproc_per_node": None}
-    if shared:
-        fields["gpus_per_node"] = GpuCount(count=shared, type=asked_gpu_type(request))
-    whole = decide_shape(request.model_copy(update=fields), profile)
+    alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
+    whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    if any(shape.launcher == "srun" for shape in shapes):
-        raise UsageError("a role cannot have the launcher srun", hint="--launcher torchrun, or launcher=once")
+    if other := next((shape.launcher for shape in shapes if shape.launcher not in ("torchrun", "python", "command")), ""):
+        raise UsageError(f"a role cannot have the launcher {other}", hint="--launcher torchrun, or launcher=once")
     procs = [shape.procs_per_node for shape in shapes]
     ranks, tasks = sum(shape.world_size for shape in shapes), len(shapes) if shared else 1
     most = sum(procs) if shared else max(procs)
-    return RolesShape(nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks), shapes
-
-
-def _size(request: JobRequest) -> tuple[int, int]:
-    """Return the GPUs that the roles share on one node, 0 if each has nodes; and the nodes of the job."""
-    roles, sizes = request.roles, " + ".join(role.size for role in request.roles)
-    shared = sum(role.gpus or 0 for role in roles)
-    if shared and not all(role.gpus for role in roles):
-        raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
-                         hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
-    nodes = 1 if shared else sum(role.nodes or 1 for role in roles)
-    for option, given, number in (
-        ("--nodes", request.nodes, nodes),
-        ("--gpus", request.gpus and request.gpus.count, shared or None),
-        ("--gpus-per-node", request.gpus_per_node and request.gpus_per_node.count, shared or None),
-    ):
-        if None not in (given, number) and given != number:
-            raise UsageError(f"{option} {given} contradicts the roles, which have {sizes}", hint="leave it out")
-    return shared, nodes
+    return RolesShape(whole.nodes, whole.gpus_per_node, whole.gpu_type, "command", most, 1, ranks, tasks), shapes
 
 
 def plan_roles(
@@ -156,6 +182,7 @@ def plan_roles(
                 after=_after(role, words, roles, [each.name for each in request.roles]),
                 env=role.env,
                 command=words,
+                shared_gpus=shared,
             )
         )
         rank, task, gpu = rank + shape.world_size, task + shape.nodes, gpu + (role.gpus or 0)

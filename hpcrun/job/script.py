@@ -84,11 +84,15 @@ def _variables(plan: Plan) -> dict[str, Any]:
     return {
         "plan": plan,
         "version": __version__,
-        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} by {shape.launcher}{elements}",
+        "title": f"{plan.name}: {nodes} x {_comment(size)}, {ranks} {_by(plan)}{elements}",
         "by_hand": _by_hand(plan),
         "launch_folder": str(LAUNCH),
         "directives": [directive_line(key, value) for key, value in plan.directives],
     }
+
+
+def _by(plan: Plan) -> str:
+    return f"in {count(len(plan.roles), 'role')}" if plan.roles else f"by {plan.shape.launcher}"
 
 
 def _by_hand(plan: Plan) -> str:

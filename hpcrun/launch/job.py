@@ -291,6 +291,7 @@ class Job:
         self._left_out += [node for node in bad if why == records.NODE_FAILURE or self._options.exclude_bad_nodes]
         how, enough = self._how(why, bad) if self._managed else (OVER, True)
         message = message or (self._idle.message if why == IDLE else used_up(why, self._rules, enough=enough))
+        message = "; ".join(filter(None, (records.role_failure() if status else "", message)))
         if how != OVER:
             by = "requeued by Slurm" if self._in_slurm else "requeued by its supervisor"
             what = "restarted in this allocation" if how == RESTART else by

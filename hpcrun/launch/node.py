@@ -31,23 +31,30 @@ def main(arguments: list[str]) -> int:
         node = Node()
         environment.restore_slurm()
         return node.run(command)
-    if "--torchrun" not in options:
+    command = with_rendezvous(command, by_torchrun="--torchrun" in options)
+    return Node().run(command) if command else _record_end(1)
+
+
+def with_rendezvous(command: list[str], *, by_torchrun: bool) -> list[str]:
+    """Set the rendezvous, and return the command with it; none if this node does not find the head node."""
+    if not by_torchrun:
         env = os.environ
         env["NODE_RANK"] = env["HPCRUN_NODE_RANK"]
         env.setdefault("MASTER_ADDR", env["HPCRUN_HEAD_ADDR"])
         env.setdefault("MASTER_PORT", env["HPCRUN_PORT"])
-    else:
-        torchrun = command[: command.index("--no-python")] if "--no-python" in command else command
-        if "--standalone" not in torchrun:  # on a single node it does not need this job's port
-            if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
-                return _record_end(1)
-            command = options_of_torchrun(torchrun) + command[len(torchrun) :]
-    return Node().run(command)
+        return command
+    torchrun = command[: command.index("--no-python")] if "--no-python" in command else command
+    if "--standalone" in torchrun:  # on a single node it does not need this job's port
+        return command
+    if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
+        return []
+    return options_of_torchrun(torchrun) + command[len(torchrun) :]
 
 
 def _record_end(status: int) -> int:
-    node = os.environ["HPCRUN_NODE"]
-    records.write(f"node-{node}.exit", {"node": node, "status": status, "ended": time.time()})
+    node, role = os.environ["HPCRUN_NODE"], os.environ.get("HPCRUN_ROLE")
+    name = f"node-{node}.{role}.exit" if role else f"node-{node}.exit"  # roles may share a node
+    records.write(name, {"node": node, "status": status, "ended": time.time()})
     return status
 
 
@@ -71,6 +78,10 @@ class Node:
             ended = wait([self._pid], self._on_signal, self._tick)
             status = records.TERM_STATUS if self._ended_early else ended[1] if ended else records.KILL_STATUS
             reap(self._pid)
+        return self._close(status)
+
+    def _close(self, status: int) -> int:
+        """Record how the node ended, and leave it."""
         _record_end(status)
         self._canary.end()
         self._watch.end()
@@ -87,9 +98,12 @@ class Node:
     def _leave(self) -> None:
         """Leave no rank behind whose launcher was killed: each notices it within a second."""
         until = time.monotonic() + RANKS_S
-        while self._folder.programs() and time.monotonic() < until:
+        while self._programs() and time.monotonic() < until:
             time.sleep(0.05)
         self._folder.leave()
+
+    def _programs(self) -> dict[int, int]:
+        return self._folder.programs()
 
     def _tick(self) -> bool:
         if self._canary.is_orphan():

@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
         os.environ.pop(name, None)
     by_task = "SLURM_PROCID" if as_is and "--task" in options else "RANK"
     rank = int(os.environ["HPCRUN_NODE_RANK" if "--once" in options else by_task])
+    rank += int(os.environ.get("HPCRUN_RANK_BASE", 0))  # of its role: its logs and records are numbered through the job
     contained = environment.CONTAINER in os.environ and bool(options)  # its parent is the runtime of a container
     return Rank(rank, is_task="--task" in options, contained=contained).run(program)
 
@@ -193,7 +194,10 @@ class Rank:
     def _write_node_start(self) -> None:
         if os.environ.get("SLURM_LOCALID" if self._is_task else "LOCAL_RANK", "0") == "0":
             node, ranks = os.environ["HPCRUN_NODE"], int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-            fields = {"node": node, "first_rank": self._rank, "ranks": ranks, "started": time.time()}
+            first = self._rank
+            if of_all := os.environ.get("HPCRUN_NODE_RANKS"):  # of all roles that share the node
+                first, ranks = map(int, of_all.split(":"))
+            fields = {"node": node, "first_rank": first, "ranks": ranks, "started": time.time()}
             records.write(f"node-{node}.start", fields)
 
     def _write_exit(self, status: int, heard: bool) -> None:

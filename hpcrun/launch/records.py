@@ -116,7 +116,7 @@ def remove(path: str) -> None:
 
 def has_begun() -> bool:
     """Whether any node or rank of this attempt has left a record."""
-    return any(name.startswith(("node-", "rank-")) for name in os.listdir(attempt_dir()))
+    return any(name.startswith(("node-", "rank-", "role")) for name in os.listdir(attempt_dir()))
 
 
 def exits(of: str = "rank") -> Iterator[dict[str, Any]]:
@@ -140,7 +140,16 @@ def first_failed(exits: Any) -> dict[str, Any] | None:
 def has_failed() -> bool:
     """Whether a rank of this attempt has failed, or a node's launcher before any rank."""
     ranks = list(exits())
-    return any(each.get("told") == "cleared" for each in ranks) or bool(first_failed(ranks or exits("node")))
+    cleared = any(each.get("told") == "cleared" for each in ranks)
+    return cleared or bool(first_failed(ranks or exits("node"))) or bool(role_failure())
+
+
+def role_failure() -> str:
+    """Return the message of the role that failed first; empty if none did, or the job has none."""
+    folder = os.path.join(attempt_dir(), "roles")
+    failures = [read(name, folder) or {} for name in names_in(folder) if name.endswith(".end")]
+    first = min(failures, key=lambda each: float(each.get("ended", 0)), default={})
+    return str(first.get("message", ""))
 
 
 def stop_reasons() -> list[str]:

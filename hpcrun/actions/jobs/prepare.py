@@ -30,6 +30,7 @@ from hpcrun.job.plan import Plan, PythonEnvironment, Snapshot, build_plan, fligh
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, check_secrets
 from hpcrun.job.resources import Machine
+from hpcrun.job.roles import requests_of, with_programs, with_size
 from hpcrun.job.sbatch_input import apply_sbatch_env
 from hpcrun.job.script import render_script
 from hpcrun.job.shape import for_gpu_type, image_of, option_words
@@ -82,9 +83,10 @@ def prepare(
     loaded = load_profile(profile_name, surroundings.profile_folders)
     profile, env = loaded.profile, surroundings.env
     request = _with_sweep_file(request, surroundings.cwd)
+    request = with_size(request) if request.roles else request
     check_secrets(request, {**env, **profile.env, **dict(request.env)}, {*profile.secrets, *request.secrets})
     notes = [*surroundings.typed.notes]
-    script = find_batch_script(request, surroundings)
+    script = None if request.roles else find_batch_script(request, surroundings)
     if profile.scheduler == "slurm":
         request, shell_notes = apply_sbatch_env(request, env)
         notes += shell_notes
@@ -100,10 +102,9 @@ def prepare(
         request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
         notes += settled.notes
         request = with_container(request, profile, surroundings)
-        request, launcher_notes = with_launcher(request, profile, surroundings)
         in_container = image_of(request, profile) is not None
         path_may_change = changes_path(request, profile) or in_container
-        request = check_program(request, surroundings, path_may_change=path_may_change, in_container=in_container)
+        request, launcher_notes = _with_programs(request, profile, surroundings, path_may_change, in_container)
         python = find_python(request, profile, surroundings, in_container=in_container)
     request, snapshot, listing = _with_snapshot(request, python, surroundings)
     notes += listing.secret_notes() if listing else ()
@@ -129,7 +130,7 @@ def prepare(
             notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
         notes += [*message_notes, *launcher_notes, *plan.notes]
         notes += plan_notes(plan, for_gpu_type(profile, request), env)
-        if plan.shape.launcher == "torchrun" and not path_may_change:
+        if "torchrun" in (plan.shape.launcher, *(role.shape.launcher for role in plan.roles)) and not path_may_change:
             variables = {name: value for name, value in plan.env if value is not None}
             if missing := missing_torch_note(plan.python, {**env, **variables}):
                 notes.append(missing)
@@ -167,6 +168,21 @@ def _with_sweep_file(request: JobRequest, cwd: Path) -> JobRequest:
 
     rows = load_sweep_file(cwd / os.path.expanduser(request.sweep_file))
     return request.model_copy(update={"sweep": rows, "sweep_file": None})
+
+
+def _with_programs(
+    request: JobRequest, profile: Profile, surroundings: Surroundings, path_may_change: bool, in_container: bool
+) -> tuple[JobRequest, list[str]]:
+    """Return the request with its program, or those of its roles, as the job calls them, and notes on the launchers."""
+    done, notes = list[JobRequest](), list[str]()
+    for one in requests_of(request) if request.roles else [request]:
+        if request.roles and find_batch_script(one, surroundings):
+            raise UsageError(f"{one.script} is a batch script, which cannot be the program of a role",
+                             hint=f"without its #SBATCH lines: bash {one.script}")  # fmt: skip
+        changed, added = with_launcher(one, profile, surroundings)
+        done.append(check_program(changed, surroundings, path_may_change=path_may_change, in_container=in_container))
+        notes += added
+    return (with_programs(request, done) if request.roles else done[0]), notes
 
 
 def _as_script_asks(request: JobRequest, script: BatchScript, surroundings: Surroundings) -> JobRequest:

@@ -1,0 +1,301 @@
+"""``launch role -- COUNT NAME OPTIONS -- COMMAND ... COUNT NAME ...``: the role of one node, or one role of a node.
+
+COUNT words describe each role of the job; the number of this task says which role is this one's. Its command starts
+when the roles are ready for which it waits, with the addresses of all roles filled in. The first node of a role checks
+whether the role is ready. What other nodes need to know is a small file in the folder ``roles`` of the attempt, which
+each node lists once a second: NAME.start (the role's address), NAME.ready, NAME.done-TASK, NAME.end (it has failed).
+
+When each task of a role with ``--on-exit end`` has ended well, the programs of the other roles get SIGTERM, and SIGKILL
+after the same time as the ranks of a failed job. A task that fails ends its node's process, and so the step.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from typing import Any
+
+from . import environment, records
+from .node import Node, with_rendezvous
+from .processes import HEARD, reap, send, signal, try_start, wait
+from .rendezvous import free_port
+from .stop_requests import CLEARED, INSIST_S
+
+FOLDER = "roles"
+PORT_STEP = 331
+SOON_S, SECOND_S = 0.2, 1.0
+"""How often to look before the start of the program and until it is ready, and then."""
+LATE_S = 5.0
+"""A server may end this long before the role that it serves: some are shut down by their clients."""
+CHECK_S = 1.0
+"""The time that a check may take."""
+
+
+class Role:
+    """A role as the script describes it."""
+
+    def __init__(self, words: list[str]) -> None:
+        end = words.index("--")
+        pairs = list(zip(words[1:end:2], words[2:end:2]))
+        options = dict(pairs)
+        self.name, self.command = words[0], words[end + 1 :]
+        self.first_task, self.tasks = int(options["--task"]), int(options["--tasks"])
+        self.first_rank, self.ranks = int(options["--first-rank"]), int(options["--ranks"])
+        self.by_torchrun = options["--launcher"] == "torchrun"
+        self.on_exit = options["--on-exit"]
+        self.ready, self.ready_timeout_s = options.get("--ready", ""), float(options.get("--ready-timeout", 0))
+        self.after = [name for name in options.get("--after", "").split(",") if name]
+        self.gpus = options.get("--gpus", "")  # of a node that all roles share: FIRST:COUNT:OF
+        self.env = dict(value.split("=", 1) for name, value in pairs if name == "--env")
+
+    @property
+    def done(self) -> set[str]:
+        """The files that say that each task of the role has ended well."""
+        return {f"{self.name}.done-{task}" for task in range(self.first_task, self.first_task + self.tasks)}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the role of this task; return 0, or the exit status with which its end fails the job."""
+    is_local = "HPCRUN_NODE_ADDR" in os.environ
+    environment.be_node()
+    roles, words = list[Role](), arguments[1:]
+    while words:
+        count = int(words[0])
+        roles.append(Role(words[1 : 1 + count]))
+        words = words[1 + count :]
+    task = int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])
+    role = next(each for each in roles if each.first_task <= task < each.first_task + each.tasks)
+    return RoleNode(roles, role, task).run_role()
+
+
+class RoleNode(Node):
+    """The process of one role on one node."""
+
+    def __init__(self, roles: list[Role], role: Role, task: int) -> None:
+        env, index = os.environ, task - role.first_task
+        env.update(role.env, HPCRUN_ROLE=role.name, HPCRUN_RANK_BASE=str(role.first_rank), NNODES=str(role.tasks))
+        env["HPCRUN_NODE_RANK"] = str(index)
+        super().__init__()
+        self._roles, self._role, self._task, self._is_first = roles, role, task, index == 0
+        self._shared = os.path.join(records.attempt_dir(), FOLDER)
+        self._is_decided = self._is_signalled = self._is_ready = False
+        self._failure, self._check = "", ""
+        self._started_at = self._tick_at = 0.0
+        self._kill_at = float("inf")
+        self._terminated: dict[int, int] = {}  # rank → process id, which is also the id of the process group
+
+    def run_role(self) -> int:
+        """Wait for the other roles, run the command, and return what its end means for the job."""
+        os.makedirs(self._shared, exist_ok=True)
+        if self._role.gpus:
+            self._take_share()
+        if self._is_first:
+            self._write_address()
+        self._wait_for({f"{role.name}.start" for role in self._roles})
+        command = [] if self._is_not_needed() else self._with_addresses()
+        self._wait_for({f"{name}.ready" for name in self._role.after})
+        if self._is_not_needed():
+            return self._close(0 if self._is_decided else records.TERM_STATUS)
+        command = with_rendezvous(command, by_torchrun=self._role.by_torchrun)
+        return self._close(self._run(command) if command else 1)
+
+    # --- before the command starts --------------------------------------------------------------------------------
+
+    def _take_share(self) -> None:
+        """Use the role's GPUs of this node, and as large a part of its CPUs."""
+        env = os.environ
+        first, count, total = map(int, self._role.gpus.split(":"))
+        if gpus := env.get("CUDA_VISIBLE_DEVICES"):
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[first : first + count])
+        env["HPCRUN_NODE_RANKS"] = f"0:{sum(role.ranks for role in self._roles)}"
+        cpus = sorted(os.sched_getaffinity(0))
+        begin, end = len(cpus) * first // total, len(cpus) * (first + count) // total
+        os.sched_setaffinity(0, cpus[begin : max(end, begin + 1)])
+
+    def _write_address(self) -> None:
+        env = os.environ
+        host = "127.0.0.1" if self._role.gpus else env["HPCRUN_NODE_ADDR"]
+        place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.first_task
+        ports = {"port": free_port(place + PORT_STEP), "rendezvous": free_port(place + 2 * PORT_STEP)}
+        records.write(f"{self._role.name}.start", {"host": host, **ports, "started": time.time()}, self._shared)
+
+    def _wait_for(self, names: set[str]) -> None:
+        """Wait until the nodes of other roles have written these files, or this role is not needed any more."""
+        if not (names <= {*records.names_in(self._shared)} or self._is_not_needed()):
+            wait([], self._on_signal, lambda: self._tick() or names <= {*records.names_in(self._shared)}, SOON_S)
+
+    def _with_addresses(self) -> list[str]:
+        """Set the variables with the addresses of all roles; return the command with the addresses filled in."""
+        env, hosts = os.environ, records.read_text("hosts").split()
+        places: dict[str, str] = {}
+        for role in self._roles:
+            address = records.read(f"{role.name}.start", self._shared) or {}
+            host, port = str(address.get("host", "")), str(address.get("port", ""))
+            places.update(
+                {f"{role.name}.host": host, f"{role.name}.port": port, f"{role.name}.url": f"http://{host}:{port}"}
+            )
+            variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
+            names = [host] if host == "127.0.0.1" else hosts[role.first_task : role.first_task + role.tasks]
+            env.update({f"{variable}_HOSTS": ",".join(names), f"{variable}_PORT": port})
+            if role is self._role:
+                places["port"] = port
+                env.update(HPCRUN_HEAD_ADDR=host, HPCRUN_PORT=str(address.get("rendezvous", "")))
+                env["HPCRUN_HEAD"] = hosts[min(role.first_task, len(hosts) - 1)]
+        self._check = os.path.expandvars(fill(self._role.ready, places))
+        return [fill(argument, places) for argument in self._role.command]
+
+    # --- while it runs --------------------------------------------------------------------------------------------
+
+    def _run(self, command: list[str]) -> int:
+        """Run the command, and return what its end means for the job."""
+        self._is_ready, self._started_at = not self._is_first, time.monotonic()
+        self._pid, status = try_start(command, os.environ, blocked=HEARD)
+        if self._pid:
+            self._canary.guard(self._pid)
+            ended = None
+            while ended is None:
+                ended = wait([self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S)
+            reap(self._pid)
+            self._end_groups()
+            status = ended[1]
+        return self._meaning(status)
+
+    def _tick(self) -> bool:
+        """Do the work of each second; True ends the waiting: for other roles, or in the short steps until ready."""
+        now, before = time.monotonic(), self._is_ready
+        if now >= self._tick_at:
+            self._tick_at = now + SECOND_S
+            if self._pid or not self._canary.is_orphan():
+                super()._tick()
+            self._is_decided = self._is_decided or self._all_done()
+        if not self._pid:
+            return self._is_not_needed()
+        if self._is_decided or self._failure:
+            self._terminate(now)
+        elif not self._is_ready:
+            self._look_whether_ready(now)
+        return self._is_ready != before
+
+    def _all_done(self) -> bool:
+        """Whether a role whose end decides has ended well on all of its nodes."""
+        names = {*records.names_in(self._shared)}
+        return any(role.done <= names for role in self._roles if role.on_exit == "end")
+
+    def _is_not_needed(self) -> bool:
+        return self._is_decided or self._is_signalled or bool(records.stop_reasons())
+
+    def _look_whether_ready(self, now: float) -> None:
+        problem = why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
+        late = now > self._started_at + self._role.ready_timeout_s
+        if not problem:
+            self._is_ready = True
+            address = records.read(f"{self._role.name}.start", self._shared) or {}
+            fields = {"ready": time.time(), "host": address.get("host", ""), "port": address.get("port", 0)}
+            records.write(f"role-{self._role.name}.ready", fields)
+            records.write(f"{self._role.name}.ready", fields, self._shared)
+        elif late:
+            what = f"was not ready after {self._role.ready_timeout_s:g} s: {self._check}: {problem}"
+            self._fail(f"{what}; the last line of its log: {last_line(self._role.first_rank)}")
+
+    def _on_signal(self, info: Any) -> None:
+        how = self._watch.on_signal(info.si_signo, self._programs())
+        self._is_signalled = self._is_signalled or bool(how)
+
+    def _programs(self) -> dict[int, int]:
+        """Return the programs of this role on this node: others may run beside them."""
+        ranks = range(self._role.first_rank, self._role.first_rank + self._role.ranks)
+        return {rank: pid for rank, pid in super()._programs().items() if rank in ranks}
+
+    # --- its end ----------------------------------------------------------------------------------------------------
+
+    def _terminate(self, now: float) -> None:
+        """Send SIGTERM to each program once, with its group; after the grace SIGKILL."""
+        if not self._terminated:
+            self._folder.claim(CLEARED)
+        self._kill_at = min(self._kill_at, now + INSIST_S)
+        for rank, pid in self._programs().items():
+            if self._terminated.get(rank) != pid:
+                self._terminated[rank] = pid
+                send(pid, signal.SIGTERM, group=True)
+            elif now > self._kill_at:
+                send(pid, signal.SIGKILL, group=True)
+
+    def _end_groups(self) -> None:
+        """Wait until all processes of terminated programs have ended, at most for the rest of the grace."""
+        for pid in self._terminated.values():
+            while send(pid, 0, group=True) and time.monotonic() < self._kill_at:
+                time.sleep(0.05)
+            send(pid, signal.SIGKILL, group=True)
+
+    def _meaning(self, status: int) -> int:
+        """Return 0 if the job continues or has ended well, otherwise the status with which it fails."""
+        role = self._role
+        if self._failure:
+            return 1
+        if self._is_decided or role.on_exit == "ignore":
+            return 0
+        if self._is_not_needed() or (role.on_exit == "end" and status == 0):
+            if role.on_exit == "end" and status == 0:
+                records.write(f"{role.name}.done-{self._task}", {"ended": time.time()}, self._shared)
+            return status
+        until = time.monotonic() + LATE_S
+        while role.on_exit == "fail" and not self._all_done() and status == 0 and time.monotonic() < until:
+            time.sleep(SOON_S)
+        if role.on_exit == "fail" and self._all_done():
+            return 0
+        deciding = " and ".join(each.name for each in self._roles if each.on_exit == "end")
+        before = "" if role.on_exit == "end" else f", before {deciding}"
+        self._fail(f"ended with status {status}{before}")
+        return status or 1
+
+    def _fail(self, what: str) -> None:
+        self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"
+        records.say(self._failure)
+        records.write(f"{self._role.name}.end", {"message": self._failure, "ended": time.time()}, self._shared)
+
+
+def fill(text: str, places: dict[str, str]) -> str:
+    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes ``{server.url}``."""
+    names = "|".join(map(re.escape, places))
+    return re.sub(
+        rf"\{{\{{({names})\}}\}}|\{{({names})\}}",
+        lambda match: f"{{{match[1]}}}" if match[1] else places[match[2]],
+        text,
+    )
+
+
+def why_not_ready(check: str, host: str) -> str:
+    """Return why a check (``tcp:PORT``, ``http:PORT/PATH``, ``file:PATH``) fails; empty if the role is ready."""
+    kind, _, place = check.partition(":")
+    if kind == "file":
+        return "" if os.path.exists(place) else "there is no such file"
+    port, _, path = place.partition("/")
+    try:
+        if kind == "tcp":
+            socket.create_connection((host, int(port)), CHECK_S).close()
+        elif kind == "http":
+            from http.client import HTTPConnection, HTTPException
+
+            connection = HTTPConnection(host, int(port), timeout=CHECK_S)
+            try:
+                connection.request("GET", f"/{path}")
+                answer = connection.getresponse().status
+            except HTTPException as error:
+                return repr(error)
+            finally:
+                connection.close()
+            return "" if answer < 400 else f"status {answer}"
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def last_line(rank: int) -> str:
+    """Return the last line of a rank's log, of stderr if there is any, as printable text."""
+    for name in (f"rank-{rank}.err", f"rank-{rank}.out"):
+        lines = [line for line in records.read_text(name).splitlines() if line.strip()]
+        if lines:
+            return "".join(char if char.isprintable() else "?" for char in lines[-1])[:200]
+    return "(it is empty)"
