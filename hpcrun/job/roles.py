@@ -54,7 +54,12 @@ class Role:
         Args:
             own_threads: the user has set the number of threads.
         """
-        tasks: dict[str, object] = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank, "--ranks": self.ranks}
+        tasks: dict[str, object] = {
+            "--task": self.task,
+            "--tasks": self.nodes,
+            "--first-rank": self.first_rank,
+            "--ranks": self.ranks,
+        }
         options = {**tasks, "--launcher": self.shape.launcher, "--on-exit": self.on_exit}
         options |= {"--ready": self.ready, "--ready-timeout": self.ready_timeout_s} if self.ready else {}
         options |= {"--after": ",".join(self.after)} if self.after else {}
@@ -140,7 +145,9 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
     whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    if other := next((shape.launcher for shape in shapes if shape.launcher not in ("torchrun", "python", "command")), ""):
+    if other := next(
+        (shape.launcher for shape in shapes if shape.launcher not in ("torchrun", "python", "command")), ""
+    ):
         raise UsageError(f"a role cannot have the launcher {other}", hint="--launcher torchrun, or launcher=once")
     procs = [shape.procs_per_node for shape in shapes]
     ranks, tasks = sum(shape.world_size for shape in shapes), len(shapes) if shared else 1
