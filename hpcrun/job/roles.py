@@ -54,13 +54,8 @@ class Role:
         Args:
             own_threads: the user has set the number of threads.
         """
-        tasks: dict[str, object] = {
-            "--task": self.task,
-            "--tasks": self.nodes,
-            "--first-rank": self.first_rank,
-            "--ranks": self.ranks,
-        }
-        options = {**tasks, "--launcher": self.shape.launcher, "--on-exit": self.on_exit}
+        options: dict[str, object] = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank}
+        options |= {"--ranks": self.ranks, "--launcher": self.shape.launcher, "--on-exit": self.on_exit}
         options |= {"--ready": self.ready, "--ready-timeout": self.ready_timeout_s} if self.ready else {}
         options |= {"--after": ",".join(self.after)} if self.after else {}
         options |= {"--gpus": f"{self.gpus[0]}:{self.gpus[1]}:{self.shared_gpus}"} if self.gpus else {}
@@ -115,6 +110,8 @@ def with_size(request: JobRequest) -> JobRequest:
     """Return a request with the nodes, and shared GPUs, of its roles."""
     if len(request.roles) == 1:
         raise UsageError("--role is for several programs in one job, and there is one", hint="write SCRIPT without it")
+    if request.pack:
+        raise UsageError("--pack is for programs that share a node, and roles have nodes", hint="leave --pack out")
     sizes, shared = " + ".join(role.size for role in request.roles), sum(role.gpus or 0 for role in request.roles)
     if shared and not all(role.gpus for role in request.roles):
         raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
@@ -145,10 +142,8 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
     whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
-    if other := next(
-        (shape.launcher for shape in shapes if shape.launcher not in ("torchrun", "python", "command")), ""
-    ):
-        raise UsageError(f"a role cannot have the launcher {other}", hint="--launcher torchrun, or launcher=once")
+    if others := {shape.launcher for shape in shapes} - {"torchrun", "python", "command"}:
+        raise UsageError(f"a role cannot have the launcher {others.pop()}", hint="launcher=torchrun or launcher=once")
     procs = [shape.procs_per_node for shape in shapes]
     ranks, tasks = sum(shape.world_size for shape in shapes), len(shapes) if shared else 1
     most = sum(procs) if shared else max(procs)
