@@ -9,6 +9,7 @@ the program once all nodes have joined; on the other nodes it waits for the end 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,12 +25,13 @@ from .rendezvous import free_port, resolves
 MARK, JOIN = "HPCRUN_RAY", "HPCRUN_RAY_JOIN_S"
 """Marks the processes of Ray on a node; the seconds that all nodes have to join."""
 JOIN_S = 180.0
-STOP_S = 5.0
+STOP_S = 3.0
 """How long Ray has to end its actors before they are killed."""
 STORE, LEAST_STORE = 0.3, 80 << 20
 """The object store's part of the memory, as Ray has it, and Ray's minimum in bytes."""
 TAIL = 4000
 """Characters of Ray's output in the log of a rank whose Ray has ended."""
+_COLORS = re.compile(r"\x1b\[[\d;]*m")
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "SPT_NOENV": "1",  # setproctitle leaves /proc/PID/environ, with the mark
@@ -66,13 +68,13 @@ while True:
         for node in ray.nodes():
             if node["Alive"] and node["NodeName"] in missing:
                 missing.remove(node["NodeName"])
-        problem = f"{{len(missing)}} of {{len(nodes)}} nodes did not join the Ray cluster: {{', '.join(missing)}}"
+        problem = f"{{len(missing)}} of {{len(nodes)}} nodes did not join Ray: {{', '.join(missing)}}"
     except Exception as error:  # it is still starting
         missing, problem = [""], f"Ray does not respond on {{nodes[0]}}: {{error}}"
     if not missing:
         break
     if time.monotonic() > until:
-        sys.exit(f"hpcrun: {{problem}}, after {{limit_s:g}} s")
+        sys.exit(f"hpcrun: {{problem}}, within {{limit_s:g}} s; their rank logs have the output of Ray")
     time.sleep(0.2)
 """
 
@@ -203,8 +205,11 @@ class RayRank(Rank):
         super()._tick()
         if not (self._has_lost_ray or self._signalled or _runs(self._ray)):
             self._has_lost_ray = True
-            lines = [records.read_text(f"{self._ray_log}.{name}")[-TAIL:] for name in ("out", "err") if _is_head()]
-            self._log("err", "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}\n"]))
+            logs = [records.read_text(f"{self._ray_log}.{name}") for name in ("out", "err")]
+            process = re.search(r"(\w+)\S* \[exit code=(-?)(\d+)\]", _COLORS.sub("", logs[0]))
+            how = f": {process[1]} ended by {'signal' if process[2] else 'exit status'} {process[3]}" if process else ""
+            lines = [log[-TAIL:] for log in reversed(logs) if _is_head()]
+            self._log("err", "".join([*lines, f"hpcrun: Ray has ended on {os.environ['HPCRUN_NODE']}{how}\n"]))
             send(self._pid, signal.SIGKILL, group=True)
         return False
 
@@ -217,8 +222,9 @@ class RayRank(Rank):
         self._files.leave()
 
     def _end_ray(self) -> None:
+        """End what is left; after the end of the program, Ray has some time to end the actors of all nodes."""
+        until = time.monotonic() + STOP_S * (_is_head() and not self._signalled)
         send(self._ray, signal.SIGTERM)
-        until = time.monotonic() + STOP_S
         while _runs(self._ray) and time.monotonic() < until:
             time.sleep(0.05)
         _kill_marked()
