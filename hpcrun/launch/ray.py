@@ -188,11 +188,12 @@ class RayRank(Rank):
         env, port = os.environ, int(os.environ["HPCRUN_PORT"])
         while not (_is_head() or _head_listens(otherwise=False) or HEARD & signal.sigpending()):
             time.sleep(0.5)
+        # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
         of_head = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
         of_node = [
             f"--node-ip-address={_address()}",
             f"--node-name={env['HPCRUN_NODE']}",
-            f"--temp-dir={self._files.path}",
+            f"--temp-dir={self._files.path}/r",
         ]
         words = [
             *(sys.executable, "-c", _START, str(free_port(port + 1)), "start", "--block"),
