@@ -184,7 +184,8 @@ def _attempt_dir() -> Path | None:
 
 
 def _rank() -> int:
-    return int(os.environ.get("RANK") or os.environ.get("NODE_RANK") or 0)
+    base = int(os.environ.get("HPCRUN_RANK_BASE") or 0)  # the first rank of its role, whose ranks RANK counts
+    return base + int(os.environ.get("RANK") or os.environ.get("NODE_RANK") or 0)
 
 
 def _number(value: Any) -> float | int | str:

@@ -12,12 +12,12 @@ from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
 from hpcrun.explain.diagnosis.diagnose import diagnose
-from hpcrun.explain.diagnosis.facts import Diagnosis, Facts
+from hpcrun.explain.diagnosis.facts import Culprit, Diagnosis, Facts
 from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
+from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler, role_end
 from hpcrun.job import state
 from hpcrun.job.after import Condition
 from hpcrun.job.layout import RoleRanks
@@ -174,13 +174,15 @@ def explained(
     """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
+    if by_role := role_end(facts, attempt):
+        diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
     cause = diagnosis.cause
     cut = dict.fromkeys(log.name for log in facts.logs if not log.scan.whole)
     starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
-        answer(item, facts, diagnosis, attempt),
+        by_role or answer(item, facts, diagnosis, attempt),
         rule=cause.rule.name if cause else None,
         level=cause.rule.level if cause else None,
         fix=advice(item, diagnosis),

@@ -110,7 +110,7 @@ def ending(item: RunStatus, rules: Rules) -> Ending:
     item, rank, role = explanation.item, explanation.rank, explanation.role
     attempt = last_attempt(item.folder, item.element or 0, role)
     if rank is None or attempt is None:
-        return Ending(_line(explanation))
+        return Ending(_line(explanation), role=role)
     status = next((end.status for end in rank_exits(attempt.folder) if end.rank == rank), None)
     with suppress(OSError):
         text = tail(rank_log(attempt.folder, rank, "err").path, _LAST_LINES)
@@ -130,7 +130,8 @@ def _quickly(item: RunStatus, rules: Sequence[Rule]) -> Explanation | None:
 
 
 def _line(explanation: Explanation) -> str:
-    if explanation.rank is None and not (explanation.rule and explanation.item.status.state in EXPLAINED):
+    known = explanation.rule or explanation.role
+    if explanation.rank is None and not (known and explanation.item.status.state in EXPLAINED):
         return ""
     text = explanation.summary
     if len(text) <= LONGEST or "…" in text:  # the exception's message is cut already, and its place is at the end

@@ -122,6 +122,7 @@ def _rank_logs(reader: _LogReader, attempt: Attempt, ends: Mapping[int, RankEnd]
     """Return the logs of the ranks that did not complete, and of a rank that completed before the others failed."""
     # one that ended well: what its log says of errors did not matter
     wanted = [rank for rank in ranks(attempt.folder) if rank not in ends or ends[rank].status != 0]
+    wanted = wanted or ranks(attempt.folder) if attempt.folder.role else wanted  # a server may have ended too early
     wanted.sort(key=lambda rank: (not ends[rank].by_itself, ends[rank].ended_s) if rank in ends else (True, 0.0))
     logs: list[Log] = []
     has_own_words = False

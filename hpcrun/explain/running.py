@@ -195,6 +195,8 @@ def _heartbeats(running: Running) -> Remark:
 def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
+    if running.ends and not silent:
+        return Remark(running.of_role("each rank has ended, and the job is about to end"), stuck=False)
     running_s = max(0.0, running.now_s - running.attempt.started_s)
     node_of, usual_s = running.node_of, running.usual_s
     sentence = silence_sentence(

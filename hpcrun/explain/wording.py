@@ -66,10 +66,6 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     """Return what happened in one sentence: the rank that ended the run, its last exception and where it was raised."""
     status, cause = item.status, diagnosis.cause
     message = attempt.exit.message if attempt and attempt.exit else ""
-    end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
-    is_own = attempt is not None and attempt.exit is not None and attempt.exit.reason in ("", "failure")
-    if facts.role and is_own and message and (end is None or end.signalled):  # it was not ready, or ended too early
-        return f"{message}; {cause.text}" if cause else message
     if cause is not None and ((cause.rule.states and not facts.ends) or diagnosis.by_places):  # the end of no one rank
         return f"{facts.role.name}: {cause.text}" if facts.role and diagnosis.by_places else cause.text
     if diagnosis.first is not None and diagnosis.culprit.left:
@@ -93,6 +89,17 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}"
+
+
+def role_end(facts: Facts, attempt: Attempt | None) -> str:
+    """Return how a role has ended a job of which no rank failed: it ended too early, or was not ready; else empty."""
+    exit_, ends = attempt.exit if attempt else None, facts.ends.values()
+    if facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
+        return ""
+    if any(end.status and not end.signalled for end in ends):
+        return ""
+    left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
+    return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end" if left else exit_.message
 
 
 def _lost(consequence: Cause) -> str:

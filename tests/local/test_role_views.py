@@ -90,15 +90,17 @@ def test_explain_blames_the_role_that_failed_first_and_no_terminated_one(hpcrun:
 
 def test_explain_of_a_server_that_died(hpcrun: Hpcrun) -> None:
     """Of a role without which the job fails any end counts; what the others say of it is a consequence."""
-    for status, says in ((1, "KeyError: 'port' at"), (0, "the server ended")):
+    for status, says in (
+        (1, "KeyError: 'port' at"),
+        (0, "server on n1 ended with exit status 0, but the job"),
+    ):
         run = roles(hpcrun, f"dead{status}")
         run.log(f"{ERROR}KeyError: 'port'\n" if status else "bye\n", 0, "err")
         ended(run, 0, status)
         run.log("ConnectionRefusedError: [Errno 111] Connection refused\n", 1, "err")
         ended(run, 1, 1, 11.0)
         run.ended(STARTED_S + 20, 1)
-        message = f"the server ended with exit status {status} before the trainer" if not status else ""
-        replace_fields(run.attempt(over=False) / "exit", message=message)
+        replace_fields(run.attempt(over=False) / "exit", message="role trainer on n2 ended with status 1")
         done = hpcrun("explain", f"dead{status}")
         assert done.stdout.startswith("server on n1 failed first: KeyError" if status else says), done.stdout
         assert "--role server" in done.stdout.splitlines()[-1], done.stdout
@@ -108,15 +110,17 @@ def test_explain_of_a_role_that_was_not_ready(hpcrun: Hpcrun) -> None:
     run = roles(hpcrun)
     for rank in (1, 2, 3):
         (run.attempt() / f"rank-{rank}.out").unlink()
-    ended(run, 0, 1, told="TERM")
+    ended(run, 0, 143, told="cleared")
     run.ended(STARTED_S + 20, 1)
     message = "role server was not ready after 600 s (tcp:8000); its last line: listening"
     replace_fields(run.attempt(over=False) / "exit", message=message)
     lines = hpcrun("explain").stdout.splitlines()
     assert lines[0] == message
+    assert "listening" in "".join(lines[1:])
     assert lines[-1] == "next  hpcrun logs L1 --role server"
+    assert hpcrun("logs").stderr == "hpcrun: showing server; others: --role trainer, or --all-ranks\n"
     shown = hpcrun.screen("status", "-v")
-    assert "role         server: terminated with exit status 1, on n1" in shown, shown
+    assert "role         server: terminated with exit status 143, on n1" in shown, shown
     assert "role         trainer: not started, on n[2-4]" in shown, shown
 
 
@@ -133,7 +137,8 @@ def running(hpcrun: Hpcrun, *silent_s: float, ready: bool = True) -> Path:
     replace_fields(run.folder / "run.json", scheduler="slurm", cluster="elsewhere", created_s=now_s - 4000)
     replace_fields(run.folder / "status.json", state="RUNNING", asked_s=now_s, final=False, elapsed_s=4000)
     if ready:
-        (attempt / "role-server.ready").write_text(json.dumps({"ready": now_s - 3900, "host": "n1", "port": 8000}))
+        for name in ("server", "trainer")[: 1 + (len(silent_s) > 1)]:
+            (attempt / f"role-{name}.ready").write_text(json.dumps({"ready": now_s - 3900, "host": "n1", "port": 8000}))
     for rank in range(4):
         path = attempt / f"rank-{rank}.out"
         if rank < len(silent_s):
@@ -148,7 +153,7 @@ def test_a_server_that_waits_for_requests_does_not_hang(hpcrun: Hpcrun) -> None:
     done = hpcrun("explain").stdout
     assert done.startswith("trainer: all 3 ranks wrote in the last 20 s: nothing looks stuck\n"), done
     assert re.search(
-        r"^    server: ready since \d\d:\d\d:\d\d, on n1\n    trainer: running, on n\[2-4\]$", done, re.M
+        r"^    server: ready since \d\d:\d\d:\d\d, on n1\n    trainer: running since [\d:]{8}, on n\[2-4\]$", done, re.M
     ), done
     os.utime(attempt / "rank-0.out")  # the server writes, and its clients do not
     for rank in (1, 2, 3):
@@ -168,7 +173,9 @@ def test_status_shows_what_each_role_does(hpcrun: Hpcrun) -> None:
     (attempt / "rank-1.metrics").write_text('{"time": 1.0, "step": 7, "loss": 0.5}\n')
     (attempt / "rank-0.metrics").write_text('{"time": 1.0, "requests": 9}\n')
     shown = hpcrun.screen("status", "-v")
-    assert re.search(r"role +server: ready since \d\d:\d\d:\d\d, on n1\s+role +trainer: running, on n\[2-4\]", shown)
+    assert re.search(
+        r"role +server: ready since \d\d:\d\d:\d\d, on n1\s+role +trainer: running since [\d:]{8}, on n\[2-4\]", shown
+    )
     assert "step=7 loss=0.5" in shown and re.search(r"last line +1\b", shown), shown
     server, trainer = hpcrun.document("status")["runs"][0]["roles"]
     assert (server["state"], server["exit_status"], server["nodes"]) == ("ready", None, ["n1"])

@@ -186,11 +186,14 @@ print("ended")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
-def test_metrics_are_lines_of_json(own: ModuleType, attempt_dir: Path) -> None:
+def test_metrics_are_lines_of_json_in_the_file_of_the_job_s_rank(
+    own: ModuleType, attempt_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCRUN_RANK_BASE", "4")  # of a role whose first rank is the job's rank 4
     before = time.time()
     own.log_metrics(step=1, loss=SimpleNamespace(item=lambda: 0.25), lr=1e-3, tokens=5)
     own.log_metrics(accuracy=0.5, phase="test")
-    first, second = map(json.loads, (attempt_dir / "rank-3.metrics").read_text().splitlines())
+    first, second = map(json.loads, (attempt_dir / "rank-7.metrics").read_text().splitlines())
     assert before <= first.pop("time") <= second.pop("time") <= time.time()
     assert first == {"step": 1, "loss": 0.25, "lr": 1e-3, "tokens": 5}
     assert second == {"step": None, "accuracy": 0.5, "phase": "test"}

@@ -97,6 +97,13 @@ def test_a_rank_that_has_ended_and_a_node_without_a_heartbeat_come_first(tmp_pat
     assert (found.rank, found.node) == (1, "n1")
 
 
+def test_where_all_ranks_have_ended_none_is_silent(tmp_path: Path) -> None:
+    folder = attempt(tmp_path)
+    wrote(folder, 0, "done\n", 200)
+    write(folder.rank_exit(0), json.dumps({"rank": 0, "node": "n0", "status": 0, "ended": NOW_S - 3, "told": ""}))
+    assert explained(tmp_path).summary == "each rank has ended, and the job is about to end"
+
+
 def test_the_stacks_have_the_time_and_of_a_job_that_writes_they_come_second(tmp_path: Path) -> None:
     folder = attempt(tmp_path)
     wrote(folder, 0, "step 1\n", 700)
