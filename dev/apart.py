@@ -69,7 +69,7 @@ def take_away(copy: Path, name: str) -> list[str]:
     shutil.rmtree(copy / "hpcrun/features" / name)
     table = copy / "hpcrun/cli/commands.py"
     hooks = copy / "hpcrun/actions/hooks.py"
-    hooks.write_text(re.sub(rf'    "{name}": "hpcrun\.features\..*\n', "", hooks.read_text("utf-8")), "utf-8")
+    hooks.write_text(re.sub(rf'    "\w+": "hpcrun\.features\.{name}\..*\n', "", hooks.read_text("utf-8")), "utf-8")
     rows = table.read_text("utf-8").splitlines(keepends=True)
     of_feature = re.compile(rf'    "(?P<command>[\w ]+)": Command\("hpcrun\.features\.{name}\.')
     commands = [match["command"] for row in rows if (match := of_feature.match(row))]

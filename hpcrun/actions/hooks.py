@@ -94,15 +94,26 @@ class Hooks:
         del item
         return []
 
+    def about_run(self, item: RunStatus) -> tuple[str, str]:
+        """Return of a run of the feature's program what it is, for a table, and how it stands, as a sentence."""
+        del item
+        return "", ""
+
 
 HOOKS = {
+    "hpcrun_dev": "hpcrun.features.dev.dev_state:DevRunHooks",
     "dev": "hpcrun.features.dev.command:DevHooks",
     "doctor": "hpcrun.features.doctor.command:DoctorHooks",
     "remote": "hpcrun.features.remote.front:RemoteHooks",
     "notify": "hpcrun.features.notify.due:NotifyHooks",
     "trackers": "hpcrun.features.trackers.tracker_files:TrackerHooks",
 }
-"""Feature → the class with its hooks, loaded when a run wants the feature; a feature that was taken away has no row."""
+"""Feature, or its program in a job → the class with its hooks, loaded when needed; none of a feature taken away."""
+
+
+def about_run(item: RunStatus) -> tuple[str, str]:
+    """Return of a run of a feature's program what it is, and how it stands, as a sentence; else both empty."""
+    return hooks_of(str(item.run.request.get("script"))).about_run(item)
 
 
 def hooks_of(feature: str) -> Hooks:

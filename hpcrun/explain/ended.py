@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
+from hpcrun.actions.hooks import about_run
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.resolve import BEFORE_START, ended_text
 from hpcrun.actions.status.run_status import NEVER, RunStatus, element_row
@@ -262,7 +263,7 @@ def nothing_failed(item: RunStatus) -> str | None:
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
     if status.state == state.COMPLETED and status.final:
-        return "nothing failed: the job completed"
+        return about_run(item)[1] or "nothing failed: the job completed"
     if status.final:
         return _never_started(item)
     if status.state == state.RUNNING:

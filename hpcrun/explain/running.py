@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.resolve import ALIVE_WITHIN_S
 from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.explain.diagnosis.stragglers import straggler_sentence, stragglers_of
@@ -202,12 +203,14 @@ def _silence(running: Running) -> Remark:
     sentence = silence_sentence(
         silent, lambda rank: rank_text(rank, node_of.get(rank)), running_s=running_s, usual_s=usual_s
     )
+    about = about_run(running.item)[1]
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    return Remark(running.of_role(sentence), evidence, stuck=running.newest_s > silence_limit_s(usual_s))
+    stuck = not about and running.newest_s > silence_limit_s(usual_s)
+    return Remark(about or running.of_role(sentence), evidence, stuck=stuck)
 
 
 def _slow(running: Running) -> Remark | None:

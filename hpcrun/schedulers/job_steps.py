@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +13,8 @@ from hpcrun.schedulers.on_terminal import run_on_terminal
 from hpcrun.schedulers.process import Completed, clean_env, run_command
 from hpcrun.schedulers.slurm_text import parse_config
 
+# The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell.
+_WITHOUT_STATUS = """exec "$@" 2> >(trap '' INT; exec sed -u '/^srun: error: .*: Exited with exit code/d' >&2)"""
 ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond
 
 
@@ -33,7 +37,10 @@ class Allocation:
     def shell(self, shell: Sequence[str], *, node: str | None, workdir: str | None, is_terminal: bool) -> int:
         """Open a shell on a node, by default the first; return its exit status, or raise OSError without srun."""
         argv = shell_command(self.job_id, node=node, cpus=self.cpus_per_node, workdir=workdir, is_terminal=is_terminal)
-        return run_on_terminal([*argv, *shell], clean_env(self.env))
+        env = clean_env(self.env)
+        if shutil.which("srun", path=env.get("PATH")) is None:
+            raise FileNotFoundError(errno.ENOENT, "srun is not on PATH")
+        return run_on_terminal(["bash", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env)
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpcrun.actions.hooks import hooks_of
+from hpcrun.actions.hooks import about_run, hooks_of
 from hpcrun.actions.runs.use import run_use, use_advice, use_rows
 from hpcrun.actions.status.details import Insight, last_line, last_metrics, time_advice
 from hpcrun.actions.status.run_status import RunStatus, element_row
@@ -194,9 +194,8 @@ def _running_rows(item: RunStatus, insight: Insight) -> Rows:
     attempt = last_attempt(item.folder, item.element or 0)
     if attempt and (idle := idle_warning(attempt.folder)):
         at = time.strftime("%H:%M", time.localtime(idle.ends))
-        rows.append(
-            ("idle", f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if they stay idle")
-        )
+        text = f"all GPUs for {clock_text(int(idle.warned - idle.since))}: it ends at {at} if they stay idle"
+        rows.append(("idle", about_run(item)[1] or text))
     rows += idle_limit_rows(item)
     if use := _use(item):
         rows += [(f"{label}, mean" if label == "GPUs" else label, text) for label, text in use_rows(use)]

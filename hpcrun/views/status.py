@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hpcrun.actions.hooks import about_run
 from hpcrun.actions.status.resolve import BEFORE_START
 from hpcrun.actions.status.run_status import NEVER, ElementStatus, RunStatus, StatusResult, element_row
 from hpcrun.errors import UsageError, did_you_mean
@@ -177,7 +178,8 @@ def why_text(item: RunStatus, now_s: float) -> str:
     """
     status = item.status
     cause = _exception_first(status.cause or "")
-    parts = [item.about] if item.about else []
+    about = item.about or about_run(item)[0]
+    parts = [about] if about else []
     words = [element.status.state for element in item.elements if element.status.final]
     failed = len(words) - words.count(state.COMPLETED) - words.count(state.CANCELLED)
     if item.elements and cause:  # first: the cell may be cut off

@@ -72,8 +72,10 @@ def test_a_shell_in_a_new_job_and_again(person: Hpcrun) -> None:
     prompt_at = time.time()
     started = json.loads((run_folder(person) / "elements/0/attempts/0/start").read_text())["started"]
     assert prompt_at - started < 3
+    terminal.sendline("sleep 600 &")  # it has the terminal, too
     terminal.sendline("exit 3")
     terminal.expect(f"job {job} continues; `hpcrun dev {job}` returns to it")
+    assert "srun: error" not in str(terminal.before)
     assert at_end(terminal)[0] == 3
     assert person.status(job)["state"] == "RUNNING"
     assert run(person, *person.argv("dev", job), stdin="echo again-$SLURM_JOB_ID\n").stdout == f"again-{job}\n"
@@ -316,7 +318,10 @@ def test_it_ends_without_use_and_joins_the_ranks_of_another_job(person: Hpcrun) 
     answer = run(person, "ssh", match[1], "echo $SLURM_JOB_ID ${#CUDA_VISIBLE_DEVICES}; command -v python").stdout
     assert answer == f"{match[1][7:]} 1\n{person.venv}/bin/python\n"
     assert run(person, *person.argv("dev", "plain"), stdin="echo $SLURM_JOB_ID\n").stdout == f"{match[1][7:]}\n"
+    assert re.search(r"(?m)^unused .*dev, ", person("status", check=True).stdout)
     assert person.ended("unused")["state"] == "COMPLETED"
+    assert "the job ended because it was unused for 2" in person("explain", "unused", check=True).stdout
+    assert re.search(r"(?m)^unused .*unused for 2\d s", person("status", check=True).stdout)
     said = person("logs", "unused", check=True).stdout
     assert re.search(r"unused since \d+ s: it ends in 8 s.*--idle 3h", said)
     assert "unused for 24 s (--idle): it ends" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
 from hpcrun.schedulers.on_terminal import run_on_terminal
 
+# .bashrc may change PATH, so that the job's comes after it. srun waits until nobody has the terminal: the shell's
+# background jobs end with it. Their session is that of this process only under srun.
+_ON_TERMINAL = """bash --rcfile <(printf '%s\\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "$1")
+status=$?
+trap '' HUP
+pkill -HUP -s $$
+exit $status"""
 _WHEN = "hpcrun status shows its reason"
 
 
@@ -84,6 +92,8 @@ def job_environment(plan: Mapping[str, Any]) -> str:
     if python.get("prefix"):
         lines.append(f"export {python['variable']}={quote_bash(python['prefix'])}")
         lines.append(f'export PATH={quote_bash(python["prefix"] + "/bin")}:"$PATH"')
+    elif (folder := os.path.dirname(str(python.get("executable")))).startswith("/"):
+        lines.append(f'[[ :$PATH: == *:{quote_bash(folder)}:* ]] || export PATH={quote_bash(folder)}:"$PATH"')
     lines += [f"export {name}={quote_bash(value)}" for name, value in plan.get("env") or () if value is not None]
     return "\n".join(lines)
 
@@ -93,13 +103,8 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 
     Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
     """
-    text = job_environment(plan)
-    if not text:
-        return ["bash", "-l"]
-    if is_terminal:  # .bashrc may change PATH, so that the job's comes after it
-        start = 'exec bash --rcfile <(printf "%s\\n" "[ ! -r ~/.bashrc ] || . ~/.bashrc" "$1")'
-        return ["bash", "-l", "-c", start, "bash", text]
-    return ["bash", "-l", "-c", 'eval "$1"; exec bash', "bash", text]
+    start = _ON_TERMINAL if is_terminal else 'eval "$1"; exec bash --norc'
+    return ["bash", "-l", "-c", start, "bash", job_environment(plan)]
 
 
 def open_shell(item: RunStatus, node: str | None, env: Mapping[str, str], *, is_terminal: bool) -> int:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpcrun.actions.hooks import HOOKS
 from hpcrun.actions.ports import Ports
 from hpcrun.actions.status.resolve import is_lost, judge, keep_since, with_attempts
 from hpcrun.actions.status.run_status import ElementStatus, RunStatus, StatusResult, combine, never_started, waits_of
@@ -377,13 +378,13 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
     status = item.status
     if status.state != state.RUNNING or status.final or item.stale or item.elsewhere or item.elements:
         return None
-    if status.elapsed_s is not None and status.elapsed_s < SILENT_S:
+    is_young = status.elapsed_s is not None and status.elapsed_s < SILENT_S
+    if is_young or item.run.request.get("script") in HOOKS:  # the program of a feature has little to write
         return None  # before any file is opened
     attempt = last_attempt(item.folder, item.element or 0, item.run.deciding_role)  # a server may wait for requests
     if attempt is None or attempt.exit is not None or now_s - attempt.started_s < SILENT_S:
         return None
-    first_s = last_write_s(attempt.folder, 0)
-    if first_s is not None and now_s - first_s < SILENT_S:
+    if (first_s := last_write_s(attempt.folder, 0)) is not None and now_s - first_s < SILENT_S:
         return None  # most runs: rank 0 writes, and the files of the others are not needed
     written = {rank: at_s for rank, at_s in last_writes(attempt.folder).ranks.items() if at_s is not None}
     latest = max(written, key=lambda rank: written[rank], default=None)
@@ -396,5 +397,4 @@ def _silent_s(item: RunStatus, now_s: float) -> float | None:
 
 def first_silent(items: Sequence[RunStatus]) -> RunStatus | None:
     """Return the run that has been silent for the longest time; None if there is none."""
-    silent = [item for item in items if item.silent_s is not None]
-    return max(silent, key=lambda item: item.silent_s or 0.0, default=None)
+    return max((one for one in items if one.silent_s is not None), key=lambda one: one.silent_s or 0.0, default=None)

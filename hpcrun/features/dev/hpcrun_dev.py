@@ -75,6 +75,9 @@ def serve(idle_s: float) -> int:
             time.sleep(LOOK_S)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    path, programs = os.environ.get("PATH", ""), os.path.dirname(sys.executable)
+    if programs not in path.split(":"):
+        os.environ["PATH"] = f"{programs}:{path}"
     folder = os.path.join(os.path.dirname(os.path.dirname(attempt)), "dev")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     listener = Listener(folder)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hpcrun.actions.hooks import about_run
 from hpcrun.actions.runs.metrics import metric_patterns
 from hpcrun.actions.status.details import last_metrics
 from hpcrun.actions.status.resolve import ended_state, ended_text
@@ -241,7 +242,9 @@ def message_of(
         reason = f"reason: {item.status.reason}" if item.status.reason else ""
         return _message(f"{name} has been pending for {format_span(max(0.0, queue_s))}", [reason], item, "warning")
     if event.startswith(f"{IDLE}-"):
-        return _message(f"{name}: its GPUs are idle", [_idle(attempt)], item, "warning")
+        about = about_run(item)[1]
+        what = "nobody uses it" if about else "its GPUs are idle"
+        return _message(f"{name}: {what}", [about or _idle(attempt)], item, "warning")
     if event == FIRST_FAILURE:
         row = element_of(item, failed_elements(item.elements)[0])
         return _message(f"{row.run.name} failed, the first element of its sweep", [explain(row)], row, "warning")

@@ -54,7 +54,12 @@ def test_a_shell_has_the_environment_of_the_job(tmp_path: Path) -> None:
     argv = job_shell(PLAN, is_terminal=False)
     done = subprocess.run(argv, env=env, input=SHOW, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.splitlines() == ["module load cuda/12", SHOWN]
-    assert job_shell({}, is_terminal=True) == ["bash", "-l"]
+    plan = {"python": {"executable": "/p y/bin/python3.12"}}
+    for path in ("/usr/bin:/bin", "/usr/bin:/p y/bin:/bin"):
+        (tmp_path / ".profile").write_text(f"PATH='{path}'\n")
+        done = subprocess.run(job_shell(plan, is_terminal=False), env=env, input="echo $PATH",
+                              capture_output=True, text=True, check=True, timeout=30)  # fmt: skip
+        assert done.stdout.strip() == (path if "/p y" in path else f"/p y/bin:{path}")
 
 
 def test_on_a_terminal_it_comes_after_what_bashrc_sets(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""What a run of ``hpcrun dev`` is, and how it stands: for status, top and explain, which import no more of it."""
+
+from __future__ import annotations
+
+import time
+
+from hpcrun.actions.hooks import Hooks
+from hpcrun.actions.status.run_status import RunStatus
+from hpcrun.job.units import format_span
+from hpcrun.runs.attempt import last_attempt
+from hpcrun.runs.use import idle_warning
+
+
+class DevRunHooks(Hooks):
+    """The hook of a run whose program is the listener."""
+
+    def about_run(self, item: RunStatus) -> tuple[str, str]:
+        """Return what it is, for a table, and how it stands or why it has ended, as a sentence."""
+        attempt, now = last_attempt(item.folder, item.element or 0), item.status.state
+        warning = idle_warning(attempt.folder) if attempt else None
+        if warning and now == "COMPLETED":
+            unused = f"unused for {format_span(warning.ends - warning.since)}"
+            return unused, f"the job ended because it was {unused} (--idle)"
+        if now == "RUNNING":
+            end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}" if warning else ""
+            return ", ".join(filter(None, ("dev", end))), f"a job of hpcrun dev{end and f': {end} if nobody uses it'}"
+        return "dev", ""
