@@ -23,5 +23,5 @@ class DevRunHooks(Hooks):
             return unused, f"the job ended because it was {unused} (--idle)"
         if now == "RUNNING":
             end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}" if warning else ""
-            return ", ".join(filter(None, ("dev", end))), f"a job of hpcrun dev{end and f': {end} if nobody uses it'}"
+            return ", ".join(filter(None, ("dev", end))), f"a job of hpcrun dev{end and f': {end} unless it is used'}"
         return "dev", ""

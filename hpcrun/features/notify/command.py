@@ -243,7 +243,7 @@ def message_of(
         return _message(f"{name} has been pending for {format_span(max(0.0, queue_s))}", [reason], item, "warning")
     if event.startswith(f"{IDLE}-"):
         about = about_run(item)[1]
-        what = "nobody uses it" if about else "its GPUs are idle"
+        what = "it is unused" if about else "its GPUs are idle"
         return _message(f"{name}: {what}", [about or _idle(attempt)], item, "warning")
     if event == FIRST_FAILURE:
         row = element_of(item, failed_elements(item.elements)[0])
