@@ -110,6 +110,7 @@ START_OPTIONS = options_in(
     any. Repeatable.
 ~--chain N[:any]  Submit N jobs in a row, each continuing from the checkpoints of the one before, until one completes.
     With :any, continue after any end.
+~--chain-anyway  Continue the chain even if a link makes no new checkpoint and no new step.
 --dry-run  Print the script and submit nothing.
 --follow -f  Follow the log of rank 0 until the job ends.
 --wait  Wait until the job ends. Exit status 0 if it completed, else 7.

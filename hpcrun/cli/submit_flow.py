@@ -38,11 +38,15 @@ class Start:
 def read_start(options: dict[str, Any]) -> Start:
     """Take these options of submit and resubmit from the others, and return them, read."""
     after, chain, dry_run, follow, wait = map(options.pop, ("after", "chain", "dry_run", "follow", "wait"))
+    anyway = options.pop("chain_anyway")
+    if anyway and not chain:
+        raise UsageError("--chain-anyway has no effect without --chain")
     check_one_of(follow=follow, json=wants_json())
     check_one_of(chain=chain, follow=follow)
     check_one_of(chain=chain, wait=wait)
     runs = tuple(map(parse_after, after or ()))
-    return Start(runs, None if chain is None else parse_chain(chain), dry_run, follow, wait)
+    links = None if chain is None else replace(parse_chain(chain), anyway=anyway)
+    return Start(runs, links, dry_run, follow, wait)
 
 
 def prepare_job(options: dict[str, Any], context: Context) -> Prepared:
@@ -116,7 +120,7 @@ def submit_job(
     yield printed(plan_lines(prepared.plan, more))
     noun, of_next, lines, document = "array", (lambda _: lineage), view.submitted_lines, view.submissions_json
     if start.chain:
-        from hpcrun.actions.jobs.after_and_chain import chain_links
+        from hpcrun.actions.jobs.after_and_chain import chain_links, note_link
 
         noun, lines, document = "link", view.link_line, view.chain_json
         parts, of_next = chain_links(prepared, start.chain, lineage, context.surroundings)
@@ -124,6 +128,8 @@ def submit_job(
     for result in submit_all(parts, of_next, context.ports, context.surroundings, noun=noun, output_dir=output_dir):
         done.append(result)
         SUBMITTED.append(str(result.run.job_id))
+        if start.chain and not start.chain.anyway:
+            note_link(result)
         yield printed(lines(result), lambda: document(done))
     if start.chain:
         yield printed(view.look_line(done))

@@ -283,4 +283,6 @@ def _never_started(item: RunStatus) -> str | None:
         other = item.waits[0]
         condition = f"{other.name} ({other.job_id}) {_CONDITIONS[other.condition]}"
         return f"the job was not needed: it was to run only if {condition}, which is {other.state}"
+    if item.run.chain and (item.status.reason or "").startswith("because "):
+        return f"the job was {BEFORE_START}, {item.status.reason}"
     return f"the job was {BEFORE_START}" if item.status.reason == BEFORE_START else None

@@ -40,6 +40,7 @@ class Chain:
 
     links: int
     condition: Condition = "fail"
+    anyway: bool = False  # it continues even if a link got nowhere
 
 
 def parse_after(text: str) -> After:

@@ -136,6 +136,13 @@ class ElementFolder(JobFolder):
     attempts = _Below("attempts")  # the folder of the attempts
     checkpoints = _Below(_CHECKPOINTS)  # the folder for the script's checkpoints, which all attempts share
 
+    def chain(self, name: str = "") -> Path:
+        """Return the folder of what the links of a chain share besides the checkpoints, or a file in it: ``stopped``.
+
+        The checkpoints of a later link are a symbolic link.
+        """
+        return self.path / _CHECKPOINTS / ".." / "chain" / name
+
     def attempt(self, number: int) -> AttemptFolder:
         """Return the folder of an attempt."""
         return AttemptFolder(self.attempts / str(number))

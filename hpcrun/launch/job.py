@@ -37,7 +37,6 @@ from .messages import Messages
 from .step import new_step
 
 HEARTBEAT_S = 30.0
-REQUEUE_TRIES = 5
 PREFLIGHT_S = 24
 """The time of the checks of a preflight, and then of its judge."""
 IDLE_S = 30.0
@@ -305,11 +304,19 @@ class Job:
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
-        self._write_exit(status, why=why, message=message, nodes=bad)
+        self._write_exit(status, why=why, message=self._end_link(status, ended, why) or message, nodes=bad)
         if self._rules.times and self._requeues and why in (OWN_END, FAILURE, IDLE) and not self._local:
             slurm.requeue_no_more()
         self._messages.tell_end(failed=status != 0)
         return status, False
+
+    def _end_link(self, status: int, ended: Ended, why: str) -> str:
+        """End the chain if this is a link that got nowhere; return the reason, else the empty string."""
+        if not status or not self._in_slurm or not os.path.isdir(records.chain_folder()):
+            return ""
+        from . import chain  # few jobs are links
+
+        return chain.end_link(status, lambda: why or why_it_ended(ended, slurm.job, self._dead))
 
     def _has_time(self) -> bool:
         """Whether Slurm is not about to end this process."""
@@ -331,7 +338,7 @@ class Job:
 
     def _nodes_of_job(self) -> list[str]:
         """Return the nodes of this job; none if Slurm has ended it, or requeued it while this node had no network."""
-        for pause_s in range(1, REQUEUE_TRIES + 1):
+        for pause_s in range(1, slurm.TRIES + 1):
             state = slurm.job()
             if state.state:
                 runs = state.state == "RUNNING" and state.restarts in (None, self._requeues)
@@ -376,13 +383,7 @@ class Job:
             return True  # its supervisor reads the exit record
         if slurm.job().restarts not in (None, self._requeues):
             return True  # Slurm has already requeued it
-        for pause_s in range(1, REQUEUE_TRIES + 1):
-            problem = slurm.requeue(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
-            if not problem:
-                return True
-            records.say(problem)
-            time.sleep(pause_s)
-        return False
+        return slurm.requeue_patiently(sorted({*self._left_out, *bad}) if self._options.exclude_bad_nodes else [])
 
     def _bad_nodes(self, why: str, ended: Ended) -> list[str]:
         """Return the nodes on which an attempt has failed."""

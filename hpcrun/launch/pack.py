@@ -15,7 +15,6 @@ from typing import Any
 
 from . import records, slurm
 from .environment import moved
-from .job import REQUEUE_TRIES
 from .job_arguments import parse_options
 from .processes import launch_program, reap, send, try_start, wait
 
@@ -146,12 +145,8 @@ class Pack:
             return
         self._requeued = True
         bad = sorted({str(node) for _, record in again for node in record.get("nodes", ())})
-        for pause_s in range(1, REQUEUE_TRIES + 1):
-            problem = slurm.requeue(bad if self._options.exclude_bad_nodes else [])
-            if not problem:
-                return
-            records.say(problem)
-            time.sleep(pause_s)
+        if slurm.requeue_patiently(bad if self._options.exclude_bad_nodes else []):
+            return
         message = "scontrol requeue failed; hpcrun resubmit starts it again"
         for element, record in again:
             records.write("exit", {**record, "again": False, "how": "", "message": message}, element.attempt_folder)

@@ -26,6 +26,11 @@ def attempt_dir() -> str:
     return os.environ["HPCRUN_ATTEMPT_DIR"]
 
 
+def chain_folder() -> str:
+    """Return the folder of what the links of a chain know of each other; it exists if this job may be one."""
+    return os.path.join(os.environ["HPCRUN_CHECKPOINT_DIR"], "..", "chain")
+
+
 def write(name: str, fields: dict[str, Any] | int, folder: str | None = None) -> bool:
     """Write one record of this attempt; return whether this succeeded, and print an error if not."""
     folder = folder or attempt_dir()

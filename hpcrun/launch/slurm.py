@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from . import records
 
 ASK_S = 30
 """Timeout of a command in seconds."""
+TRIES = 5
+"""How often a request is repeated that matters for the job, with growing pauses."""
 _SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
 _OVER = frozenset(
     "PENDING COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY".split()
@@ -85,9 +88,20 @@ def requeue(exclude: list[str]) -> str:
     return ""
 
 
-def cancel() -> str:
-    """Cancel this job; return Slurm's message if it refuses."""
-    return _refusal("scancel", os.environ["HPCRUN_JOB_ID"])
+def requeue_patiently(exclude: list[str]) -> bool:
+    """Requeue this job as ``requeue`` does; try again while Slurm refuses, and return whether it accepts."""
+    for pause_s in range(1, TRIES + 1):
+        problem = requeue(exclude)
+        if not problem:
+            return True
+        records.say(problem)
+        time.sleep(pause_s)
+    return False
+
+
+def cancel(*job_ids: str) -> str:
+    """Cancel jobs, one after the other, or this one; return Slurm's message if it refuses."""
+    return _refusal("scancel", *(job_ids or [os.environ["HPCRUN_JOB_ID"]]))
 
 
 def end_steps() -> str:

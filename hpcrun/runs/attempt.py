@@ -122,6 +122,16 @@ def has_started(run_folder: Path) -> bool:
     return any(True for _ in last_attempts(run_folder))
 
 
+def chain_stop(run_folder: Path, job_id: str | None = None) -> str:
+    """Return why a link has ended the chain of a run; the empty string if none has, or did not cancel this job."""
+    try:
+        record = reading.read_object(RunFolder(run_folder).element(0).chain("stopped"))
+        ours = job_id is None or job_id in reading.list_of(reading.text)(record.get("job_ids"))
+        return reading.text(record.get("reason")) if ours else ""
+    except (OSError, ValueError):
+        return ""
+
+
 def attempts(run_folder: Path, element: int = 0, role: RoleRanks | None = None) -> Iterator[Attempt]:
     """Yield the attempts of an element that have started, the newest first: with all ranks, or those of a role."""
     folder = RunFolder(run_folder).element(element)

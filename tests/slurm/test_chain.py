@@ -24,6 +24,22 @@ steps.write_text("." * (done + 1))
 print("step", done + 1)
 sys.exit(0 if done + 1 >= 2 else 3)
 """
+# saves a checkpoint and notes two steps; from then on it only repeats them
+STUCK = """
+import sys
+from hpcrun_runtime import checkpoint_dir, log_metrics
+for step in (1, 2):
+    log_metrics(step=step, loss=1.0)
+saved = checkpoint_dir() / "last"
+if not saved.exists():
+    saved.write_text("2")
+sys.exit(3)
+"""
+# the third job is submitted when the chain has ended
+SLOW_SBATCH = """echo x >>{calls}
+if [ $(wc -l <{calls}) = 3 ]; then until grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped; do sleep 0.2; done; fi
+exec /usr/bin/sbatch "$@"
+"""
 
 
 def statuses(person: Hpcrun) -> dict[str, dict[str, Any]]:
@@ -78,6 +94,32 @@ def test_jobs_wait_and_a_chain_ends_when_a_link_completes(cluster: Cluster, as_r
     assert refused.returncode == 4
     assert f"would never start, since {found['train']['run_id']} has ended: FAILED" in refused.stderr
     assert "refused" not in statuses(as_researcher)
+
+
+def test_a_chain_that_gets_nowhere_ends(cluster: Cluster, as_researcher: Hpcrun) -> None:
+    as_researcher.write("stuck.py", STUCK)
+    calls = as_researcher.write("calls", "")
+    calls.chmod(0o666)
+    path = as_researcher.shims("slow", sbatch=SLOW_SBATCH.format(calls=calls, runs=as_researcher.runs))
+    as_researcher(*CPU_JOB, "-J", "stuck", "--chain", "4:any", "stuck.py", check=True)
+    as_researcher(*CPU_JOB, "-J", "anyway", "--chain", "3", "--chain-anyway", "stuck.py", check=True)
+    # the second link ends the chain while the third one is being submitted
+    late = as_researcher(*CPU_JOB, "-J", "broken", "--chain", "4", "false", env=path)
+    assert "link 4 of 4 was not submitted" in late.stderr
+    assert "the chain has ended already: link 2 failed after " in late.stderr
+    wait_for(lambda: all(run["final"] for run in statuses(as_researcher).values()), 60, "all jobs to be over")
+
+    runs = statuses(as_researcher)
+    failed = ("stuck", "stuck-2", "anyway", "anyway-2", "anyway-3", "broken", "broken-2")
+    assert {name for name, run in runs.items() if run["state"] == "FAILED"} - {"broken-3"} == {*failed}
+    reason = "link 2 made no new checkpoint and no step since 2"
+    assert [(runs[name]["state"], runs[name]["reason"]) for name in ("stuck-3", "stuck-4")] == [
+        ("CANCELLED", f"because {reason}")
+    ] * 2
+    assert reason in runs["stuck-2"]["reason"]
+    assert reason in as_researcher("logs", "stuck-2", "--batch", check=True).stdout
+    assert reason in as_researcher("explain", "stuck-3").stdout + as_researcher("explain", "stuck-3").stderr
+    assert "with exit status 1, as link 1 did" in runs["broken-2"]["reason"]
 
 
 def test_a_link_that_is_refused_leaves_those_before_it(cluster: Cluster, as_researcher: Hpcrun) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +17,10 @@ from hpcrun.actions.status.status import get_status
 from hpcrun.errors import NotFoundError, PlanError, UsageError
 from hpcrun.job import state
 from hpcrun.job.after import After, Chain, Dependency, dependency_option, fulfils, link_name
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
+from hpcrun.runs.attempt import chain_stop
+from hpcrun.writing import write_file
 
 
 def check_can_wait(plan: Plan, option: str) -> None:
@@ -80,6 +85,18 @@ def _dependency(item: RunStatus, after: After) -> Dependency:
     return Dependency(run.run_id, run.job_id, after.condition, over=status.final)
 
 
+def note_link(result: SubmitResult) -> None:
+    """Note the job of a link for the others, which cancel it if they get nowhere; see launch/chain.py."""
+    element, place = RunFolder(result.folder).element(0), result.run.chain or {}
+    element.checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
+    element.chain().mkdir(mode=0o700, exist_ok=True)
+    if place["link"] == 1:  # of an earlier chain with the same checkpoints
+        for name in os.listdir(element.chain()):
+            os.unlink(element.chain(name))
+    fields = {"job_id": str(result.run.job_id), "links": place["links"]}
+    write_file(element.chain(f"link-{place['link']}"), json.dumps(fields) + "\n")
+
+
 def chain_links(
     prepared: Prepared, chain: Chain, lineage: Lineage, surroundings: Surroundings
 ) -> tuple[list[Prepared], LineageOfNext]:
@@ -97,6 +114,8 @@ def chain_links(
         if not done:
             return replace(lineage, chain=(1, chain.links))
         first = done[0].folder
+        if not chain.anyway and (reason := chain_stop(first)):
+            raise PlanError(f"the chain has ended already: {reason}", hint="--chain-anyway continues all the same")
         # Slurm cancels the link after a completed one (afternotok). The next link would start, since a cancelled job
         # counts as failed: so each link waits for all links before it.
         before = done if chain.condition == "fail" else done[-1:]

@@ -16,7 +16,7 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder, run_name
 from hpcrun.job.state import JobInfo, is_live
 from hpcrun.reading import read_text
-from hpcrun.runs.attempt import NODE_FAILURE, Attempt, has_started, last_attempt, last_attempts
+from hpcrun.runs.attempt import NODE_FAILURE, Attempt, chain_stop, has_started, last_attempt, last_attempts
 from hpcrun.runs.elements import ElementRecords, Elements, all_elements, all_records, load_statuses, save_statuses
 from hpcrun.runs.failed_nodes import FailedNode
 from hpcrun.runs.record import LastStatus, Run
@@ -87,6 +87,8 @@ def _with_waits(item: RunStatus, items: Mapping[str, RunStatus], store: RunStore
 
     if not item.run.after or has_started(item.folder):
         return item
+    if item.run.chain and item.status.state == state.CANCELLED and (why := chain_stop(item.folder, item.run.job_id)):
+        return replace(item, status=replace(item.status, reason=f"because {why}"))
     waits = waits_of(item.run, item.status, status_of)
     status = never_started(item.status, waits)
     if status is item.status:

@@ -56,7 +56,7 @@ _OPEN = HelpPanel("On the node")
 _NOT_HERE = (
     "nproc_per_node launcher srun torchrun module sweep sweep_file max_parallel pack pack_memory elements requeue "
     "warn_s retry_on_failure exclude_bad_nodes restarts spares snapshot snapshot_limit_mb snapshot_include "
-    "cancel_idle_s preflight output_dir chain follow wait roles roles_file"
+    "cancel_idle_s preflight output_dir chain chain_anyway follow wait roles roles_file"
 ).split()
 _NOT_JSON = UsageError("--json describes a connection of ssh", hint="hpcrun dev --ssh --json")
 _TOKEN_LINE = re.compile(rb'\{"token": "([0-9a-f]{16,128})"\}\n')
@@ -160,7 +160,7 @@ def _submit(
     """Submit the job, by submit's own path, and wait until it can be used; None after a dry run."""
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job
 
-    start = read_start({**dict.fromkeys(("chain", "follow", "wait")), **options})
+    start = read_start({**dict.fromkeys(("chain", "chain_anyway", "follow", "wait")), **options})
     options = {name: value for name, value in options.items() if name not in START_OPTIONS}
     seconds = read_duration("--idle", idle) if idle_s is None else idle_s
     options |= {"script": PROGRAM, "module": True, "args": ["serve", str(seconds)], "launcher": "python"}
