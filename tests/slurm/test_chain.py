@@ -37,7 +37,8 @@ sys.exit(3)
 """
 # the third job is submitted when the chain has ended
 SLOW_SBATCH = """echo x >>{calls}
-if [ $(wc -l <{calls}) = 3 ]; then until grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped; do sleep 0.2; done; fi
+ended() {{ [ $(wc -l <{calls}) != 3 ] || grep -qs reason {runs}/*-broken-*/elements/0/chain/stopped; }}
+until ended; do sleep 0.2; done
 exec /usr/bin/sbatch "$@"
 """
 
