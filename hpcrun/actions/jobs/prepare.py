@@ -20,6 +20,7 @@ from hpcrun.actions.jobs.program import (
     with_container,
     with_launcher,
 )
+from hpcrun.actions.jobs.staged_data import find_data, measure
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
@@ -219,7 +220,6 @@ def _data(request: JobRequest, cwd: Path) -> dict[str, Any]:
     if request.pack:
         raise UsageError("--stage and --pack cannot be combined: the elements of a task would share one copy",
                          hint="leave out --pack")  # fmt: skip
-    from hpcrun.actions.jobs.staged_data import find_data, measure
 
     data = find_data(request.stage, Path(request.workdir or cwd))
     return {"stage": data, "stage_size": measure(dict(data).values())}
