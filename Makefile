@@ -84,6 +84,7 @@ bench: $(VENV)/installed-dev ## measure hpcrun beside other tools
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/restarts.py
 	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/pack.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/explain.py
 	$(BIN)/python benchmarks/logs.py

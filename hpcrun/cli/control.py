@@ -55,7 +55,8 @@ def cancel(
 
 def _cancel_text(result: Cancelled, waiting: Sequence[Run], *, summary: bool) -> Iterator[TextPart]:
     cancelled = result.cancelled
-    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}" for item in cancelled)
+    named = ((item, "" if item.element is None else f"/{item.element}") for item in cancelled)
+    yield stdout(f"cancelled  job {item.run.job_id}, run {item.run.run_id}{element}" for item, element in named)
     if waiting:
         names = " ".join(str(run.job_id or run.run_id) for run in waiting)
         hint = f"hint: to cancel them as well: hpcrun cancel {names}"

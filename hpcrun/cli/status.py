@@ -236,4 +236,4 @@ def _hints(runs: Sequence[RunStatus]) -> Iterator[str]:
     """Yield what to do about a job that never starts, and about one that is silent."""
     yield from next(filter(None, map(never_starts_lines, runs)), [])
     if silent := first_silent(runs):
-        yield f"hint: hpcrun explain {silent.run.job_id or silent.run.run_id} --stacks shows where its ranks are"
+        yield f"hint: hpcrun explain {silent.label} --stacks shows where its ranks are"

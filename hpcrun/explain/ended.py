@@ -86,7 +86,7 @@ def explain(item: RunStatus, rules: Sequence[Rule], *, quick: bool = False) -> E
     failed = [each for each in item.elements if each.status.final and each.status.state != state.COMPLETED]
     if failed:
         item = element_row(item, min(failed, key=lambda element: element.status.state == state.CANCELLED))
-    label = item.run.job_id or item.run.run_id
+    label = item.label
     before = _attempts_before(item)
     use = run_use(item.folder, item.element or 0) if item.run.run_id and not item.elements and not quick else None
     attempt = in_failed_role(last_attempt(item.folder, item.element or 0), item.run)
@@ -118,7 +118,7 @@ def _between(item: RunStatus, attempt: Attempt, now: str, rules: Sequence[Rule],
     sentence, exit_ = f"{now}; attempt {attempt.number + 1} ended: ", attempt.exit
     before = _attempts_before(item)
     if exit_ is None or not exit_.status or exit_.reason not in ("", "failure"):
-        command = f"hpcrun logs {item.run.job_id or item.run.run_id}"
+        command = f"hpcrun logs {item.label}"
         return Explanation(item, sentence + ended_text(attempt), evidence=before, next=command)
     explained_ = _as_failed(item, attempt, exit_.status, rules, quick=quick)
     return replace(explained_, summary=sentence + explained_.summary)
@@ -154,7 +154,7 @@ def _use_evidence(use: UseSummary | None) -> tuple[Evidence, ...]:
 
 def _was_idle(item: RunStatus, exit_: ExitRecord, evidence: tuple[Evidence, ...]) -> Explanation:
     """Explain a job that ended itself because all of its GPUs were idle."""
-    label = item.run.job_id or item.run.run_id
+    label = item.label
     fix = (
         "see in the log what it did last: a hanging rank, a long preparation without GPUs, or work that needs no GPU; "
         "--cancel-idle sets how long the GPUs may be idle"
@@ -208,7 +208,7 @@ def advice(item: RunStatus, diagnosis: Diagnosis) -> str:
 def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
     """Return what a rule's fix and next command can name: the run, and the groups of its pattern."""
     run, hit = item.run, diagnosis.cause.hit if diagnosis.cause else None
-    return {"run": run.job_id or run.run_id, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
+    return {"run": item.label, "job": run.job_id, "profile": run.profile, "nodes": str(run.nodes),
             "rank": str(diagnosis.first or 0), "failed": None if item.element is None else "--failed",
             "longer": format_time(2 * run.walltime_s) if run.walltime_s else None,
             **(hit.values if hit else {})}  # fmt: skip
@@ -216,16 +216,16 @@ def _values(item: RunStatus, diagnosis: Diagnosis) -> dict[str, str | None]:
 
 def _next_command(item: RunStatus, facts: Facts, diagnosis: Diagnosis) -> str:
     """Return one command that shows more, or checks what is wrong."""
-    run, cause = item.run, diagnosis.cause
+    cause = diagnosis.cause
     if cause is not None and cause.rule.next:
         return fill(cause.rule.next, _values(item, diagnosis))
     rank = diagnosis.first if cause is None or cause.log is None else cause.log.rank
     if rank is None and facts.role and facts.ends:
-        return f"hpcrun logs {run.job_id or run.run_id} --role {facts.role.name}"
+        return f"hpcrun logs {item.label} --role {facts.role.name}"
     if rank is None:
         has_batch = any(log.scan.tail for log in facts.logs_of(None))
-        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {run.job_id or run.run_id}"
-    return f"hpcrun logs {run.job_id or run.run_id} {rank_option(rank, facts.role)}"
+        return f"hpcrun logs {'--batch' if has_batch else '--all-ranks'} {item.label}"
+    return f"hpcrun logs {item.label} {rank_option(rank, facts.role)}"
 
 
 def _attempts_before(item: RunStatus) -> tuple[Evidence, ...]:

@@ -141,7 +141,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
     elif stacks in chosen:  # they have how long no rank has written
         chosen = [remark for remark in chosen if remark is not silence]
-    label = running.item.run.job_id or running.item.run.run_id
+    label = running.item.label
     look_on = f"hpcrun explain {label} --stacks" if stuck and stacks is None else f"hpcrun logs -f {label}"
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(

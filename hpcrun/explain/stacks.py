@@ -233,7 +233,7 @@ def stacks_remark(running: Running, answers: Answers, nodes: Sequence[str]) -> R
     named_rank = odd[0].rank if odd else None
     options = rank_option(named_rank or 0, running.attempt.folder.role)
     lacks = {each.lacks for each in answers.ranks if not each.frames}
-    label = running.item.run.job_id or running.item.run.run_id
+    label = running.item.label
     return Remark(
         sentence,
         (*_evidence(answers.ranks, code), *([Evidence("NCCL", None, tuple(nccl[:_MOST_NCCL]))] if nccl else [])),

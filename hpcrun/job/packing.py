@@ -42,7 +42,7 @@ def packed(sweep: Sweep | None, request: JobRequest, shape: Shape, container: Co
     if sweep is None or sweep.pack is None:
         return sweep
     if shape.nodes > 1:
-        raise PlanError(f"--pack {sweep.pack} is for elements that share a node, and these have {shape.nodes} nodes",
+        raise PlanError(f"--pack {sweep.pack}: its elements share one node, and the job has {shape.nodes}",
                         hint="leave out --nodes, or --pack")  # fmt: skip
     if shape.gpus > sweep.pack:
         raise PlanError(f"--pack {sweep.pack}: {count(shape.gpus, 'GPU')}, and each of the elements uses one",

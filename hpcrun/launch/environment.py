@@ -23,6 +23,8 @@ SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
 """The seconds between two samples of the use of a node, 0 for none; and without --sample."""
 PER_WRITE = 6
 """The samples that a node writes at a time."""
+PACKED = "HPCRUN_PACKED"
+"""Set in an element that shares its task with others."""
 SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"

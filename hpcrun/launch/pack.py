@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from . import records, slurm
-from .environment import moved
+from .environment import PACKED, moved
 from .job_arguments import parse_options
 from .processes import launch_program, reap, send, try_start, wait
 
@@ -53,7 +53,7 @@ class Element:
         checkpoints = os.path.join(self.folder, "checkpoints")
         requeues = env.get("SLURM_RESTART_COUNT", "0")
         return {**env, "HPCRUN_ELEMENT": self.number, "HPCRUN_ATTEMPT": self.attempt, "HPCRUN_REQUEUES": requeues,
-                "HPCRUN_CHECKPOINT_DIR": checkpoints}  # fmt: skip
+                "HPCRUN_CHECKPOINT_DIR": checkpoints, PACKED: "1"}  # fmt: skip
 
     def exit(self) -> dict[str, Any]:
         """Return the record of its end, empty if there is none."""

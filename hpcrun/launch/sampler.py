@@ -13,7 +13,7 @@ import os
 import time
 
 from . import records
-from .environment import PER_WRITE, SAMPLE, SAMPLE_S
+from .environment import PACKED, PER_WRITE, SAMPLE, SAMPLE_S
 from .sample_gpus import Gpus
 from .sample_node import PROC, Cgroup, Traffic, allocated, read, used
 
@@ -46,7 +46,8 @@ class Sampler:
         self._has_failed = False
         self._write_at = 0.0
         self._before: tuple[float, float, int, int | None] | None = None
-        self._cgroup = Cgroup(read(f"{PROC}/self/cgroup"))
+        self._shares = PACKED in os.environ  # the cgroup and the numbers of the allocation are those of all together
+        self._cgroup = Cgroup("" if self._shares else read(f"{PROC}/self/cgroup"))
         self._gpus: Gpus | None = None
 
     def tick(self) -> None:
@@ -116,7 +117,7 @@ class Sampler:
             with open(self._path, "rb") as file:
                 self._lines = file.read().count(b"\n")
         else:
-            cpus, memory = allocated(self._cgroup)
+            cpus, memory = (None, None) if self._shares else allocated(self._cgroup)
             words = [f'"cpus": {cpus or "null"}', f'"memory_limit": {memory or "null"}']
             _append(self._path, f'{{"started": {self._started:.1f}, {", ".join(words)}}}\n')
             self._lines = 1

@@ -16,6 +16,7 @@ from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.job.state import explain_reason
 from hpcrun.runs.attempt import last_attempt, load_imports
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import Run, pairs_of
 from hpcrun.runs.role_states import role_states
 from hpcrun.runs.use import UseSummary, idle_unknown, idle_warning
@@ -241,7 +242,8 @@ def _usage_rows(usage: Usage | None, use: UseSummary | None, item: RunStatus) ->
     rows: Rows = []
     if usage and usage.gpus:
         attempts = "" if item.status.total_elapsed_s is None else ", all attempts together"
-        rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{attempts})"))
+        shared = ", of all elements of its task" if item.element is not None and all_elements(item.run).packed else ""
+        rows.append(("GPU-hours", f"{usage.gpu_s / 3600:.2f} ({count(usage.gpus, 'GPU')}{shared}{attempts})"))
     hints = use_advice(use, completed=item.status.state == state.COMPLETED) if use else []
     hints += time_advice(item.status)
     return [*rows, *(use_rows(use) if use else []), *(("advice", text) for text in hints)]

@@ -153,3 +153,12 @@ def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
     assert log.read_text() == "--x 2\n"
     outside = hpcrun.run("bash", "echo.sh", env={"HPCRUN_ELEMENT": "2"}, check=False)
     assert "this sweep has no element 2" in outside.stderr
+
+
+def test_a_pack_runs_that_many_at_once_with_a_gpu_in_turn(hpcrun: Hpcrun) -> None:
+    program = ("sh", "-c", 'touch "b-$1"; until [ "$1" = 3 ] || [ -e b-$(($1 % 2 + 1)) ]; do sleep 0.1; done; '
+               'echo "$CUDA_VISIBLE_DEVICES"', "sh", "{n}")  # fmt: skip
+    pack = ("--sweep", "n=1,2,3", "--pack", "2", "--gpus", "2", "--wait")
+    hpcrun("submit", "-P", "local", *pack, *program, check=True, env={"CUDA_VISIBLE_DEVICES": "4,7"})
+    assert [hpcrun("logs", f"last/{number}", check=True).stdout.strip() for number in range(3)] == ["4", "7", "4"]
+    assert hpcrun("status", "last/1", "--csv", "--columns", "job_id", check=True).stdout.split()[1].endswith("_1")

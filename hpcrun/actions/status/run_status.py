@@ -12,6 +12,7 @@ from hpcrun.job.after import Condition, fulfils
 from hpcrun.job.layout import run_name
 from hpcrun.job.parameters import Parameters, parameters_text
 from hpcrun.job.units import count
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, Run
 
 NEVER = "DependencyNeverSatisfied"
@@ -42,6 +43,13 @@ class RunStatus:
     live: bool = False
     # it runs, and no rank has written for so many seconds, which is long for it; else None
     silent_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The name by which commands find it: its job id, ``123/4`` of an element of a pack, or its run id."""
+        if self.run.job_id and self.element is not None and all_elements(self.run).packed:
+            return f"{self.run.job_id.partition('_')[0]}/{self.element}"
+        return self.run.job_id or self.run.run_id
 
     @property
     def never_starts(self) -> state.Reason | None:

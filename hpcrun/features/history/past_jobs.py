@@ -17,6 +17,7 @@ from hpcrun.actions.status.run_status import RunStatus, element_row
 from hpcrun.job import state
 from hpcrun.job.layout import RunFolder
 from hpcrun.runs.attempt import NODE_FAILURE, Attempt, attempts, names_in
+from hpcrun.runs.elements import all_elements
 from hpcrun.runs.record import LastStatus, pairs_of
 from hpcrun.schedulers.process import Completed, SlurmSite
 from hpcrun.schedulers.slurm_text import allocated_gpus, array_id, rows_of, run_id_of_line, sacct, whole_number
@@ -91,13 +92,32 @@ class PastJob:
 def jobs_of_run(item: RunStatus) -> list[PastJob]:
     """Return a run as one job, a sweep as a job for each element; none of what was never submitted."""
     rows = [element_row(item, element) for element in item.elements] if item.elements else [item]
+    rows = [row for row in rows if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)]
     started = set(names_in(RunFolder(item.folder).elements))
     jobs = [
         _job(row, list(attempts(row.folder, row.element or 0)) if str(row.element or 0) in started else [])
         for row in rows
-        if row.status.state not in (state.NOT_SUBMITTED, state.SUBMITTING)
     ]
+    if all_elements(item.run).packed:
+        jobs = _counted_once(jobs, [str(row.run.job_id) for row in rows])
     return _first_waits(jobs)
+
+
+def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob]:
+    """Return the elements of packs with the times for which no other element of the same task counts.
+
+    Args:
+        tasks: the job id of the task of each.
+    """
+    times, counted_s = [list(job.times) for job in jobs], dict.fromkeys(tasks, 0.0)
+    order = [
+        (time.start_s, -time.end_s, place, number) for place, own in enumerate(times) for number, time in enumerate(own)
+    ]
+    for start_s, negative_end_s, place, number in sorted(order):
+        until_s, end_s = counted_s[tasks[place]], -negative_end_s
+        times[place][number] = replace(times[place][number], start_s=min(max(start_s, until_s), end_s))
+        counted_s[tasks[place]] = max(until_s, end_s)
+    return [replace(job, times=tuple(own)) for job, own in zip(jobs, times, strict=True)]
 
 
 def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:

@@ -83,6 +83,16 @@ def test_spare_nodes_count_and_without_attempts_the_time_that_slurm_told(runs: R
     assert {row.key: row.gpu_hours for row in look(runs).rows} == {"train": (2 + 2) * 2, "other": 8}
 
 
+def test_a_gpu_counts_once_for_all_elements_of_a_pack(runs: RunStore) -> None:
+    plan = {"sweep": {"indices": "0-3", "first": 0, "pack": 3}}
+    request = {"sweep": [[["n", "1"]]] * 4}
+    folder = made(runs, -9, None, nodes=1, gpus_per_node=2, plan=plan, request=request, job_id="4711")
+    for element, (begin, end) in enumerate([(-8, -7), (-8, -4), (-5, -3), (-8, -6)]):
+        attempt(folder, begin, end, element=element)
+    total = look(runs).total
+    assert (total.gpu_hours, total.ended) == (2 * 5 + 2 * 2, 4)  # two tasks: from 8 to 3, and from 8 to 6 hours ago
+
+
 def test_an_attempt_without_an_exit_record_ended_after_its_last_heartbeat(runs: RunStore) -> None:
     folder = made(runs, -10, {"state": "NODE_FAIL"})
     write(attempt(folder, -9, None) / "heartbeat", str(NOW - 6 * HOUR))

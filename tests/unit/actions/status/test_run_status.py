@@ -19,7 +19,7 @@ from hpcrun.actions.status.run_status import (
     never_started,
     waits_of,
 )
-from hpcrun.errors import NotFoundError
+from hpcrun.errors import NotFoundError, UsageError
 from hpcrun.job.parameters import parse_assignments
 from hpcrun.runs.elements import elements_of, load_statuses, save_statuses
 from hpcrun.runs.record import LastStatus, Run, run_from_json, run_to_json
@@ -97,6 +97,20 @@ def test_an_element_is_found_by_run_and_by_job(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match=wrong):
             find_element(word, store)
     assert elements_of(given.run()) is None
+
+
+def test_an_element_of_a_pack_is_a_part_of_a_task(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    run = sweep_run("0-1,3", job_id="4711")
+    run.plan["sweep"]["pack"] = 2
+    store.create(run, "")
+    elements = elements_of(run)
+    assert elements is not None
+    assert [elements.job_id(run, index) for index in (0, 1, 3)] == ["4711_0", "4711_0", "4711_1"]
+    assert find_element("4711_1", store).element == 3
+    with pytest.raises(UsageError, match="task 4711_0 runs the elements 0-1") as error:
+        find_element("4711_0", store)
+    assert "4711/0" in str(error.value.hint)
 
 
 def test_a_hundred_thousand_lines_are_read_in_time() -> None:

@@ -1,0 +1,78 @@
+"""Eight short runs on one GPU: ``--pack 8`` beside ``xargs -P 8`` in a batch script, in turn on the same node.
+
+`make cluster`, then `python benchmarks/pack.py`; `make bench` does it too. Timed inside the allocation, from the start
+of the batch script to the end of the last run: the queue does not count. It exits with 1 where the demand is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from cluster import NoClusterError, cluster_env, cluster_to_oneself
+from measure import CommandFailedError, Place
+
+HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
+RUNS, AT_LEAST = 8, 0.9
+WORK = "import time\nwhile time.process_time() < 2: sum(range(10_000))\ntime.sleep(2)\n"
+XARGS = f"""#!/bin/bash
+begin=$(date +%s.%N)
+seq {RUNS} | xargs -P {RUNS} -n 1 {sys.executable} -u work.py
+echo "$begin $(date +%s.%N)" >xargs.times
+"""
+JOB = ("-p", "gpu", "--nodelist=a100-1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=4G", "--wait")
+PACK = ("-P", "a100", "--gpus", "1", "--cpus", "8", "--mem", "4G", "--time", "10m", "--nodelist", "a100-1")
+
+
+def main() -> int:
+    """Measure and print; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often (default 3)")
+    rounds = parser.parse_args().rounds
+    try:
+        slurm = cluster_env()
+        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
+            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
+            return 0 if measure(place, rounds) else 1
+    except (NoClusterError, CommandFailedError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def measure(place: Place, rounds: int) -> bool:
+    """Run both in turn, after a first round to warm up; returns whether the demand is met."""
+    (place.folder / "work.py").write_text(WORK, "ascii")
+    (place.folder / "xargs.sh").write_text(XARGS, "ascii")
+    pairs = [(by_xargs(place), by_pack(place)) for _ in range(rounds + 1)][1:]
+    ratios = [xargs_s / pack_s for xargs_s, pack_s in pairs]
+    ratio = statistics.median(ratios)
+    print(f"{RUNS} runs of 4 s on one GPU's node: throughput of --pack {RUNS} over that of xargs -P {RUNS}")
+    print("  seconds (xargs, pack): " + ", ".join(f"{xargs_s:.1f} {pack_s:.1f}" for xargs_s, pack_s in pairs))
+    print(f"  ratio {ratio:.2f}, single rounds from {min(ratios):.2f} to {max(ratios):.2f}")
+    print(f"  demanded: at least {AT_LEAST}, {'met' if ratio >= AT_LEAST else 'NOT MET'}")
+    return ratio >= AT_LEAST
+
+
+def by_xargs(place: Place) -> float:
+    place.run(["sbatch", *JOB, f"--output={place.folder}/xargs.log", "xargs.sh"])
+    begin, end = map(float, (place.folder / "xargs.times").read_text("ascii").split())
+    return end - begin
+
+
+def by_pack(place: Place) -> float:
+    values = f"n={','.join(map(str, range(RUNS)))}"
+    done = place.run([HPCRUN, "submit", *PACK, "--sweep", values, "--pack", str(RUNS), "--wait", "--json", "work.py"])
+    folder = Path(json.JSONDecoder().raw_decode(done.stdout)[0]["folder"])
+    attempts = folder.glob("elements/*/attempts/0")
+    records = [[json.loads((path / name).read_text("utf-8")) for name in ("start", "exit")] for path in attempts]
+    return max(float(end["ended"]) for _, end in records) - min(float(start["started"]) for start, _ in records)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
