@@ -16,6 +16,7 @@ _REFUSED = {
     "spares": "a pack has one node; leave it out",
     "srun": "a pack starts no srun; leave it out",
     "torchrun": "each element of a pack is one process; leave it out",
+    "stage": "its elements would copy and remove the same data; --setup copies it once for all of them",
     "roles": "an element with roles needs nodes of its own; leave out --pack",
 }
 """Fields of a request that do not work with a pack → why, and what to do."""

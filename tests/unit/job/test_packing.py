@@ -13,7 +13,7 @@ from hpcrun.job.sweep import parts_of
 from hpcrun.views.plan import sweep_text
 from tests.unit import given
 
-EIGHT = {"sweep": ["n=1,2,3,4,5,6,7,8"]}
+EIGHT: dict[str, Any] = {"sweep": ["n=1,2,3,4,5,6,7,8"]}
 
 
 def test_a_task_has_the_gpus_and_cpus_of_all_its_elements() -> None:
@@ -46,6 +46,7 @@ def test_on_this_machine_each_element_is_a_job_with_a_gpu_in_turn() -> None:
         ),
         ({"pack": 2, "nproc_per_node": 2}, "--nproc-per-node 2 and --pack 2"),
         ({"pack": 2, "preflight": True}, "--preflight and --pack 2"),
+        ({"pack": 2, "stage": ["/data"]}, "--stage and --pack 2"),
         ({"pack": 2, "srun": ["mpi=pmix"]}, "--srun and --pack 2"),
         ({"pack": 2, "restarts": 1, "spares": 1}, "--spares and --pack 2"),
     ],
