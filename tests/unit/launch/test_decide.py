@@ -219,3 +219,18 @@ def test_the_hour_of_waiting_for_the_controller_begins_once(tmp_path: Path, monk
     command = ["sh", "-c", f"echo >>{tmp_path}/requests; exit {SRUN_FAILED}"]
     assert step.JobStep(None, [], lambda _: None, lambda: False).run(command, []) == 1
     assert (tmp_path / "requests").read_text().count("\n") > 1
+
+
+def test_a_step_that_ends_well_without_a_rank_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Slurm 22.05's srun, whose status is 0 when pmix cannot be set up on any node."""
+    monkeypatch.setenv("HPCRUN_ATTEMPT_DIR", str(tmp_path))
+
+    def status(log: str | None = None) -> int:
+        return step.JobStep(None, [], lambda _: None, lambda: False).run(["true"], [], log)
+
+    assert (status(), status(str(tmp_path / "preflight.log"))) == (1, 0)
+    assert capsys.readouterr().err == "hpcrun: srun ended with exit status 0, and no rank has started\n"
+    (tmp_path / "node-n1.start").touch()
+    assert status() == 0
