@@ -150,6 +150,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         fix=stacks.fix if stacks else "",
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
+        role=running.attempt.folder.role,
         evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
         next=(stacks and stacks.next) or look_on,
     )

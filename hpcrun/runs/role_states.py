@@ -48,8 +48,8 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
     nodes, ready_s = hosts(attempt.folder), {role.name: _ready_s(attempt, role) for role in roles}
     for role in roles:
         folder = replace(attempt.folder, role=role)
-        ends, on = rank_exits(folder), tuple(nodes[role.first_node : role.first_node + role.nodes])
-        on = on or tuple(node_ranks(folder))
+        ends, on = rank_exits(folder), tuple(sorted(node_ranks(folder)))
+        on = on or tuple(nodes[role.first_node : role.first_node + role.nodes])
         if len(ends) >= role.ranks:
             first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
             state = "terminated" if first.is_consequence else "ended"

@@ -204,7 +204,7 @@ def _logs(item: RunStatus, explanation: Explanation | None) -> Iterator[LogEnd]:
             about = explanation if explanation and explanation.item.element == one.index else None
             yield from ((f"element {one.index}: {source}", end) for source, end in _logs(row, about))
         return
-    role = explanation.role if explanation else item.run.deciding_role
+    role = (explanation and explanation.role) or item.run.deciding_role
     attempt = next(attempts(item.folder, item.element or 0, role), None)
     ends = list(_rank_ends(attempt, explanation)) if attempt else []
     yield from ends
