@@ -13,7 +13,8 @@ from hpcrun.schedulers.on_terminal import run_on_terminal
 from hpcrun.schedulers.process import Completed, clean_env, run_command
 from hpcrun.schedulers.slurm_text import parse_config
 
-# The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell.
+# The shell's exit status is this command's, and no error of srun. Ctrl-C is for the shell. Over ssh
+# bash reads .bashrc before a command, and prints what it prints: bash(1).
 _WITHOUT_STATUS = """exec "$@" 2> >(trap '' INT; exec sed -u '/^srun: error: .*: Exited with exit code/d' >&2)"""
 ANSWER_WITHIN_S = 20  # srun would wait without limit for a node that does not respond
 
@@ -40,7 +41,7 @@ class Allocation:
         env = clean_env(self.env)
         if shutil.which("srun", path=env.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, "srun is not on PATH")
-        return run_on_terminal(["bash", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env)
+        return run_on_terminal(["bash", "--norc", "-c", _WITHOUT_STATUS, "bash", *argv, *shell], env)
 
 
 def plain_job_id(job_id: str, env: Mapping[str, str]) -> str:

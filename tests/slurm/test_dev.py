@@ -168,8 +168,15 @@ def forwards(person: Hpcrun, host: str) -> None:
     run(person, "ssh", host, f"pkill -f 'http.server.* {there}'", check=False)
 
 
-def fetched(url: str, token: str = "", data: bytes | None = None) -> str:
-    request = urllib.request.Request(url, data, {"Authorization": f"token {token}"} if token else {})
+def cookie_of(url: str) -> str:
+    """What a browser keeps of a server."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return "; ".join(line.partition(";")[0] for line in answer.headers.get_all("Set-Cookie"))
+
+
+def fetched(url: str, token: str = "", data: bytes | None = None, cookie: str = "") -> str:
+    headers = {"Authorization": f"token {token}"} if token else {"Cookie": cookie} if cookie else {}
+    request = urllib.request.Request(url, data, headers)
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return str(answer.read().decode())
@@ -236,6 +243,8 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     port, token = int(terminal.match[1]), str(terminal.match[2])
     url = f"http://127.0.0.1:{port}/api/kernels"
     assert "Forbidden" in fetched(url)
+    cookie = cookie_of(f"http://127.0.0.1:{port}/api/kernels?token={token}")
+    assert "Forbidden" not in fetched(url, cookie=cookie)
     kernel = json.loads(fetched(url, token, b"{}"))
     assert (
         computed(port, token, kernel["id"], "print(6 * 7, __import__('os').environ['CUDA_VISIBLE_DEVICES'])")
@@ -247,10 +256,13 @@ def test_jupyter_with_a_kernel_that_computes(person: Hpcrun, cluster: Cluster) -
     terminal.sendintr()
     terminal.expect("the connection to Jupyter is closed")
     terminal.expect(pexpect.EOF)
-    # Jupyter and the kernel are still there for the next connection, with the same token
+    # Jupyter and the kernel are still there for the next connection; who has listened at the port has nothing
     again = person.terminal("dev", "last", "--jupyter", env=path_of(person))
-    again.expect(rf"jupyter +http://127.0.0.1:({port})/\?token={token}")
-    assert kernel["id"] in fetched(f"http://127.0.0.1:{again.match[1]}/api/kernels?token={token}")
+    again.expect(rf"jupyter +http://127.0.0.1:{port}/\?token=(\w+)")
+    renewed = str(again.match[1])
+    assert kernel["id"] in fetched(url, renewed)
+    assert "Forbidden" in fetched(url, token)
+    assert "Forbidden" in fetched(url, cookie=cookie)
     person("cancel", "last", check=True)
     again.expect(r"hpcrun: the connection to job \d+ has ended")
 

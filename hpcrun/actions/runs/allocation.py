@@ -103,7 +103,7 @@ def job_shell(plan: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 
     Set-up commands are not run again. Without a terminal the shell reads commands from stdin.
     """
-    start = _ON_TERMINAL if is_terminal else 'eval "$1"; exec bash --norc'
+    start = _ON_TERMINAL if is_terminal else 'eval "$1"; exec bash'
     return ["bash", "-l", "-c", start, "bash", job_environment(plan)]
 
 

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from hpcrun.actions.hooks import Elsewhere, Hooks
 from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
+from hpcrun.actions.status.status import one_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, START_OPTIONS
@@ -86,7 +87,7 @@ def dev(
     without use. Without --jupyter, --code or --ssh it opens a shell.
     """
     check_one_of(jupyter=jupyter, code=code, ssh=ssh)
-    way = _way(jupyter=jupyter, code=code, ssh=ssh or bool(key))
+    way = "jupyter" if jupyter else "code" if code else "ssh" if ssh or key else "shell"
     if key and not (wants_json() and PUBLIC_KEY.fullmatch(key)):
         raise UsageError("--key takes an ed25519 public key, with --json")
     if wants_json() and not key and way in ("shell", "jupyter"):
@@ -100,7 +101,7 @@ def dev(
     else:
         _check_no_job_options(options)
         [named] = yield from context.named([run])
-        item, remark = one_element(_status_of(named.run.run_id, context), named.element)
+        item, remark = one_element(one_status(named.run.run_id, context.ports).runs[0], named.element)
         yield note([remark])
         dev_run = DevRun(context, named.run.run_id, item.element or 0)
         if idle_s is not None:
@@ -111,6 +112,9 @@ def dev(
         if item.run.request.get("script") == PROGRAM and not item.status.final:
             dev_run.wait_until_ready()
     item = dev_run.status()
+    if item.run.nodes > 1:
+        other = f"a shell on another: hpcrun shell {item.run.job_id} --node NAME"
+        yield note([f"hpcrun: on the first of {item.run.nodes} nodes, {item.status.hosts}; {other}"])
     if way == "shell":
         check_running(item, "hpcrun dev")
         yield note([f"Shell in job {item.run.job_id}. Type exit to leave."] if os.isatty(0) else [])
@@ -132,18 +136,8 @@ def dev(
     yield _connect(door, config, way, document, yes=yes)
 
 
-def _way(**ways: bool) -> str:
-    return next((name for name, wanted in ways.items() if wanted), "shell")
-
-
 def _stays(job_id: str | None) -> str:
     return f"hpcrun: job {job_id} continues; `hpcrun dev {job_id}` returns to it, `hpcrun cancel {job_id}` ends it"
-
-
-def _status_of(run_id: str, context: Context) -> Any:
-    from hpcrun.actions.status.status import one_status
-
-    return one_status(run_id, context.ports).runs[0]
 
 
 def _check_no_job_options(options: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ serve [IDLE_S]   the program of the job; without IDLE_S, of a step beside the ra
 check FOLDER     whether the listener responds
 relay FOLDER     gives its stdin and stdout to a new sshd: the end of ssh's ProxyCommand
 session FOLDER   what sshd starts in place of the login shell
-jupyter FOLDER   starts Jupyter unless it runs; prints its token, and stays as long as the connection
+jupyter FOLDER   starts Jupyter unless it runs; prints a new token of it, and stays as long as the connection
 
 FOLDER is ``dev`` beside the attempts of the run. Sockets, the token and the configuration lie on the node's own disk,
 in a folder that only this user can enter. A step's processes end with it, so they are children of the listener and not
@@ -52,6 +52,22 @@ SFTP = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/us
 OF_JOB = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that .bashrc may change: the job's values come after it."""
 JUPYTER = ("jupyterlab", "notebook", "jupyter_server")
+# Another user may listen on the port of a connection that has ended, and gets what a page still sends there.
+JUPYTER_CONFIG = """import json, os, signal
+
+def token():
+    with open(os.path.join(os.environ["JUPYTER_RUNTIME_DIR"], "token")) as file:
+        return json.load(file)["token"]
+
+def renew(*_):
+    from jupyter_server.serverapp import ServerApp
+    app = ServerApp.instance()
+    getattr(app, "identity_provider", app).token = token()
+    app.web_app.settings.update(token=token(), cookie_secret=os.urandom(32))
+
+signal.signal(signal.SIGUSR2, renew)
+c.IdentityProvider.token = c.ServerApp.token = token()
+"""
 OF_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "TERM")
 
 
@@ -205,7 +221,7 @@ class Listener:
                 self._children.append((child, connection))
             else:
                 with connection:
-                    if request == b"j" and not self._has_jupyter():
+                    if request == b"j":
                         self._start_jupyter()
                     connection.sendall(b"1" if self._has_jupyter() else b"0")
         for descriptor in descriptors:
@@ -222,18 +238,24 @@ class Listener:
         return self._jupyter is not None and self._jupyter.poll() is None
 
     def _start_jupyter(self) -> None:
-        """Start Jupyter if the job's Python has it."""
+        """Start Jupyter if the job's Python has it; if it runs, give it a new token."""
         importlib.invalidate_caches()  # it may have been installed since
         module = next((name for name in JUPYTER if (spec := importlib.util.find_spec(name)) and spec.origin), "")
         if not module:
             return
         run = os.path.join(self._local, "jupyter")
         os.makedirs(run, exist_ok=True)
-        sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
-        if os.path.exists(sock):
+        sock, config = os.path.join(run, "socket"), os.path.join(run, "config.py")
+        is_up, runs = os.path.exists(sock), self._has_jupyter()
+        if runs and not is_up:
+            return  # it starts, with a token that is new
+        write_json(os.path.join(run, "token"), {"token": secrets.token_hex(24)})
+        if self._jupyter and runs:
+            self._jupyter.send_signal(signal.SIGUSR2)
+            return
+        if is_up:
             os.unlink(sock)
-        token = {"token": secrets.token_hex(24)}
-        write_json(config, {"IdentityProvider": token} if has_identity_provider() else {"ServerApp": token})
+        self._write("jupyter/config.py", [JUPYTER_CONFIG])
         # the sockets of the kernels too: their TCP ports would show every output to all users of the node
         argv = [sys.executable, "-m", module, f"--config={config}", f"--ServerApp.sock={sock}",
                 "--no-browser", "--ServerApp.sock_mode=0600", "--KernelManager.transport=ipc",
@@ -252,13 +274,6 @@ class Listener:
             os.unlink(os.path.join(self._folder, DOOR))
         write_json(os.path.join(self._door["attempt"], ENDED), time.time())
         remove(self._local)
-
-
-def has_identity_provider() -> bool:
-    """Whether Jupyter's server is 2.0 or later, where the token has another place."""
-    from importlib.metadata import version
-
-    return int(version("jupyter_server").partition(".")[0]) >= 2
 
 
 # --- at the other end of a connection -------------------------------------------------------------------------------
@@ -315,15 +330,14 @@ def jupyter(folder: str) -> int:
     if connect(folder, b"j").recv(1) != b"1":
         sys.exit(f"hpcrun: the job's Python has no Jupyter: {sys.executable} -m pip install jupyterlab")
     run = os.path.join(read_json(os.path.join(folder, DOOR))["local"], "jupyter")
-    sock, config = os.path.join(run, "socket"), os.path.join(run, "config.json")
+    sock = os.path.join(run, "socket")
     until = time.monotonic() + 60
     while not os.path.exists(sock):
         if time.monotonic() > until or connect(folder, b"c").recv(1) != b"1":
             with open(os.path.join(run, "log"), encoding="utf-8", errors="replace") as log:
                 sys.exit(f"hpcrun: Jupyter does not start; the end of its log:\n{log.read()[-1000:]}")
         time.sleep(0.25)
-    token = next(iter(read_json(config).values()))["token"]
-    sys.stdout.write(json.dumps({"token": token}) + "\n")
+    sys.stdout.write(json.dumps(read_json(os.path.join(run, "token"))) + "\n")
     sys.stdout.flush()
     wait = select.poll()
     wait.register(1, 0)  # sshd ends no command when its connection is gone; POLLHUP and POLLERR always come: poll(2)

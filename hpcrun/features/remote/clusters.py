@@ -10,6 +10,7 @@ from typing import Any
 from hpcrun.cli.output import Outcome, finish, render, stderr, table, tell, want_json
 from hpcrun.errors import HpcrunError, PlanError, UsageError
 from hpcrun.features.remote import TypedHost
+from hpcrun.features.remote.line_options import options_of, split_options
 from hpcrun.features.remote.remote_command import document_of, opened, run_on_one, script_of
 from hpcrun.views.text import clock_text, count, start_text, text_table
 
@@ -114,22 +115,6 @@ def _first_to_start(hosts: Sequence[str], words: Sequence[str]) -> str:
 
 def _job_words(words: Sequence[str]) -> list[str]:
     """Return those options of a ``submit`` line that decide when and where its job starts."""
-    of_submit, of_where = _options("submit"), _options("where")
-    queue, taken = list(words), list[str]()
-    while queue and queue[0].startswith("-"):
-        option = queue.pop(0)
-        name, equals, _ = option.partition("=")
-        value = [queue.pop(0)] if of_submit.get(name) and not equals and queue else []
-        taken += [option, *value] if name in of_where and name != "--json" else []
-    return taken
-
-
-def _options(verb: str) -> dict[str, bool]:
-    """Return the options of a command, each with whether a value follows."""
-    from typer.main import get_command
-
-    from hpcrun.cli.main import build_app
-
-    group: Any = get_command(build_app([verb]))
-    params = group.commands[verb].params
-    return {name: not getattr(param, "is_flag", False) for param in params for name in param.opts if name[0] == "-"}
+    of_where = options_of("where").keys() - {"--json"}
+    options, _ = split_options("submit", words)
+    return [text for option in options if option[0].partition("=")[0] in of_where for text in option]

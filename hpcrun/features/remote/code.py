@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpcrun.actions.jobs.snapshot import LIMIT_MB, find_tree, list_code
@@ -18,6 +19,7 @@ from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.remote import FOLDER
 from hpcrun.features.remote.connection import Connection, rsh_option
+from hpcrun.features.remote.line_options import split_options
 from hpcrun.job.secrets import MOST_NAMED
 from hpcrun.job.units import listed
 from hpcrun.runs.job_code import check_count, measure_code
@@ -26,19 +28,29 @@ from hpcrun.views.text import one_line
 
 _KEPT, _KEPT_MIN = 3, 60
 """Copies that stay: so many, and all that are younger than so many minutes."""
-_SEND_S = 600.0
+_SILENT_S = 600
+"""How long rsync may move nothing."""
 
 
-def send_code(connection: Connection, folder: Path) -> str:
-    """Copy the project around a folder to the host; return the same folder there, an absolute path.
+def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
+    """Copy the project around this folder to the host, for a command; return the same folder there, an absolute path.
+
+    People work in the copy of ``dev``: it shares no file with others, and is not removed. Without a new job or a
+    project, ``dev`` takes no code: then the path is empty.
 
     Raises:
         UsageError: the folder is no project.
         PlanError: the code is too large, or rsync is missing here.
         SchedulerError: rsync failed; the host has no incomplete copy under the name of a complete one.
     """
-    tree = find_tree(folder, os.environ)
+    is_dev = verb == "dev"
+    if is_dev and split_options(verb, words)[1]:
+        return ""  # RUN
+    tree = find_tree(Path.cwd(), os.environ)
     if tree.root in (Path.home().resolve(), Path("/")):
+        if is_dev:
+            tell([f"hpcrun: {tree.root} is no project to copy: the job starts in your home on {connection.host}"])
+            return ""
         raise UsageError(
             f"{tree.root} is no project to copy", hint="cd to the project's folder; or make it one: git init"
         )
@@ -52,15 +64,15 @@ def send_code(connection: Connection, folder: Path) -> str:
             [f"hpcrun: not copied, since they look like secrets: {listed(sorted(map(one_line, left_out)), MOST_NAMED)}"]
         )
     project = _project_name(tree.root)
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    name = f"{'dev-' if is_dev else ''}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
     home = connection.make_folder(FOLDER, f"{project}/{name}.part")
     argv = [
         "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0", "--files-from=-",
-        "--delete-missing-args", "--link-dest=../latest/", rsh_option(connection), "--timeout=60", "--",
+        "--delete-missing-args", f"--{'copy' if is_dev else 'link'}-dest=../latest/", rsh_option(connection),
+        f"--timeout={_SILENT_S}", "--",
         f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
     ]  # fmt: skip
-    done = run_command(argv, timeout_s=_SEND_S, cwd=Path("/"),
-                       stdin="\0".join(f"./{file.path}" for file in files))  # fmt: skip
+    done = run_command(argv, timeout_s=None, cwd=Path("/"), stdin="\0".join(f"./{file.path}" for file in files))
     if done.status is None and "No such file" in done.stderr:
         raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
     if not done.ok:
@@ -69,7 +81,10 @@ def send_code(connection: Connection, folder: Path) -> str:
         raise SchedulerError(f"the code cannot be copied to {connection.host}: {_reason(done.stderr)}",
                              hint=f"look at the free space there: ssh {connection.host} df -h {home}")  # fmt: skip
     _end(connection, f"{home}/{project}", name, tree.folder)
-    return os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
+    there = os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
+    if is_dev:
+        tell([f"code       {connection.host}:{there}; changes there stay there"])
+    return there
 
 
 def _project_name(root: Path) -> str:
@@ -79,11 +94,12 @@ def _project_name(root: Path) -> str:
 
 def _end(connection: Connection, folder: str, name: str, inner: str) -> None:
     """Give a complete copy its name, and remove old copies and the rest of incomplete ones."""
+    latest = f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest" if name.startswith("2") else ":"
     done = connection.run(
         f"cd -- {shlex.quote(folder)} && mkdir -p -- {shlex.quote(f'{name}.part/{inner}')} && mv {name}.part {name} && "
-        f"ln -sfn {name} .latest-{name} && mv -T .latest-{name} latest || exit 1\n"
+        f"{latest} || exit 1\n"
         f"ls -d 2*-*-*[0-9a-f] | sort -r | tail -n +{_KEPT + 1} >.old 2>/dev/null\n"
-        f"find . -maxdepth 1 -name '2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
+        f"find . -maxdepth 1 -name '*2*-*-*' -mmin +{_KEPT_MIN} | while read -r old; do\n"
         '  if test "${old%.part}" != "$old" || grep -qx "${old#./}" .old; then find "$old" -delete; fi\n'
         "done; exit 0"
     )

@@ -27,7 +27,7 @@ from hpcrun.schedulers.on_terminal import SSH_FAILED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WITH_CODE = ("submit", "import", "scale run")
+_WITH_CODE = ("submit", "import", "scale run", "dev")
 """Commands that read files of the project, which travel with them."""
 _SNAPSHOT = ("submit", "scale run")
 NO_FOLDER = 97
@@ -45,11 +45,9 @@ def run_on_one(host: str, words: list[str]) -> int:
     folder = ""
     verb = _verb_of(words)
     if verb in _WITH_CODE and not _asks_for_help(words):
-        from pathlib import Path
-
         from hpcrun.features.remote.code import send_code  # few commands take code along
 
-        folder = send_code(connection, Path.cwd())
+        folder = send_code(connection, verb, words[words.index(verb.split()[-1]) + 1 :])
         if verb in _SNAPSHOT:
             place = words.index(verb.split()[-1]) + 1
             words = [*words[:place], "--snapshot", *words[place:]]
