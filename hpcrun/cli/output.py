@@ -163,7 +163,7 @@ def give_up_stdout() -> None:
 
 def hold(lines: Iterable[str]) -> None:
     """Print remarks on configuration that is not used, before the next output: a failure may say the same."""
-    _Answer.held += tuple(lines)
+    _Answer.held = tuple(dict.fromkeys((*_Answer.held, *lines)))  # --on may have read the configuration before
 
 
 def tell(lines: Iterable[str]) -> None:

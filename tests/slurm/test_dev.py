@@ -271,7 +271,10 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
     as_researcher.write("home/.bashrc", "echo welcome\n")
     with login_node_of(as_researcher) as node, laptop(tmp_path / "laptop", far=node) as here:
         here.run(*here.argv("login", "far"))
-        done = here.run(*here.argv("--on", "far", "dev", *JOB, "--ssh", "--yes"))
+        here.write("project/train.py", "1 / 0\n")
+        line = ("dev", *JOB, "--nodes", "2", "--gpus", "2", "--ssh", "--yes")
+        done = here.run(*here.argv("--on", "far", *line), cwd=here.folder / "project")
+        assert re.search(r"on the first of 2 nodes.* hpcrun --on far shell \d+ --node NAME", done.stderr)
         match = re.search(r"ssh +ssh hpcrun-far-(\d+)\n", done.stdout)
         assert match
         host = f"hpcrun-far-{match[1]}"
@@ -283,7 +286,10 @@ def test_from_a_laptop_in_one_line(as_researcher: Hpcrun, tmp_path: Path) -> Non
             here.run(*here.argv("--on", "far", "dev", match[1]), stdin="echo $SLURM_JOB_ID\n").stdout == f"{match[1]}\n"
         )
         editor = here.run(*here.argv("--on", "far", "dev", match[1], "--code")).stdout
-        assert f"code --remote ssh-remote+{host} " in editor
+        code = re.search(rf"code --remote ssh-remote\+{host} ({as_researcher.home}/hpcrun-code/.*)", editor)
+        assert code and os.listdir(code[1]) == ["train.py"]
+        own = json.loads(here.run(*here.argv("--on", "far", "dev", match[1], "--ssh", "--json")).stdout)
+        assert (own["name"], own["ssh"][0], own["relay"][0]) == (host, "ssh", "ssh")
         jupyter = here.terminal("--on", "far", "dev", match[1], "--jupyter")
         jupyter.expect(r"http://127.0.0.1:(\d+)/\?token=(\w+)")
         assert fetched(f"http://127.0.0.1:{jupyter.match[1]}/api/kernels?token={jupyter.match[2]}") == "[]"

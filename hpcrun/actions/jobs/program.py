@@ -68,7 +68,9 @@ def check_program(
         return request
     if script.endswith(".py") or "/" in script:
         if os.path.lexists(path):
-            kind = "a FIFO" if path.is_fifo() else "a socket or a device" if path.exists() else "a link to nothing"
+            kind = (
+                "a FIFO" if path.is_fifo() else "a socket or a device" if os.path.exists(path) else "a link to nothing"
+            )
             raise UsageError(f"{script} is {kind}, not a script", hint="give a script: hpcrun submit ... train.py")
         raise _no_script(script, path, surroundings)
     if shutil.which(script, path=surroundings.env.get("PATH")) is None and not path_may_change:
@@ -212,7 +214,7 @@ def find_python(
         return PythonEnvironment(request.python, "--python")
     for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
         prefix = env.get(variable)
-        if prefix and Path(prefix, "bin/python").exists():
+        if prefix and os.path.exists(f"{prefix}/bin/python"):
             return PythonEnvironment(f"{prefix}/bin/python", kind, prefix, variable)  # type: ignore[arg-type]
     if python := _project_python(project):
         return python
@@ -259,7 +261,9 @@ def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
 def _project_folders(folder: Path) -> list[Path]:
     """Return a folder and its parents up to the project's root; only the folder if it is in no project."""
     places = [folder, *takewhile(_is_not_of_all, folder.parents)]
-    root = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
+    root = next(
+        (number for number, place in enumerate(places) if any(os.path.exists(place / name) for name in _ROOT)), 0
+    )
     return places[: root + 1]
 
 
@@ -281,7 +285,7 @@ def _uv_environment(
     if request.python or request.container not in (None, "none"):
         other = "--python" if request.python else "--container"
         raise UsageError(f"--uv and {other} cannot be combined: both choose the job's Python")
-    project = next((folder for folder in folders if (folder / "uv.lock").is_file()), None)
+    project = next((folder for folder in folders if os.path.isfile(folder / "uv.lock")), None)
     if project is None:
         raise UsageError(
             f"--uv: there is no uv.lock in {folders[0]}, nor above it in the project", hint="uv lock makes one"
@@ -300,7 +304,7 @@ def _project_python(folders: Sequence[Path]) -> PythonEnvironment | None:
     for folder in folders:
         for name, variable in _ENVIRONMENTS.items():
             prefix = folder / name
-            if (prefix / "bin/python").exists() and _is_of_project(prefix, folder):
+            if os.path.exists(prefix / "bin/python") and _is_of_project(prefix, folder):
                 kind = f"{name.partition('/')[0]} of the project, since no environment is active"
                 return PythonEnvironment(f"{prefix}/bin/python", kind, str(prefix), variable, of_project=True)
     return None

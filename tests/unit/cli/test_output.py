@@ -27,6 +27,7 @@ from hpcrun.cli.output import (
     want_json,
 )
 from hpcrun.errors import InterruptedByUser, JobFailedError
+from hpcrun.features.remote import TypedHost
 
 FAILED = JobFailedError("job 7 ended as FAILED", hint="hpcrun explain 7")
 
@@ -133,3 +134,22 @@ def test_a_command_is_rendered_and_its_status_returned(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "begun\n"
     with pytest.raises(InterruptedByUser, match=r"\Ainterrupted\Z"):
         app(["130"], standalone_mode=False)
+
+
+def test_a_remark_on_configuration_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):  # of --on, and of the command
+        output.hold(["hpcrun: /p/.hpcrun is not used"])
+    output.tell(["next"])
+    assert capsys.readouterr().err == "hpcrun: /p/.hpcrun is not used\nnext\n"
+
+
+def test_proposed_commands_have_what_was_typed_and_a_document_has_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TypedHost, "name", "far")
+    show(Outcome(failure=FAILED))
+    assert capsys.readouterr().err.endswith("hint: hpcrun --on far explain 7\n")
+    want_json(True)
+    show(Outcome(failure=FAILED))
+    finish()
+    assert json.loads(capsys.readouterr().out)["error"]["hint"] == "hpcrun explain 7"

@@ -139,6 +139,7 @@ def prefix(cwd: Path, **env: str) -> str | None:
         ({}, None, {"VIRTUAL_ENV": "env", "CONDA_PREFIX": "conda"}, None, "env/bin/python", "virtual environment",
          "VIRTUAL_ENV"),
         ({}, "/site", {"VIRTUAL_ENV": "gone"}, "/own", "/site", "profile big", None),
+        ({}, "/site", {"VIRTUAL_ENV": "x" * 300}, "/own", "/site", "profile big", None),  # stat fails otherwise
         ({}, None, {}, "/own", "/own", "hpcrun's Python, which has torch", None),
         ({}, None, {}, None, "python3", "the first on the job's PATH", None),
     ],
