@@ -19,7 +19,8 @@ from tests.harness import Hpcrun
 from tests.remote import LoginNode, kill_connection, laptop, login_node
 
 _JOB = ("submit", "-P", "cpu", "--cpus", "1", "-t", "5m")
-_CODE_MB, _ASLEEP_S = 40, 120.0
+_CODE_MB = 40
+ASLEEP_S = 120.0
 _USER = "root"
 
 
@@ -160,18 +161,20 @@ def asleep(site: Site) -> list[Tally]:
         with out.open("w") as sink:
             process = subprocess.Popen(argv, cwd=here.folder / "project", env=here.environ, stdout=sink, stderr=sink)
         wait_for(lambda: "submitted" in out.read_text(), "the job", 60)
-        _signal_laptop(here, signal.SIGSTOP)
-        time.sleep(_ASLEEP_S)
-        _signal_laptop(here, signal.SIGCONT)
+        signal_laptop(here, stop=True)
+        time.sleep(ASLEEP_S)
+        signal_laptop(here, stop=False)
         status = process.wait(60)
         site.settle()
-    tally = site.tally(f"laptop asleep for {_ASLEEP_S:g} s")
+    tally = site.tally(f"laptop asleep for {ASLEEP_S:g} s")
     if status != 0 or "trained" not in out.read_text():
         tally.wrong.append(f"exit status {status}: {out.read_text()[-200:]}")
     return [tally]
 
 
-def _signal_laptop(here: Hpcrun, number: signal.Signals) -> None:
+def signal_laptop(here: Hpcrun, *, stop: bool) -> None:
+    """Stop all processes of the laptop, as it does when it sleeps, or continue them."""
+    number = signal.SIGSTOP if stop else signal.SIGCONT
     runtime = f"XDG_RUNTIME_DIR={here.extra['XDG_RUNTIME_DIR']}\0".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

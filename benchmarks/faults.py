@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import NoClusterError, cluster_env, cluster_to_oneself
+from fault_dev import in_use
 from fault_nodes import dead_spare, folder_full, folder_squatted, wrapper_killed
 from fault_ranks import local_under_load, wrong_culprit
 from fault_records import another_folder, records_damaged, runs_in_a_home
@@ -45,6 +46,7 @@ FAULTS: dict[str, Callable[[Site, int], list[Tally]]] = {
     "cut-off": cut_off,
     "no-space": lambda site, _: no_space(site),
     "asleep": lambda site, _: asleep(site),
+    "dev": in_use,
 }
 
 

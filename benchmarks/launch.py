@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,44 +63,55 @@ def main() -> int:
 def measure(place: Place, rounds: int) -> int:
     """Run every script once a round, in an order that turns; print the medians; returns the exit status."""
     scripts = make_scripts(place)
-    for number in range(rounds + 1):
-        turn = number % len(scripts)
-        for script in (*scripts[turn:], *scripts[:turn]):
-            seconds = run(script, place)
-            if number > 0:  # the first round warms the caches
-                script.seconds.append(seconds)
-    by_hand = scripts[-1].seconds
-    print(f"{'from the script to the first line of rank 0':<46}{'median':>8}  × by hand, median of the pairs")
-    met = True
-    for script in scripts:
-        ratios = [mine / its for mine, its in zip(script.seconds, by_hand, strict=True)]
-        ratio = round(statistics.median(ratios), 2)
-        met = met and ratio <= AT_MOST
-        median_ms = statistics.median(script.seconds) * 1000
-        print(f"  {script.label:<44}{median_ms:>5.0f} ms  {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    run_all(scripts, place, rounds)
+    print(f"{'from the script to the first line of rank 0':<50}{'median':>8}  × by hand, median of the pairs")
+    met = report(scripts[:-1], scripts[-1], AT_MOST)
     print(f"  demanded: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes × 2 ranks, {rounds} rounds")
     return 0 if met else 1
 
 
+def run_all(scripts: Sequence[Script], place: Place, rounds: int) -> None:
+    """Run every script once a round, in an order that turns; a first round warms the caches."""
+    for number in range(rounds + 1):
+        turn = number % len(scripts)
+        for script in (*scripts[turn:], *scripts[:turn]):
+            seconds = run(script, place)
+            if number > 0:
+                script.seconds.append(seconds)
+
+
+def report(scripts: Sequence[Script], by_hand: Script, at_most: float) -> bool:
+    """Print the medians, and the ratios to the script by hand; returns whether these are as demanded."""
+    met = True
+    for script in (*scripts, by_hand):
+        ratios = [mine / its for mine, its in zip(script.seconds, by_hand.seconds, strict=True)]
+        ratio = round(statistics.median(ratios), 2)
+        met = met and ratio <= at_most
+        median_ms = statistics.median(script.seconds) * 1000
+        print(f"  {script.label:<48}{median_ms:>5.0f} ms  {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    return met
+
+
 def make_scripts(place: Place) -> list[Script]:
-    """Write the scripts, each with the time noted by its first command; the hand-written one is the last."""
+    """Write the scripts; the hand-written one is the last."""
     rank = place.folder / "rank.py"
     rank.write_text(RANK, "ascii")
     options = ["-P", "a100", "--gpus", "4", "--nodes", "2"]
     scripts = []
     for label, more in (("hpcrun", []), ("hpcrun --requeue 3", ["--requeue", "3"])):
-        path = place.folder / f"{label.replace(' ', '')}.sh"
-        path.write_text(place.run([HPCRUN, "submit", "--dry-run", *options, *more, str(rank)]).stdout, "ascii")
-        scripts.append(Script(label, path))
-    path = place.folder / "hand.sh"
-    path.write_text(BY_HAND.format(python=shlex.quote(sys.executable), rank=shlex.quote(str(rank))), "ascii")
-    scripts.append(Script("by hand: srun torchrun", path))
-    for script in scripts:
-        lines = script.path.read_text("ascii").splitlines()
-        last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
-        lines.insert(last + 1, f'date +%s.%N >{shlex.quote(str(place.folder))}/start-"$SLURM_JOB_ID"')
-        script.path.write_text("\n".join([*lines, ""]), "ascii")
-    return scripts
+        text = place.run([HPCRUN, "submit", "--dry-run", *options, *more, str(rank)]).stdout
+        scripts.append(timed(Script(label, place.folder / f"{label.replace(' ', '')}.sh"), text, place))
+    text = BY_HAND.format(python=shlex.quote(sys.executable), rank=shlex.quote(str(rank)))
+    return [*scripts, timed(Script("by hand: srun torchrun", place.folder / "hand.sh"), text, place)]
+
+
+def timed(script: Script, text: str, place: Place) -> Script:
+    """Write a script so that its first command notes the time."""
+    lines = text.splitlines()
+    last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
+    lines.insert(last + 1, f'date +%s.%N >{shlex.quote(str(place.folder))}/start-"$SLURM_JOB_ID"')
+    script.path.write_text("\n".join([*lines, ""]), "ascii")
+    return script
 
 
 def run(script: Script, place: Place) -> float:
