@@ -13,6 +13,7 @@ from pathlib import Path
 from cluster import wait_for
 from fault_remote import ASLEEP_S, reach, signal_laptop
 from fault_site import Site, Tally, cluster
+from measure import CommandFailedError
 
 from tests.harness import Hpcrun
 
@@ -50,20 +51,18 @@ class Session:
         """Return what has arrived at the laptop."""
         return self.out.read_text().splitlines()
 
-    def answers(self, text: str) -> bool:
-        """Whether the program still reads and answers, and no number is missing."""
+    def check(self, text: str) -> None:
+        """Note if the program does not read and answer any more, or if a number is missing."""
         assert self.process.stdin
         try:
             self.process.stdin.write(f"{text}\n")
             self.process.stdin.flush()
             wait_for(lambda: f"read {text}" in self.lines(), f"the answer to {text}", 60)
-        except Exception as error:
-            self.bad.append(f"{type(error).__name__}: {error}; last: {self.lines()[-3:]}")
-            return False
+        except (OSError, CommandFailedError) as error:
+            self.bad.append(f"{error}; last: {self.lines()[-3:]}")
         numbers = [int(line) for line in self.lines() if line.isdigit()]
         if numbers != list(range(len(numbers))):
             self.bad.append(f"numbers are missing: {numbers}")
-        return True
 
     def expect(self, truth: bool, what: str) -> None:
         """Note what is not so."""
@@ -74,23 +73,8 @@ class Session:
 def session(site: Site, name: str, *options: str) -> Iterator[Session]:
     """Submit a job from a laptop, open a session, and cancel the job at the end if it runs."""
     with reach(site, name) as (_, here):
-        argv = (
-            "--on",
-            "far",
-            "dev",
-            "-p",
-            "gpu",
-            "-w",
-            _NODE,
-            "--gpus",
-            "l40s:1",
-            "--cpus",
-            "1",
-            "--mem",
-            "1G",
-            *options,
-        )
-        done = here.run(*here.argv(*argv, "--name", name, "--ssh", "--yes"))
+        argv = f"--on far dev -p gpu -w {_NODE} --gpus l40s:1 --cpus 1 --mem 1G --name {name} --ssh --yes".split()
+        done = here.run(*here.argv(*argv, *options))
         (job,) = re.findall(r"ssh +ssh hpcrun-far-(\d+)\n", done.stdout)
         program = here.write("count.py", _SESSION)
         with here.write("out", "").open("w") as sink:
@@ -150,7 +134,7 @@ def asleep(site: Site) -> Tally:
         signal_laptop(it.here, stop=True)
         time.sleep(ASLEEP_S)
         signal_laptop(it.here, stop=False)
-        it.answers("awake")
+        it.check("awake")
     return _tally(site, f"dev: ssh stopped for {ASLEEP_S:g} s", {"CANCELLED"}, it)
 
 
@@ -160,7 +144,7 @@ def disk_full(site: Site) -> Tally:
     with session(site, "dev-full", "-t", "20m") as it:
         cluster("full", _NODE)
         try:
-            it.answers("full")
+            it.check("full")
             more = it.here.run("ssh", it.host, "echo $SLURM_JOB_ID", check=False)
             it.expect(more.stdout == f"{it.job}\n", f"a second session: {more.stdout}{more.stderr}")
         finally:
