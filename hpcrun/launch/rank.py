@@ -84,6 +84,8 @@ class Rank:
             ended = wait([self._pid], self._on_signal, self._tick)
             status = ended[1] if ended else records.KILL_STATUS
             self._signalled = self._signalled or self._signalled_by_node()
+            if status and not self._signalled:  # not yet reaped, so that its id cannot be another's
+                send(self._pid, signal.SIGKILL, group=True)
             stops = self._signalled == "TERM" or self._folder.is_stopping()
             heard = stops and self._folder.has(f"heard-{self._rank}")
         self._write_exit(status, heard)

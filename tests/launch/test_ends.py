@@ -114,6 +114,13 @@ def test_nothing_is_left(tmp_path: Path) -> None:
         assert not any(folder.exists() for folder in folders)
 
 
+def test_a_failed_program_leaves_no_process_of_its_group(tmp_path: Path) -> None:
+    """It would hold memory and ports; Slurm ends it only where it tracks processes by cgroups."""
+    with job(tmp_path, ["sh", "-c", "sleep 900 & echo $!; exit 3"]) as running:
+        assert running.end() == 3
+        wait_for_ends([int(running.out(0))])
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_a_job_that_is_ended_before_a_rank_runs_is_over_at_once(tmp_path: Path, how: str) -> None:
     with job(tmp_path, [], chain=[*LAUNCH, "node", "--", "sleep", "900"]) as running:
