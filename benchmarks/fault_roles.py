@@ -118,7 +118,8 @@ def _kill(site: Site, profile: str, part: str, role: str) -> Kill:
     ranks = ("--launcher", "python") if part != "torchrun" else ()
     job = site.submit(
         "-P", profile, "-p", "gpu", "--gpus-per-node", "1", "--cpus", "1", "--mem", "1G", "-t", "5m", *ranks,
-        "--role", "server:1,ready=tcp:{port}", "server.py", "{port}", "--role", "trainer:1", "trainer.py", "{server.url}",
+        "--role", "server:1,ready=tcp:{port}", "server.py", "{port}",
+        "--role", "trainer:1", "trainer.py", "{server.url}",
     )  # fmt: skip
     (folder,) = [path.parent for path in site.runs.glob("*/run.json") if f'"{job}"' in path.read_text()]
     victims: list[Process] = []
