@@ -18,7 +18,6 @@ from hpcrun.cli.options import check_least, check_one_of, flag, option, read_dur
 from hpcrun.cli.output import Outcome, Outcomes, note
 from hpcrun.errors import InterruptedByUser, UsageError
 from hpcrun.explain.first_line import ending, has_failed
-from hpcrun.job.layout import RoleRanks
 from hpcrun.job.patterns import Pattern, PatternError, compile_pattern
 from hpcrun.job.units import rank_text
 from hpcrun.runs.elements import elements_of
@@ -61,8 +60,7 @@ def logs(
 ) -> Outcomes:
     """Show the output of a run's ranks, stdout and stderr."""
     check_one_of(rank=rank, node=node, batch=batch, **{"all-ranks": all_ranks})
-    for name, value in {"node": node, "batch": batch, "all-ranks": all_ranks}.items():
-        check_one_of(role=role, **{name: value})
+    check_one_of(role=role, node=node, batch=batch, **{"all-ranks": all_ranks})
     check_one_of(batch=batch, merge=merge)
     check_one_of(batch=batch, attempt=attempt)  # the log of the batch script is one for all attempts
     check_one_of(follow=follow, merge=merge)
@@ -141,14 +139,9 @@ def _with_failed_rank(choice: LogChoice, place: _LogSource, context: Context) ->
         first = replace(choice, ranks=((end.rank or 0) + (end.role.first_rank if end.role else 0),))
         if (end.role or end.rank is not None) and first != choice and finished_logs(place.folder, first):
             who = rank_text(end.rank or 0, role=end.role) + (", which failed first" if end.rank is not None else "")
-            return first, f"hpcrun: showing {who}; {_others(choice, end.role)}"
+            others = next((f"--role {role.name}" for role in choice.roles if role != end.role), "--rank 0")
+            return first, f"hpcrun: showing {who}; others: {others}, or --all-ranks"
     return choice, None
-
-
-def _others(choice: LogChoice, shown: RoleRanks | None) -> str:
-    """Return how to see the logs that are not shown."""
-    name = next((role.name for role in choice.roles if role != shown), "")
-    return f"others: {f'--role {name}' if name else '--rank 0'}, or --all-ranks"
 
 
 def _show(place: _LogSource, choice: LogChoice, lines: Lines, *, follow: bool) -> Outcomes:
@@ -167,8 +160,7 @@ def _nothing(place: _LogSource, choice: LogChoice) -> str:
     reason = f" ({status.reason})" if status and status.reason else ""
     words = f": the job is {status.state}{reason}" if status else ""
     if status is not None and not status.final:
-        others = f"; {_others(choice, place.run.deciding_role)}" if place.run and choice.roles else ""
-        return f"no output yet{words}{others}"
+        return f"no output yet{words}" + ("; --all-ranks shows all roles" if choice.roles else "")
     logs = choose_logs(place.folder, choice)
     if logs and not any(log.path.exists() for log in logs):
         return f"there is no log {logs[0].path}: never written, or deleted"

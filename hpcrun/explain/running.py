@@ -102,10 +102,13 @@ class Remark:
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
     roles = list(role_states(item.run, item.folder, item.element or 0))
-    # the deciding role; while it has not started, the one that starts
-    order = sorted(roles, key=lambda each: (each.role != item.run.deciding_role, each.state != "starting"))
-    shown = next((each.role for each in order if each.state not in ("waiting", "not started")), item.run.deciding_role)
-    attempt = last_attempt(item.folder, item.element or 0, shown)
+    # the deciding role; while it waits, the one that starts
+    shown = min(
+        roles,
+        key=lambda each: (each.state == "waiting", each.role != item.run.deciding_role, each.state != "starting"),
+        default=None,
+    )
+    attempt = last_attempt(item.folder, item.element or 0, shown.role if shown else None)
     if attempt is None:
         return None
     writes = last_writes(attempt.folder)
@@ -132,7 +135,7 @@ def most_silent(item: RunStatus, now_s: float) -> int | None:
 def explain_running(running: Running, stacks: Remark | None = None) -> Explanation:
     """Explain a job that runs, from what is known of it, the most important first, and from the stacks of its ranks."""
     beats, silence = _heartbeats(running), _silence(running)
-    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence, _roles(running),
+    known = (stacks, beats if beats.stuck else None, _ended(running), _slow(running), silence,
              None if beats.stuck else beats, _idle_limit(running))  # fmt: skip
     remarks = [remark for remark in known if remark is not None]
     stuck = any(remark.stuck for remark in remarks)
@@ -197,8 +200,9 @@ def _heartbeats(running: Running) -> Remark:
 def _silence(running: Running) -> Remark:
     """Return how long since the ranks last wrote, and what."""
     silent = running.silent_s
+    of_roles = (Evidence("roles", None, tuple(role.line for role in running.roles)),) if running.roles else ()
     if running.ends and not silent:
-        return Remark(running.of_role("each rank has ended, and the job is about to end"), stuck=False)
+        return Remark(running.of_role("each rank has ended, and the job is about to end"), of_roles, stuck=False)
     running_s = max(0.0, running.now_s - running.attempt.started_s)
     node_of, usual_s = running.node_of, running.usual_s
     sentence = silence_sentence(
@@ -211,7 +215,7 @@ def _silence(running: Running) -> Remark:
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
     stuck = not about and running.newest_s > silence_limit_s(usual_s)
-    return Remark(about or running.of_role(sentence), evidence, stuck=stuck)
+    return Remark(about or running.of_role(sentence), (*evidence, *of_roles), stuck=stuck)
 
 
 def _slow(running: Running) -> Remark | None:
@@ -220,12 +224,6 @@ def _slow(running: Running) -> Remark | None:
     if slow is None:
         return None
     return Remark(running.of_role(straggler_sentence(*slow)), rank=slow[0].ranks[0], stuck=False)
-
-
-def _roles(running: Running) -> Remark | None:
-    """Return what the roles are doing; None without roles."""
-    lines = tuple(role.line for role in running.roles)
-    return Remark("", (Evidence("roles", None, lines),), stuck=False) if lines else None
 
 
 def _idle_limit(running: Running) -> Remark | None:

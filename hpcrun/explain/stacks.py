@@ -130,12 +130,8 @@ def _pythons(plan: Mapping[str, Any]) -> Iterator[str]:
     yield from dict.fromkeys(str(each) for each in (named, sys.executable, "python3") if each)
 
 
-def read_answers(answer: Completed, wanted: Callable[[list[int]], list[int]] = list) -> Answers:
-    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out.
-
-    Args:
-        wanted: returns those of the job's ranks that are wanted, as their role counts them.
-    """
+def read_answers(answer: Completed, role_ranks: Callable[[list[int]], list[int]] = list) -> Answers:
+    """Read what the programs on the nodes printed: ``probe/__main__.py`` describes it. Strange answers are left out."""
     ranks, nodes, ras, pids = [], set(), [], []
     left = _MOST_INFLATED
     for packed in _whole_answers(answer.stdout):
@@ -146,7 +142,7 @@ def read_answers(answer: Completed, wanted: Callable[[list[int]], list[int]] = l
             left -= len(record)
             fields, _ = read_fields(parse_object(record), _FIELDS)
             if "rank" in fields:
-                numbers = wanted([fields["rank"]])
+                numbers = role_ranks([fields["rank"]])
                 ranks += [rank_stack({**fields, "rank": rank}) for rank in numbers]
                 pids += [(fields.get("pid"), rank) for rank in numbers]
             else:

@@ -94,9 +94,8 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
 def role_end(facts: Facts, attempt: Attempt | None) -> str:
     """Return how a role has ended a job of which no rank failed: it ended too early, or was not ready; else empty."""
     exit_, ends = attempt.exit if attempt else None, facts.ends.values()
-    if facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
-        return ""
-    if any(end.status and not end.signalled for end in ends):
+    has_failed = any(end.status and not end.signalled for end in ends)
+    if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
         return ""
     left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
     return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end" if left else exit_.message

@@ -45,7 +45,6 @@ class RoleRanks:
     name: str
     first_rank: int
     ranks: int
-    # its nodes, a range of the job's nodes
     first_node: int
     nodes: int
     on_exit: str  # ``end`` if its end ends the job, with its exit status

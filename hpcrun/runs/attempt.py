@@ -101,20 +101,19 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
 
     Of a role without which the job fails any end is a failure. The terminated ranks of other roles are consequences.
     """
+
+    def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
+        ends = (end for end in rank_exits(part) if not end.is_consequence)
+        failed_s = min((end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None)
+        if failed_s is not None:
+            return 0, failed_s
+        is_late = role.ready and ranks(part) and not part.ready(role.name).exists()
+        return 1 if is_late else 2 if role.on_exit == "end" else 3, 0.0
+
     if attempt is None or not run.roles:
         return attempt
-    parts = [replace(attempt, folder=replace(attempt.folder, role=role)) for role in run.roles]
-    failed = [
-        (end.ended_s, part)
-        for part, role in zip(parts, run.roles, strict=True)
-        for end in rank_exits(part.folder)
-        if not end.is_consequence and (end.status != 0 or role.on_exit == "fail")
-    ]
-    if failed:
-        return min(failed, key=lambda each: each[0])[1]
-    begun = [(part, role) for part, role in zip(parts, run.roles, strict=True) if ranks(part.folder)]
-    late = [part for part, role in begun if role.ready and not part.folder.ready(role.name).exists()]
-    return next((part for part in (*late, *parts) if part in late or part.folder.role == run.deciding_role), attempt)
+    parts = [(replace(attempt.folder, role=role), role) for role in reversed(run.roles)]
+    return replace(attempt, folder=min(parts, key=lambda each: key(*each))[0])
 
 
 def has_started(run_folder: Path) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hpcrun.job.layout import RoleRanks
 from hpcrun.job.units import host_list, joined
-from hpcrun.reading import read_object, time_s
-from hpcrun.runs.attempt import Attempt, hosts, last_attempt, node_ranks, rank_exits, ranks
+from hpcrun.runs.attempt import hosts, last_attempt, node_ranks, rank_exits, ranks
 from hpcrun.runs.record import Run
+from hpcrun.runs.silence import written_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,16 @@ class RoleState:
     exit_status: int | None = None  # of its rank that failed first; 0 if none did; None while a rank runs
 
     @property
-    def text(self) -> str:
-        """The state in words: ``ready since 12:31:05``, ``ended with exit status 3``, ``waiting for server``."""
-        if self.exit_status is not None:
-            return f"{self.state} with exit status {self.exit_status}"
-        if self.state == "waiting":
-            return f"waiting for {joined(self.role.after)}"
-        return f"{self.state} since {time.strftime('%T', time.localtime(self.since_s))}" if self.since_s else self.state
-
-    @property
     def line(self) -> str:
-        """The role, its state and its nodes."""
-        return f"{self.role.name}: {self.text}" + (f", on {host_list(self.nodes)}" if self.nodes else "")
+        """The role, its state and its nodes: ``server: ready since 12:31:05, on node-1``."""
+        text = self.state
+        if self.exit_status is not None:
+            text += f" with exit status {self.exit_status}"
+        elif self.since_s is not None:
+            text += time.strftime(" since %T", time.localtime(self.since_s))
+        elif self.state == "waiting":
+            text += f" for {joined(self.role.after)}"
+        return f"{self.role.name}: {text}" + (f", on {host_list(self.nodes)}" if self.nodes else "")
 
 
 def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleState]:
@@ -45,7 +43,7 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
     attempt = last_attempt(run_folder, element) if roles else None
     if attempt is None:
         return
-    nodes, ready_s = hosts(attempt.folder), {role.name: _ready_s(attempt, role) for role in roles}
+    nodes, ready_s = hosts(attempt.folder), {role.name: written_s(attempt.folder.ready(role.name)) for role in roles}
     for role in roles:
         folder = replace(attempt.folder, role=role)
         ends, on = rank_exits(folder), tuple(sorted(node_ranks(folder)))
@@ -63,10 +61,3 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
         else:
             waits = any(ready_s.get(name, 0.0) is None for name in role.after)
             yield RoleState(role, "waiting" if waits else "starting", on)
-
-
-def _ready_s(attempt: Attempt, role: RoleRanks) -> float | None:
-    try:
-        return time_s(read_object(attempt.folder.ready(role.name)).get("ready"))
-    except (OSError, ValueError):
-        return None

@@ -40,23 +40,23 @@ def last_writes(folder: AttemptFolder) -> Writes:
     last: dict[int, float | None] = {}
     for kind in _KINDS:
         for rank in folder.role_ranks(parse_ranks(names, kind)):
-            at_s = _written_s(_path(folder, rank, kind))
+            at_s = written_s(_path(folder, rank, kind))
             last[rank] = max(filter(None, (last.get(rank), at_s)), default=None)
-    beats = {node: _written_s(folder.node_file(node)) for node in parse_nodes(names)}
+    beats = {node: written_s(folder.node_file(node)) for node in parse_nodes(names)}
     return Writes(dict(sorted(last.items())), {node: at_s for node, at_s in beats.items() if at_s})
 
 
 def last_write_s(folder: AttemptFolder, rank: int) -> float | None:
     """Return when one rank last wrote; None if it has written nothing."""
-    return max(filter(None, (_written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None)
+    return max(filter(None, (written_s(_path(folder, rank, kind)) for kind in _KINDS)), default=None)
 
 
 def _path(folder: AttemptFolder, rank: int, kind: str) -> Path:
     return folder.rank_metrics(rank) if kind == "metrics" else folder.rank_log(rank, kind)
 
 
-def _written_s(path: Path) -> float | None:
-    """Return when a file was last written; None if it is empty, missing or a link."""
+def written_s(path: Path) -> float | None:
+    """Return when a file was last written, in seconds since the epoch; None if it is empty, missing or a link."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -99,7 +99,7 @@ def _metric_times(attempt: Attempt, rank: int) -> Iterator[float]:
 def last_line_of(attempt: Attempt, rank: int) -> str:
     """Return the last line that a rank wrote, of the stream that it wrote to last."""
     paths = (rank_log(attempt.folder, rank, stream).path for stream in STREAMS)
-    for path in sorted(paths, key=lambda path: -(_written_s(path) or 0.0)):
+    for path in sorted(paths, key=lambda path: -(written_s(path) or 0.0)):
         with suppress(OSError):
             if lines := [line for line in tail(path, 5).splitlines() if line.strip()]:
                 return fold(lines[-1]).strip()

@@ -56,9 +56,7 @@ _HEADINGS = {"why": "NODES (REASON)"}
 _RIGHT = ("elapsed", "limit")
 _FOLDED = ("why", "reason", "folder", "hosts")
 _NAME_LEAST, _WHY_LEAST, _WHY_ROOMY = 8, 18, 28
-_RANK_FIRST = re.compile(
-    r"(?P<rank>(?:\S+ )?rank \d+|\S+(?= on ))(?: on (?P<host>\S+))? failed(?: first)?: (?P<what>.+)", re.DOTALL
-)
+_RANK_FIRST = re.compile(r"(?s)(?P<rank>(\S+ )?rank \d+|\S+(?= on ))( on (?P<host>\S+))? failed( first)?: (?P<what>.+)")
 _WHY_MOST_LINES = 3
 """A longer reason is shown completely by ``hpcrun explain``, and in ``--json``."""
 
