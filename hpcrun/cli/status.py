@@ -14,7 +14,8 @@ from hpcrun.actions.ports import Ports
 from hpcrun.actions.runs.allocation import one_element
 from hpcrun.actions.runs.find import named_elements
 from hpcrun.actions.status.run_status import RunStatus, StatusResult, is_in, without_lost
-from hpcrun.actions.status.status import chosen_ids, first_silent, get_status, last_known, one_status, with_silence
+from hpcrun.actions.status.silent_runs import first_silent, with_silence
+from hpcrun.actions.status.status import chosen_ids, get_status, last_known, one_status
 from hpcrun.actions.status.wait import Changes, answers_of
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context

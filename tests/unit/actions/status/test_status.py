@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status import (
     NEWEST,
     active_ids,
     chosen_ids,
     damage_words,
     failures_of,
-    first_silent,
     get_status,
     last_known,
-    with_silence,
 )
 from hpcrun.job.layout import WITHIN, AttemptFolder, RunFolder
 from hpcrun.runs.attempt import Attempt, ExitRecord
