@@ -275,6 +275,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 _PROGRAM = ("script", "args", "module")
+_GPUS = ("gpus", "gpus_per_node")
 _SWEEP = ("sweep", "sweep_file", "max_parallel", "pack", "pack_memory", "elements")
 Words = tuple[str, ...]
 
@@ -342,7 +343,11 @@ def _split(text: str) -> list[str] | None:
 
 def of_one_element(request: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the request of one element of a sweep, with its arguments, as that of a plain job."""
-    return {**{name: value for name, value in request.items() if name not in _SWEEP}, "args": tuple(arguments)}
+    plain = {**{name: value for name, value in request.items() if name not in _SWEEP}, "args": tuple(arguments)}
+    if request.get("pack"):  # an element is one process, on one of the GPUs
+        plain["launcher"] = request.get("launcher") or "python"
+        plain |= {name: {**plain[name], "count": min(1, plain[name]["count"])} for name in _GPUS if plain.get(name)}
+    return plain
 
 
 def with_named_secrets(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ SAMPLE, SAMPLE_S = "HPCRUN_SAMPLE_S", 10.0
 """The seconds between two samples of the use of a node, 0 for none; and without --sample."""
 PER_WRITE = 6
 """The samples that a node writes at a time."""
+ALLOCATOR, MEMORY_SHARE = "PYTORCH_ALLOC_CONF", "per_process_memory_fraction:"
 PACKED = "HPCRUN_PACKED"
 """Set in an element that shares its task with others."""
 SRUN_FAILED = 69
@@ -82,7 +83,11 @@ def prepare(came: int | None, *, managed: bool, as_is: bool) -> None:
     if os.path.exists(os.path.join(runtime, "hpcrun_runtime.py")):
         env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), runtime)))
     renew(env["HPCRUN_ATTEMPT_DIR"])
-    if "TORCH_FR_BUFFER_SIZE" in env and _has_old_torch():
+    limits = env.get(ALLOCATOR, "").split(",")
+    if any(each.startswith(MEMORY_SHARE) for each in limits) and _has_torch_before([2, 10]):  # which may refuse it
+        env[ALLOCATOR] = ",".join(each for each in limits if not each.startswith(MEMORY_SHARE))
+        records.say("--pack-memory has no effect on torch before 2.10")
+    if "TORCH_FR_BUFFER_SIZE" in env and _has_torch_before([2, 8]):
         env.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", env["TORCH_FR_BUFFER_SIZE"])
     trackers.label()
     if came is not None:
@@ -143,15 +148,15 @@ def _is_small(name: str) -> bool:
     return name == "hosts" or (name.startswith(("node-", "rank-")) and name.endswith((".start", ".exit", ".use")))
 
 
-def _has_old_torch() -> bool:
-    """Whether torch is older than 2.8: it has another variable for the flight recorder, of which newer ones warn."""
+def _has_torch_before(version: list[int]) -> bool:
+    """Whether the job's Python has an older torch: before 2.8 the flight recorder has another variable."""
     import glob
     import re
 
     prefix = os.path.dirname(os.path.dirname(sys.executable))  # without site, sys.prefix is that of the base Python
     installed = glob.glob(os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages", "torch-*.dist-info"))
     versions = [re.findall(r"\d+", os.path.basename(path))[:2] for path in installed]
-    return any([int(part) for part in version] < [2, 8] for version in versions)
+    return any([int(part) for part in each] < version for each in versions)
 
 
 def _parse(text: bytes) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from tempfile import TemporaryFile
 from typing import Any
 
 from . import records, slurm
@@ -84,10 +85,8 @@ class Pack:
         return self._failed
 
     def _start(self, command: list[str]) -> None:
-        came = b""
-        if self._options.came is not None:
-            with open(self._options.came, "rb") as file:
-                came = file.read()
+        with open(self._options.came, "rb") as file:
+            came = file.read()
         host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         all_cpus = sorted(os.sched_getaffinity(0), key=_core)
         number = len(self._elements)
@@ -98,15 +97,17 @@ class Pack:
             for name in GPUS:
                 if gpus := os.environ.get(name):
                     env[name] = gpus.split(",")[place % len(gpus.split(","))]
-            words = ["--nodes", "1", "--within", host]
-            if came:  # a descriptor of its own: a shared one would have one position
-                words += ["--came", str(_file_with(came))]
             os.sched_setaffinity(0, cpus)  # which the child inherits
-            pid, status = try_start(
-                [*launch_program(), "job", *self._words, *words, "--", *command, *element.arguments], env
-            )
-            if came:
-                os.close(int(words[-1]))
+            try:
+                with TemporaryFile() as own:  # each child reads from the beginning
+                    own.write(came)
+                    own.seek(0)
+                    os.set_inheritable(own.fileno(), True)
+                    words = [*self._words, "--came", str(own.fileno()), "--nodes", "1", "--within", host, "--"]
+                    pid, status = try_start([*launch_program(), "job", *words, *command, *element.arguments], env)
+            except OSError as error:
+                pid, status = 0, 1
+                records.say(f"cannot start element {element.number}: {error}")  # the disk of this node is full
             if pid:
                 self._running[pid] = element
             else:
@@ -157,11 +158,3 @@ def _core(cpu: int) -> tuple[int, int]:
     path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     first = records.read_text(path).replace(",", "-").partition("-")[0].strip()
     return (int(first) if first.isdigit() else cpu, cpu)
-
-
-def _file_with(content: bytes) -> int:
-    """Return a descriptor, which children inherit, of a file in memory."""
-    descriptor = os.memfd_create("came", 0)
-    os.write(descriptor, content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from tests.harness import Hpcrun, wait_for
@@ -157,8 +158,20 @@ def test_by_hand_an_element_is_named(hpcrun: Hpcrun) -> None:
 
 def test_a_pack_runs_that_many_at_once_with_a_gpu_in_turn(hpcrun: Hpcrun) -> None:
     program = ("sh", "-c", 'touch "b-$1"; until [ "$1" = 3 ] || [ -e b-$(($1 % 2 + 1)) ]; do sleep 0.1; done; '
-               'echo "$CUDA_VISIBLE_DEVICES"', "sh", "{n}")  # fmt: skip
-    pack = ("--sweep", "n=1,2,3", "--pack", "2", "--gpus", "2", "--wait")
-    hpcrun("submit", "-P", "local", *pack, *program, check=True, env={"CUDA_VISIBLE_DEVICES": "4,7"})
-    assert [hpcrun("logs", f"last/{number}", check=True).stdout.strip() for number in range(3)] == ["4", "7", "4"]
+               'echo "$CUDA_VISIBLE_DEVICES $PYTORCH_ALLOC_CONF"', "sh", "{n}")  # fmt: skip
+    pack = ("--sweep", "n=1,2,3", "--pack", "2", "--pack-memory", "--gpus", "2", "--wait")
+    env = {"CUDA_VISIBLE_DEVICES": "4,7", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
+    hpcrun("submit", "-P", "local", *pack, *program, check=True, env=env)
+    logs = [hpcrun("logs", f"last/{number}", check=True).stdout for number in range(3)]
+    share = "backend:native,per_process_memory_fraction:0.9\n"
+    assert logs == [f"4 {share}", f"7 {share}", f"4 {share}"]
     assert hpcrun("status", "last/1", "--csv", "--columns", "job_id", check=True).stdout.split()[1].endswith("_1")
+    old = hpcrun.folder / "old"
+    (old / "lib/python3/site-packages/torch-2.9.1.dist-info").mkdir(parents=True)
+    (old / "bin").mkdir()
+    (old / "bin/python").symlink_to(Path(sys.executable).resolve())
+    hpcrun(
+        "submit", "-P", "local", "--python", f"{old}/bin/python", *pack, *program[:-2], "sh", "3", check=True, env=env
+    )
+    assert hpcrun("logs", "last/0", check=True).stdout == "4 backend:native\n"
+    assert "no effect on torch before 2.10" in hpcrun("logs", "--batch", "last/0").stdout

@@ -24,7 +24,8 @@ from hpcrun_runtime import log_metrics
 env = os.environ
 element, mended = int(env["HPCRUN_ELEMENT"]), "MENDED" in env
 log_metrics(score=element)
-names = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "HPCRUN_ATTEMPT_DIR", "HPCRUN_CHECKPOINT_DIR", "MASTER_PORT")
+names = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "PYTORCH_ALLOC_CONF", "HPCRUN_ATTEMPT_DIR", "HPCRUN_CHECKPOINT_DIR",
+         "MASTER_PORT")
 print(json.dumps([*map(env.get, names), sys.argv[1:]]), flush=True)
 if not mended:
     {3: lambda: sys.exit(7), 4: lambda: os.kill(os.getpid(), signal.SIGKILL), 21: os.abort,
@@ -87,7 +88,8 @@ def test_64_elements_share_8_gpus_of_2_nodes_and_those_that_fail_leave_the_other
     lines = [json.loads(log(folder, number).read_text().splitlines()[0]) for number in range(64)]
     uses = Counter((node, gpu) for gpu, node, *_ in lines)
     assert (len(uses), {*uses.values()}, {node for node, _ in uses}) == (8, {8}, {"a100-1", "a100-2"})
-    for number, (_, _, attempt, checkpoints, port, args) in enumerate(lines):
+    for number, (_, _, memory, attempt, checkpoints, port, args) in enumerate(lines):
+        assert memory == "per_process_memory_fraction:0.1125"
         assert attempt.endswith(f"/elements/{number}/attempts/0")
         assert checkpoints.endswith(f"/elements/{number}/checkpoints")
         assert args == ["--n", str(number)]
