@@ -38,9 +38,8 @@ _SETTINGS = {
     "AUTOSCALER_METRIC_PORT": "0",  # any free port, instead of one for all jobs of a node
     "DASHBOARD_METRIC_PORT": "0",
 }
-_ANY_PORT = ("node-manager-port", "object-manager-port", "min-worker-port", "max-worker-port", "metrics-export-port",
-             "runtime-env-agent-port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port")  # fmt: skip
-"""Options of ``ray start`` for ports that may be any: some have a default, which the jobs of a node would share."""
+_ANY_PORT = ("min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
+"""Options of ``ray start`` that are not any free port by default, but the same for all jobs of a node."""
 _IMPORT = """
 import importlib.util, sys, time
 sys.path[:] = filter(None, sys.path)  # not from the current folder: it may have a ray.py
@@ -68,13 +67,14 @@ while True:
         for node in ray.nodes():
             if node["Alive"] and node["NodeName"] in missing:
                 missing.remove(node["NodeName"])
-        problem = f"{{len(missing)}} of {{len(nodes)}} nodes did not join Ray: {{', '.join(missing)}}"
+        few = f"{{len(missing)}} of {{len(nodes)}} nodes did not join Ray within {{limit_s:g}} s"
+        problem = f"{{few}}: {{', '.join(missing)}}"
     except Exception as error:  # it is still starting
-        missing, problem = [""], f"Ray does not respond on {{nodes[0]}}: {{error}}"
+        missing, problem = [""], f"Ray did not respond on {{nodes[0]}} within {{limit_s:g}} s: {{error}}"
     if not missing:
         break
     if time.monotonic() > until:
-        sys.exit(f"hpcrun: {{problem}}, within {{limit_s:g}} s; their rank logs have the output of Ray")
+        sys.exit(f"hpcrun: {{problem}}; see the logs of their ranks, and hpcrun preflight")
     time.sleep(0.2)
 """
 
