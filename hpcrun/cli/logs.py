@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,6 @@ from hpcrun.views.text import count, one_line
 if TYPE_CHECKING:
     from hpcrun.actions.status.wait import Waiter
 
-_USUAL = LogChoice()
-
 
 @dataclass(frozen=True, slots=True)
 class _LogSource:
@@ -38,7 +36,7 @@ class _LogSource:
     folder: Path
     run: Run | None = None
     waiter: Waiter | None = None
-    choice: LogChoice = _USUAL
+    choice: LogChoice = field(default_factory=LogChoice)
 
 
 def logs(
@@ -113,7 +111,7 @@ def _find(name: str, context: Context) -> Generator[Outcome, None, _LogSource]:
         return _LogSource(context.store.folder(error.run_id))
     run = named.run
     waiter = context.waiter(run.run_id)
-    place = _LogSource(context.store.folder(run.run_id), run, waiter, LogChoice.of(run))
+    place = _LogSource(context.store.folder(run.run_id), run, waiter, LogChoice((run.main_rank,), run.roles))
     elements = elements_of(run)
     if elements is None:
         return place

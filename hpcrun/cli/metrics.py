@@ -52,8 +52,8 @@ def metrics(
     check_one_of(rank=rank, **{"all-ranks": all_ranks})
     context = make_context()
     [named] = yield from context.named([run])
-    of_role = role_named(named.run, role) or named.run.deciding_role
-    wanted = parse_ranks(rank, of_role.ranks if of_role else named.run.world_size) if rank is not None else None
+    part = role_named(named.run, role) or named.run.deciding_role
+    wanted = parse_ranks(rank, part.ranks if part else named.run.world_size) if rank is not None else None
     patterns, remark = context.metric_patterns(named.run.profile)
     yield note([remark])
     folder = context.store.folder(named.run.run_id)
@@ -66,12 +66,10 @@ def metrics(
                 hint=f"RUN/N draws one of {index_ranges(elements.parameters)}; hpcrun sweep --plot draws all",
             )
         each = read_elements(
-            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or (), role=of_role
+            folder, elements.parameters, patterns, wanted=wanted, all_ranks=all_ranks, names=names or (), role=part
         )
     else:
-        one = read_metrics(
-            folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=of_role
-        )
+        one = read_metrics(folder, patterns, wanted=wanted, all_ranks=all_ranks, element=named.element or 0, role=part)
         elements, each = None, {None: choose_metrics(one, names or ())}
     if unreadable := sum(result.unreadable for result in each.values()):
         yield note([f"hpcrun: left out {count(unreadable, 'line')} that cannot be read as metrics"])

@@ -80,7 +80,7 @@ def _wait(result: SubmitResult, context: Context, what: str, way_back: str, *, f
     waiter = context.waiter(run.run_id)
     with interrupted_as(interrupted):
         if follow:
-            print_followed(result.folder, LogChoice.of(result.run), waiter)
+            print_followed(result.folder, LogChoice((run.main_rank,), run.roles), waiter)
         return waiter.wait()
 
 

@@ -101,14 +101,10 @@ class Remark:
 
 def read_running(item: RunStatus, now_s: float, patterns: Mapping[str, str]) -> Running | None:
     """Return what the files of a running job say; None if no attempt has started yet."""
-    roles = list(role_states(item.run, item.folder, item.element or 0))
+    roles, main = list(role_states(item.run, item.folder, item.element or 0)), item.run.deciding_role
     # the deciding role; while it waits, the one that starts
-    shown = min(
-        roles,
-        key=lambda each: (each.state == "waiting", each.role != item.run.deciding_role, each.state != "starting"),
-        default=None,
-    )
-    attempt = last_attempt(item.folder, item.element or 0, shown.role if shown else None)
+    role = min(roles, key=lambda one: (one.state == "waiting", one.role != main, one.state != "starting"), default=None)
+    attempt = last_attempt(item.folder, item.element or 0, role.role if role else None)
     if attempt is None:
         return None
     writes = last_writes(attempt.folder)

@@ -103,7 +103,7 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
     """
 
     def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
-        ends = (end for end in rank_exits(part) if not end.is_consequence)
+        ends = [] if role.on_exit == "ignore" else [end for end in rank_exits(part) if not end.is_consequence]
         failed_s = min((end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None)
         if failed_s is not None:
             return 0, failed_s

@@ -106,6 +106,17 @@ def test_explain_of_a_server_that_died(hpcrun: Hpcrun) -> None:
         assert "--role server" in done.stdout.splitlines()[-1], done.stdout
 
 
+def test_the_end_of_a_role_that_does_not_matter_is_no_failure(hpcrun: Hpcrun) -> None:
+    run = roles(hpcrun)
+    plan = {"roles": [{**SERVER, "on_exit": "ignore"}, TRAINER]}
+    replace_fields(run.folder / "run.json", plan=plan)
+    ended(run, 0, 1)
+    run.log(f"{ERROR}KeyError: 'lr'\n", 2, "err")
+    ended(run, 2, 1, 11.0)
+    run.ended(STARTED_S + 20, 1)
+    assert hpcrun("explain").stdout.startswith("trainer rank 1 on n3 failed first: KeyError: 'lr'")
+
+
 def test_explain_of_a_role_that_was_not_ready(hpcrun: Hpcrun) -> None:
     run = roles(hpcrun)
     for rank in (1, 2, 3):

@@ -36,11 +36,6 @@ class LogChoice:
     node: str | None = None
     attempt: int | None = None  # the attempt, counted from 0 as in the records; None for the last
 
-    @classmethod
-    def of(cls, run: Run) -> LogChoice:
-        """Return the choice where nothing is chosen: the first rank of the deciding role."""
-        return cls(ranks=(run.main_rank,), roles=run.roles)
-
     @property
     def several(self) -> bool:
         """Whether the logs may be those of several ranks, so that each line needs its rank."""
@@ -68,16 +63,12 @@ def parse_ranks(text: str, world_size: int, of: str = "the job") -> tuple[int, .
 
 
 def chosen_ranks(run: Run | None, text: str | None, role_name: str | None) -> tuple[int, ...]:
-    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either.
-
-    Args:
-        run: None if its record is damaged.
-    """
+    """Return the ranks of ``--rank`` and ``--role``, as the job counts them; none without either, or without a run."""
     role = role_named(run, role_name) if run else None
-    if role is not None:
-        counted = range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
-        return tuple(role.first_rank + rank for rank in counted)
-    return () if text is None else parse_ranks(text, run.world_size if run else _ANY_RANK)
+    if role is None:
+        return () if text is None else parse_ranks(text, run.world_size if run else _ANY_RANK)
+    counted = range(role.ranks) if text is None else parse_ranks(text, role.ranks, f"role {role.name}")
+    return tuple(role.first_rank + rank for rank in counted)
 
 
 def chosen_attempt(folder: Path, choice: LogChoice) -> Attempt | None:
