@@ -89,7 +89,7 @@ class Pack:
             came = file.read()
         host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         all_cpus = sorted(os.sched_getaffinity(0), key=_core)
-        number = len(self._elements)
+        number, code = len(self._elements), records.read("code")
         for place, element in enumerate(self._elements):
             cpus = all_cpus[place * len(all_cpus) // number : (place + 1) * len(all_cpus) // number]
             cpus = cpus or [all_cpus[place % len(all_cpus)]]
@@ -97,13 +97,15 @@ class Pack:
             for name in GPUS:
                 if gpus := os.environ.get(name):
                     env[name] = gpus.split(",")[place % len(gpus.split(","))]
+            if code:  # of the snapshot that all of them run
+                records.write("code", code, element.attempt_folder)
             os.sched_setaffinity(0, cpus)  # which the child inherits
             try:
-                with TemporaryFile() as own:  # each child reads from the beginning
-                    own.write(came)
-                    own.seek(0)
-                    os.set_inheritable(own.fileno(), True)
-                    words = [*self._words, "--came", str(own.fileno()), "--nodes", "1", "--within", host, "--"]
+                with TemporaryFile() as copy:  # each child reads from the beginning
+                    copy.write(came)
+                    copy.seek(0)
+                    os.set_inheritable(copy.fileno(), True)
+                    words = [*self._words, "--came", str(copy.fileno()), "--nodes", "1", "--within", host, "--"]
                     pid, status = try_start([*launch_program(), "job", *words, *command, *element.arguments], env)
             except OSError as error:
                 pid, status = 0, 1

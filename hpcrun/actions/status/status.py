@@ -243,7 +243,8 @@ def _judge_element(
     status = last or LastStatus(state.UNKNOWN, one.run.created_s)
     answered = records is not None and answers is not None
     if records is not None:
-        info = answers.get(one.ref(index).folder) if answers is not None and not _ended_in_pack(one, records) else None
+        info = answers.get(one.ref(index).folder) if answers is not None else None
+        info = _in_pack(info, records) if one.elements.packed else info
         status = judge(one.run, info, records, last, answered=answered, now_s=now_s, sending=one.sending)
         status = keep_since(with_attempts(status, records.newest), last)
     stale = _is_stale(status, answered=answered, now_s=now_s)
@@ -251,9 +252,14 @@ def _judge_element(
     return ElementStatus(index, one.elements.job_id(one.run, index), parameters, status, is_live(info), stale)
 
 
-def _ended_in_pack(one: KnownRun, records: ElementRecords) -> bool:
-    """Whether an element has ended, or never begins, in a task that others share: the task's state is not its own."""
-    return one.elements.packed and (records.ended or (records.cancelled and records.attempt is None))
+def _in_pack(info: JobInfo | None, records: ElementRecords) -> JobInfo | None:
+    """Return what the task of an element says of it; None if its own records decide, since others share the task."""
+    attempt = records.attempt
+    if records.ended or (records.cancelled and attempt is None):
+        return None
+    if info and info.state == state.RUNNING and attempt and attempt.exit and attempt.exit.again:
+        return replace(info, state=state.PENDING, reason="to be requeued with the others of its task")
+    return info
 
 
 def _is_stale(status: LastStatus, *, answered: bool, now_s: float) -> bool:

@@ -111,13 +111,15 @@ def _counted_once(jobs: Sequence[PastJob], tasks: Sequence[str]) -> list[PastJob
     """
     times, counted_s = [list(job.times) for job in jobs], dict.fromkeys(tasks, 0.0)
     order = [
-        (time.start_s, -time.end_s, place, number) for place, own in enumerate(times) for number, time in enumerate(own)
+        (time.start_s, -time.end_s, place, number)
+        for place, job in enumerate(jobs)
+        for number, time in enumerate(job.times)
     ]
     for start_s, negative_end_s, place, number in sorted(order):
         until_s, end_s = counted_s[tasks[place]], -negative_end_s
         times[place][number] = replace(times[place][number], start_s=min(max(start_s, until_s), end_s))
         counted_s[tasks[place]] = max(until_s, end_s)
-    return [replace(job, times=tuple(own)) for job, own in zip(jobs, times, strict=True)]
+    return [replace(job, times=tuple(spans)) for job, spans in zip(jobs, times, strict=True)]
 
 
 def _first_waits(elements: Sequence[PastJob]) -> list[PastJob]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.status.run_status import RunStatus, StatusResult
+from hpcrun.actions.status.run_status import RunStatus, StatusResult, element_row
 from hpcrun.actions.status.silent_runs import first_silent, with_silence
 from hpcrun.actions.status.status import (
     NEWEST,
@@ -20,10 +21,12 @@ from hpcrun.actions.status.status import (
     last_known,
 )
 from hpcrun.job.layout import WITHIN, AttemptFolder, RunFolder
+from hpcrun.job.state import JobInfo
 from hpcrun.runs.attempt import Attempt, ExitRecord
 from hpcrun.runs.record import LastStatus
 from hpcrun.runs.store import DamagedRunError, RunStore
 from hpcrun.schedulers.local import LocalScheduler
+from hpcrun.schedulers.protocol import JobRef
 from hpcrun.schedulers.slurm import SlurmScheduler
 from hpcrun.schedulers.submit_claim import claim_text
 from tests.unit import given
@@ -256,3 +259,30 @@ def test_the_hint_is_for_the_run_that_has_been_silent_for_the_longest_time() -> 
     items = [RunStatus(run(), Path(), LastStatus("RUNNING", NOW_S), silent_s=age) for age in (None, 700.0, 900.0)]
     assert first_silent(items) is items[2]
     assert first_silent(items[:1]) is None
+
+
+class RunningTask:
+    """A cluster on which the task of every element runs."""
+
+    def cluster(self) -> str:
+        return "alpha"
+
+    def poll(self, jobs: Sequence[JobRef]) -> dict[Path, JobInfo]:
+        return {job.folder: JobInfo(str(job.job_id), "RUNNING", asked_s=4000.0) for job in jobs}
+
+
+def test_an_element_of_a_pack_may_end_before_its_task(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    plan, request = {"sweep": {"indices": "0-4", "first": 0, "pack": 5}}, {"sweep": [[["n", "1"]]] * 5}
+    folder = store.create(run(RUN_ID, plan=plan, request=request), "")
+    ends = [{"status": 0}, {"status": 7}, {"status": 7, "again": True, "how": "requeue"}, None]
+    for number, end in enumerate(ends):
+        attempt = RunFolder(folder).element(number).attempt(0)
+        write(attempt.start, json.dumps({"job_id": "4711_0", "host": "n1", "started": 2000}))
+        if end:
+            write(attempt.exit, json.dumps({"signal": "", "ended": 3000, **end}))
+    write(RunFolder(folder).element(4).cancelled, "")
+    (item,) = get_status([RUN_ID], ports(store, RunningTask(), 5000.0)).runs
+    assert [each.status.state for each in item.elements] == ["COMPLETED", "FAILED", "PENDING", "RUNNING", "CANCELLED"]
+    assert [each.job_id for each in item.elements] == ["4711_0"] * 5
+    assert element_row(item, item.elements[3]).label == "4711/3"
