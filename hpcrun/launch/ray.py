@@ -155,9 +155,9 @@ def resources() -> list[str]:
     megabytes = int(env.get("SLURM_MEM_PER_NODE") or 0) or int(env.get("SLURM_MEM_PER_CPU") or 0) * cpus
     if megabytes:
         disk = os.statvfs("/dev/shm")
-        store = min(int(STORE * (megabytes << 20)), int(0.9 * disk.f_bavail * disk.f_frsize))
-        options.append(f"--memory={(megabytes << 20) - store}")
-        options.append(f"--object-store-memory={max(store, LEAST_STORE)}")
+        room = int(0.9 * disk.f_bavail * disk.f_frsize)
+        store = max(min(int(STORE * (megabytes << 20)), room), LEAST_STORE)
+        options += [f"--memory={(megabytes << 20) - store}", f"--object-store-memory={store}"]
     return options
 
 
@@ -167,7 +167,7 @@ class RayRank(Rank):
     def __init__(self, files: NodeFolder) -> None:
         env = os.environ
         self._files, self._ray, self._has_lost_ray = files, 0, False
-        for name in ("MASTER_ADDR", "MASTER_PORT"):  # the port is Ray's
+        for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):  # the port is Ray's; another Ray is not the job's
             env.pop(name, None)
         env.update({**_SETTINGS, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
         super().__init__(int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env)

@@ -16,7 +16,7 @@ from hpcrun.actions.jobs.program import (
     check_program,
     find_batch_script,
     find_python,
-    missing_torch_note,
+    missing_packages,
     with_container,
     with_launcher,
 )
@@ -131,10 +131,10 @@ def prepare(
             notes.append(f"excludes {', '.join(failed)}, {when}; undo: hpcrun nodes forget")
         notes += [*message_notes, *launcher_notes, *plan.notes]
         notes += plan_notes(plan, for_gpu_type(profile, request), env)
-        if "torchrun" in (plan.shape.launcher, *(role.shape.launcher for role in plan.roles)) and not path_may_change:
+        if not path_may_change:
+            launchers = {plan.shape.launcher, *(role.shape.launcher for role in plan.roles)}
             variables = {name: value for name, value in plan.env if value is not None}
-            if missing := missing_torch_note(plan.python, {**env, **variables}):
-                notes.append(missing)
+            notes += missing_packages(launchers, plan.python, {**env, **variables})
         notes += check_job_env(request, loaded, plan.shape.gpu_type)
     added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
     plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added, **_data(request, surroundings.cwd))

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
@@ -230,20 +230,22 @@ def changes_path(request: JobRequest, profile: Profile) -> bool:
     return bool(profile.modules or profile.setup or request.load or request.setup)
 
 
-def missing_torch_note(python: PythonEnvironment, env: Mapping[str, str]) -> str | None:
-    """Return a note if a job's environment surely lacks torch, which torchrun needs; else None.
+def missing_packages(launchers: Collection[str], python: PythonEnvironment, env: Mapping[str, str]) -> Iterator[str]:
+    """Return a note for each package that a job's environment surely lacks and one of the launchers needs.
 
     No program of the environment runs, since a cloned project may contain any program: its files decide.
     """
-    if python.prefix is None or python.uv_project or not _lacks_torch(Path(python.prefix), env):
-        return None
-    return (
-        f"{python.prefix} ({python.kind}) has no torch, and torchrun needs it: install it there, activate another "
-        "environment, or name a Python with --python PATH"
-    )
+    if python.prefix is None or python.uv_project:
+        return
+    for launcher, package in (("torchrun", "torch"), ("ray", "ray")):
+        if launcher in launchers and _lacks(package, Path(python.prefix), env):
+            yield (
+                f"{python.prefix} ({python.kind}) has no {package}, and {launcher} needs it: install it there, "
+                "activate another environment, or name a Python with --python PATH"
+            )
 
 
-def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
+def _lacks(package: str, prefix: Path, env: Mapping[str, str]) -> bool:
     packages = [*prefix.glob("lib*/python3*/site-packages")]
     settings = file_head(prefix / "pyvenv.cfg")
     if not packages or re.search(rb"(?mi)^include-system-site-packages\s*=\s*true", settings):
@@ -252,10 +254,10 @@ def _lacks_torch(prefix: Path, env: Mapping[str, str]) -> bool:
     if not settings:  # an environment of conda also has the packages of the user
         folders += Path(env.get("HOME", "/")).glob(".local/lib/python3*/site-packages")
     links = {path: file_head(path) for folder in packages for path in folder.glob("*.pth")}
-    if any(b"torch" in text for text in links.values()):  # torch, or a part of it, is installed for development
+    if any(package.encode() in text for text in links.values()):  # or a part of it is installed for development
         return False
     folders += [path.parent / os.fsdecode(line) for path, text in links.items() for line in text.split(b"\n") if line]
-    return not any(os.path.isdir(folder / "torch") for folder in folders)
+    return not any(os.path.isdir(folder / package) for folder in folders)
 
 
 def _project_folders(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcrun.actions.jobs.program import check_program, find_batch_script, find_python, missing_torch_note
+from hpcrun.actions.jobs.program import check_program, find_batch_script, find_python, missing_packages
 from hpcrun.errors import UsageError
 from hpcrun.job.plan import PythonEnvironment
 from tests.unit.given import cluster, request, surroundings, write
@@ -269,8 +269,8 @@ def test_an_environment_without_torch_is_known_by_its_files(
         name, _, text = file.partition("=")
         write(tmp_path / name, text)
     python = PythonEnvironment(f"{tmp_path}/.venv/bin/python", ".venv of the project", f"{tmp_path}/.venv")
-    note = missing_torch_note(python, {"HOME": str(tmp_path), **env})
+    notes = [*missing_packages({"torchrun"}, python, {"HOME": str(tmp_path), **env})]
     words = f"{tmp_path}/.venv (.venv of the project) has no torch, and torchrun needs it: "
-    assert (note or "").startswith(words) is lacks
-    assert lacks or note is None
-    assert missing_torch_note(PythonEnvironment("python3", "the first on the job's PATH"), env) is None
+    assert [note.startswith(words) for note in notes] == [True] * lacks
+    assert [*missing_packages({"torchrun"}, PythonEnvironment("python3", "the first on the job's PATH"), env)] == []
+    assert [*missing_packages({"python"}, python, env)] == []
