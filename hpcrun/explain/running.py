@@ -140,8 +140,9 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         chosen.sort(key=lambda remark: remark is not silence)  # "nothing looks stuck" comes first
     elif stacks in chosen:  # they have how long no rank has written
         chosen = [remark for remark in chosen if remark is not silence]
-    label = running.item.label
-    look_on = f"hpcrun explain {label} --stacks" if stuck and stacks is None else f"hpcrun logs -f {label}"
+    label, role = running.item.label, running.attempt.folder.role
+    other = f" --role {role.name}" if role and role != running.item.run.deciding_role else ""
+    look_on = f"hpcrun explain {label} --stacks" if stuck and stacks is None else f"hpcrun logs -f {label}{other}"
     rank = next((remark.rank for remark in remarks if remark.rank is not None), None)
     return Explanation(
         running.item,
@@ -149,7 +150,7 @@ def explain_running(running: Running, stacks: Remark | None = None) -> Explanati
         fix=stacks.fix if stacks else "",
         rank=rank,
         node=running.node_of.get(rank) if rank is not None else None,
-        role=running.attempt.folder.role,
+        role=role,
         evidence=tuple(evidence for remark in remarks for evidence in remark.evidence),
         next=(stacks and stacks.next) or look_on,
     )
