@@ -59,8 +59,7 @@ def gather(
     flight = read_flight(attempt.folder, ranks(attempt.folder), reader.unread, quick=quick) if attempt else None
     if attempt is None or not any(log.restart for log in logs):
         shape = item.run.plan.get("shape")  # another version's record may have anything there
-        launcher = role.launcher if role else shape.get("launcher") if isinstance(shape, dict) else None
-        starts_ranks = launcher == "command"
+        starts_ranks = (role.launcher if role else isinstance(shape, dict) and shape.get("launcher")) == "command"
         if starts_ranks and any(log.is_shared for log in logs):  # the logs and records are of nodes, and not of ranks
             logs, ends = [part for log in logs for part in by_speaker(log)], {}
         logs += shared if logs or ends else [part for log in shared for part in by_speaker(log)]

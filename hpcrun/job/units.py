@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hpcrun.job.layout import RoleRanks
 from hpcrun.job.parameters import index_ranges
-
-if TYPE_CHECKING:
-    from hpcrun.job.layout import RoleRanks
 
 TIME_FORMS = "90m, 36h, 1d12h, 1:30:00 or 1-12:00:00"
 MEMORY_FORMS = "64G, 500M, 1.5T or 0 for all of a node's memory"
@@ -211,8 +209,8 @@ def ranks_text(ranks: Sequence[int], role: RoleRanks | None = None) -> str:
 
 def rank_option(rank: int, role: RoleRanks | None) -> str:
     """Return the options of ``hpcrun logs`` that show a rank: ``--rank 3``, ``--role trainer --rank 3``."""
-    front = f"--role {role.name} " if role else ""
-    return front.rstrip() if role and role.ranks == 1 else f"{front}--rank {rank}"
+    of_role = f"--rank {rank}" if role is None or role.ranks > 1 else ""
+    return f"--role {role.name} {of_role}".rstrip() if role else of_role
 
 
 def host_list(names: Iterable[str]) -> str:

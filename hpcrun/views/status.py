@@ -298,10 +298,9 @@ def _run_json(item: RunStatus) -> dict[str, Any]:
 
 
 def _roles_json(item: RunStatus) -> dict[str, Any]:
-    """Return what the roles of a run do, of a sweep those of its only named element; empty without roles."""
-    if not item.run.roles or len(item.elements) > 1:
-        return {}
-    roles = role_states(item.run, item.folder, item.elements[0].index if item.elements else item.element or 0)
+    """Return what the roles of a run do, of a sweep those of its only named element; none without roles."""
+    element = item.elements[0].index if item.elements else item.element or 0
+    roles = role_states(item.run, item.folder, element) if len(item.elements) < 2 else ()
     names = "state since_s exit_status nodes"
     return {"roles": [{**fields_of(each.role, "name first_rank ranks"), **fields_of(each, names)} for each in roles]}
 

@@ -89,10 +89,10 @@ class LogPage(TextScreen):
 
     def title_line(self) -> Text:
         """Return whose log it is."""
-        name = self._item.run.rank_name
-        who = "batch script" if self._rank is None else f"{name(self._rank)}, {STREAMS[self._stream]}"
+        run, stream = self._item.run, STREAMS[self._stream]
+        who = "batch script" if self._rank is None else f"{run.rank_name(self._rank)}, {stream}"
         attempt = f", attempt {self._attempt + 1}" if self._attempt is not None else ""
-        return Text(f"{self._item.run.name}: {who}{attempt}", "bold")
+        return Text(f"{run.name}: {who}{attempt}", "bold")
 
     def message_line(self) -> Text | str:
         """Return what is typed, what is wrong, or where the lines are."""
