@@ -55,7 +55,15 @@ class JobStep:
 
     def run(self, command: list[str], hosts: list[str]) -> int:
         """Run the command of the ranks to its end; return its status, 143 if the waiting has ended before."""
-        return self.run_other(command, hosts)
+        status = self.run_other(command, hosts)
+        if status or self._local or records.has_begun():
+            return status
+        records.write("heartbeat", int(time.time()))  # NFS lists anew a folder that this machine changes
+        if records.has_begun():
+            return 0
+        # srun 22.05, when every node fails to launch its tasks
+        records.say("srun ended with exit status 0, and no rank has started")
+        return 1
 
     def run_other(
         self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True
@@ -70,15 +78,8 @@ class JobStep:
         until = float("inf")
         while True:
             status = self._wait(self._start(command, hosts, log), one_fails_all)
-            refused = status == environment.SRUN_FAILED or (status == 0 and log is None)
-            if self._local or not refused or records.has_begun():
+            if self._local or status != environment.SRUN_FAILED or records.has_begun():
                 return status
-            if status == 0:  # srun 22.05, when every node fails to launch its tasks
-                records.write("heartbeat", int(time.time()))  # NFS lists anew a folder that this machine changes
-                if records.has_begun():
-                    return 0
-                records.say("srun ended with exit status 0, and no rank has started")
-                return 1
             until = min(until, time.monotonic() + CONTROLLER_S)
             if not self._controller_was_away(until):
                 return 1  # like srun itself
