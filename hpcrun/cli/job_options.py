@@ -11,7 +11,7 @@ SUBMISSION = HelpPanel("Submission")
 JOB_SCRIPT = {
     name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     for name, annotation, default in (
-        ("script", str, argument("SCRIPT", "A .py file, a module with -m, or any program.", default=...)),
+        ("script", str | None, argument("SCRIPT", "A .py file, a module with -m, or any program.")),
         ("args", list[str] | None, argument("ARGS", "Arguments of the script, passed on unchanged.")),
     )
 }

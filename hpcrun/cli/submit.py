@@ -7,11 +7,13 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from typer import TyperException
+
 from hpcrun.cli.command_line import option_names, with_typed
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
 from hpcrun.cli.job_options import JOB_OPTIONS, JOB_SCRIPT, START_OPTIONS, SUBMISSION
-from hpcrun.cli.options import argument, takes_options
+from hpcrun.cli.options import argument, check_one_of, takes_options
 from hpcrun.cli.output import JsonOption, Outcomes, note
 from hpcrun.errors import UsageError
 
@@ -28,8 +30,18 @@ def submit(options: dict[str, Any], _json: JsonOption = False) -> Outcomes:
     """
     from hpcrun.cli.submit_flow import prepare_job, read_start, submit_job, wait_for_end
 
-    start, output_dir = read_start(options), options.pop("output_dir")
-    context = with_typed(make_context(), options, option_names(submit))
+    start, output_dir, roles = read_start(options), options.pop("output_dir"), options.pop("roles_file")
+    context = make_context()
+    check_one_of(roles=roles, role=options["roles"])
+    if roles and not options["script"]:
+        from hpcrun.profiles.roles_file import load_roles_file  # few jobs have several programs
+
+        options |= load_roles_file(context.cwd / os.path.expanduser(roles))
+    elif not options["script"]:
+        raise TyperException("Missing argument 'SCRIPT'.")
+    elif roles:
+        raise UsageError(f"--roles names all programs, and {options['script']} is one more", hint="leave it out")
+    context = with_typed(context, options, option_names(submit))
     prepared = prepare_job(options, context)
     folder = None if output_dir is None else context.cwd / os.path.expanduser(output_dir)
     done = yield from submit_job(prepared, context, start, output_dir=folder)

@@ -27,7 +27,7 @@ from hpcrun.job.resources import (
     read_allocation,
     share_gpus,
 )
-from hpcrun.job.roles import Role, decide_roles, plan_roles
+from hpcrun.job.roles import Role, decide_roles, plan_roles, shared_gpus
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import (
     Container,
@@ -211,6 +211,8 @@ def build_plan(
     check_warning(requeue, walltime_s)
     unknown = (unknown_note(key) for key in directives)
     roles = plan_roles(request, shapes, cpus, lambda one: _command(one, python, one.args)) if shapes else ()
+    # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do: launch/role.py
+    free: Options = (("cpu-bind", "none"),) if shape.tasks_per_node > 1 and roles else ()
     of_torchrun = next((each for each in shapes if each.launcher == "torchrun"), shape)
     return Plan(
         name=name,
@@ -230,11 +232,11 @@ def build_plan(
         workdir=request.workdir,
         requeue=requeue,
         sweep=sweep,
-        local_gpus=local_gpus,
+        local_gpus=shared_gpus(roles, local_gpus),
         notes=tuple(note for note in (gpu_note, segment_note, *unknown) if note),
         preflight=request.preflight,
         rates=_rates(profile) if request.preflight else (),
-        srun=srun_options(request, profile, shape),
+        srun=tuple({**dict(free), **dict(srun_options(request, profile, shape))}.items()),
         torchrun=torchrun_options(request, profile, of_torchrun),
         container=container,
         cancel_idle_s=decide_cancel_idle(request, profile, shape.gpus_per_node),

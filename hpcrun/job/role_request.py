@@ -21,7 +21,7 @@ OnExit = Literal["end", "fail", "ignore"]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,6})(gpus?)?", re.ASCII)
 _READY = re.compile(r"(?:tcp|http):(?:\d{1,5}|\{[\w.-]+\})(?:/\S*)?|file:[^\0]+", re.ASCII)
-_SHORT = {"ready": "ready", "timeout": "ready_timeout_s", "on-exit": "on_exit", "after": "after",
+_SHORT = {"ready": "ready", "timeout": "ready_timeout", "on-exit": "on_exit", "after": "after",
           "launcher": "launcher"}  # fmt: skip
 """What may stand behind the size on the command line, and its field."""
 _FORM = "--role NAME:NODES or --role NAME:NgpuS, and the program of the role: --role server:1 'vllm serve M'"
@@ -63,7 +63,7 @@ class RoleRequest(BaseModel):
     command: Annotated[tuple[Text, ...], BeforeValidator(split_words)] = ()  # empty for the last role of a request
     launcher: Literal["torchrun", "python", "once"] | None = None
     ready: Annotated[str, AfterValidator(_ready)] | None = None
-    ready_timeout_s: Annotated[int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)] = 600
+    ready_timeout: Annotated[int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)] = 600
     on_exit: OnExit | None = None
     after: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     env: Annotated[
@@ -155,7 +155,7 @@ def split_module(command: Sequence[str]) -> tuple[bool, str, tuple[str, ...]]:
 
 def role_words(role: Mapping[str, Any]) -> list[str]:
     """Return the option of a recorded role and its program, without what only a file can say."""
-    how = {**role, "ready_timeout_s": role.get("ready_timeout_s") and format_time(role["ready_timeout_s"])}
+    how = {**role, "ready_timeout": role.get("ready_timeout") and format_time(role["ready_timeout"])}
     how["after"] = None if role.get("after") is None else "+".join(role["after"])
     options = [f"{key}={how[field]}" for key, field in _SHORT.items() if how.get(field) is not None]
     return ["--role", ",".join((f"{role['name']}:{RoleRequest(**role).size}", *options)), *role.get("command", ())]

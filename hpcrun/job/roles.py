@@ -180,7 +180,7 @@ def plan_roles(
                 gpus=(gpu, role.gpus) if role.gpus else None,
                 threads=None if share is None else max(1, share // max(shape.procs_per_node, shape.workers_per_node)),
                 ready=ready,
-                ready_timeout_s=role.ready_timeout_s,
+                ready_timeout_s=role.ready_timeout,
                 after=_after(role, words, roles, [each.name for each in request.roles]),
                 env=role.env,
                 command=words,
@@ -196,6 +196,12 @@ def plan_roles(
         hint = "say for which roles each waits: after=NAME, or after= for none"
         raise PlanError(f"roles wait for each other: {' → '.join(reversed(error.args[1]))}", hint=hint) from None
     return tuple(roles)
+
+
+def shared_gpus(roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the GPUs of each process of this machine: those of its node, or those of its role on a shared node."""
+    shares = [role.gpus for role in roles if role.gpus]
+    return tuple(gpus[0][first : first + number] for first, number in shares) if gpus and shares else gpus
 
 
 def _used(words: Iterable[str]) -> set[str]:

@@ -204,4 +204,5 @@ class Rank:
 
     def _write_exit(self, status: int, heard: bool) -> None:
         fields = {"rank": self._rank, "node": os.environ["HPCRUN_NODE"], "status": status, "ended": time.time()}
-        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._signalled, "heard": heard})
+        ignored = os.environ.get("HPCRUN_IGNORED", "") if status else ""  # its failure is not that of the job
+        records.write(f"rank-{self._rank}.exit", {**fields, "told": self._signalled or ignored, "heard": heard})

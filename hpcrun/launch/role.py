@@ -77,6 +77,8 @@ class RoleNode(Node):
         env, index = os.environ, task - role.first_task
         env.update(role.env, HPCRUN_ROLE=role.name, HPCRUN_RANK_BASE=str(role.first_rank), NNODES=str(role.tasks))
         env["HPCRUN_NODE_RANK"] = str(index)
+        if role.on_exit == "ignore":
+            env["HPCRUN_IGNORED"] = "ignored"
         super().__init__()
         self._roles, self._role, self._task, self._is_first = roles, role, task, index == 0
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
@@ -107,8 +109,9 @@ class RoleNode(Node):
         """Use the role's GPUs of this node, and as large a part of its CPUs."""
         env = os.environ
         first, count, total = map(int, self._role.gpus.split(":"))
-        if gpus := env.get("CUDA_VISIBLE_DEVICES"):
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[first : first + count])
+        gpus = env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if len(gpus) == total:  # on this machine without Slurm it has its own already
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first : first + count])
         env["HPCRUN_NODE_RANKS"] = f"0:{sum(role.ranks for role in self._roles)}"
         cpus = sorted(os.sched_getaffinity(0))
         begin, end = len(cpus) * first // total, len(cpus) * (first + count) // total

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.parameters import Parameters, check_number, check_parameter, cross, joined, side_by_side
-from hpcrun.profiles.yaml_file import bounded_parser, first_line
+from hpcrun.profiles.yaml_file import parse_plain
 from hpcrun.reading import read_named_text
 
 _MAX_BYTES = 10_000_000
@@ -63,16 +63,7 @@ def parse_csv(text: str) -> tuple[Parameters, ...]:
 
 def parse_yaml(text: str) -> tuple[Parameters, ...]:
     """Read ``product:`` and ``zip:``, or a list of elements; raise ValueError for anything else."""
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        data = bounded_parser().load(text)
-    except RecursionError:  # of nested blocks
-        raise ValueError("it is nested too deeply") from None
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(line + first_line(getattr(error, "problem", None) or error)) from None
+    data = parse_plain(text)
     if isinstance(data, list):
         return tuple(_element(number, item) for number, item in enumerate(data))
     if not isinstance(data, dict) or not data:

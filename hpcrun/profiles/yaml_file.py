@@ -161,6 +161,20 @@ def parse_yaml(text: str, path: Path) -> YamlFile:
         raise MistakesError([Mistake(path, 1, first_line(error))]) from None
 
 
+def parse_plain(text: str) -> Any:
+    """Return the sections, lists and texts of a YAML text, without their lines; raise ValueError for a mistake."""
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return bounded_parser().load(text)
+    except RecursionError:  # of nested blocks
+        raise ValueError("it is nested too deeply") from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(line + first_line(getattr(error, "problem", None) or error)) from None
+
+
 def bounded_parser() -> YAML:
     """Return a parser that refuses brackets which are nested too deeply, before it has read all of them.
 

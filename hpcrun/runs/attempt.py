@@ -29,7 +29,8 @@ _EXIT: dict[str, reading.Kind] = {
 RESTART = "restart"  # a run continues in the same allocation; otherwise it is requeued
 _NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
-SIGNALLED = ("TERM", "cleared")
+IGNORED = "ignored"
+SIGNALLED = ("TERM", "cleared", IGNORED)
 _IMPORTS: dict[str, reading.Kind] = {
     "folder": reading.text, "script": reading.optional(reading.text), "imports": reading.optional(reading.table()),
 }  # fmt: skip
@@ -62,8 +63,8 @@ class RankExit:
     node: str
     status: int  # exit status; 128 + n where signal n ended it
     ended_s: float  # seconds since the epoch
-    # ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, else empty, as in
-    # all records of an older hpcrun
+    # ``TERM`` if it was terminated, ``cleared`` if it was terminated because another rank had failed, ``ignored`` if
+    # the job ignores its failure, else empty, as in all records of an older hpcrun
     signalled: str = ""
 
     @property

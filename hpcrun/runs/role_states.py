@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpcrun.job.layout import RoleRanks
 from hpcrun.job.units import host_list, joined
-from hpcrun.runs.attempt import hosts, last_attempt, node_ranks, rank_exits, ranks
+from hpcrun.runs.attempt import IGNORED, hosts, last_attempt, node_ranks, rank_exits, ranks
 from hpcrun.runs.record import Run
 from hpcrun.runs.silence import written_s
 
@@ -50,7 +50,7 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
         on = on or tuple(nodes[role.first_node : role.first_node + role.nodes])
         if len(ends) >= role.ranks:
             first = min(ends, key=lambda end: (end.status == 0, end.is_consequence, end.ended_s))
-            state = "terminated" if first.is_consequence else "ended"
+            state = "terminated" if first.is_consequence and first.signalled != IGNORED else "ended"
             yield RoleState(role, state, on, max(end.ended_s for end in ends), first.status)
         elif attempt.exit is not None:
             yield RoleState(role, "no record of its end" if ranks(folder) else "not started", on)

@@ -14,6 +14,7 @@ from hpcrun.job.parameters import parse_indices
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import bash_line
 from hpcrun.job.resources import Requeue
+from hpcrun.job.roles import Role
 from hpcrun.job.shape import Container, option_words
 from hpcrun.job.sweep import Sweep
 from hpcrun.views.text import bytes_text, code_text, count, fields_of, memory_text, one_line, time_text
@@ -36,7 +37,8 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     rows = [
         (plan.name, _shape(plan)),
         ("sweep", sweep_text(plan.sweep) if plan.sweep else ""),
-        ("command", "" if plan.preflight == "only" else command_line(plan)),
+        ("command", "" if plan.preflight == "only" or plan.roles else command_line(plan)),
+        *((role.name, _role(role)) for role in plan.roles),
         *more,
         ("CPUs", _cpus(plan)),
         ("memory", memory_text(plan.memory_mb) if plan.scheduler == "slurm" else ""),
@@ -76,6 +78,15 @@ def command_line(plan: Plan) -> str:
     return bash_line(words)
 
 
+def _role(role: Role) -> str:
+    """Return the size of a role, its command, and when it starts and is ready."""
+    size = count(role.gpus[1], "GPU") if role.gpus else count(role.nodes, "node")
+    ranks = f", {count(role.ranks, 'rank')} by torchrun" if role.shape.launcher == "torchrun" else ""
+    waits = f", after {' and '.join(role.after)}" if role.after else ""
+    ready = f", ready by {role.ready}" if role.ready else ""
+    return f"{size}{ranks}{waits}{ready}: {bash_line(role.command)}"
+
+
 def _shape(plan: Plan) -> str:
     shape = plan.shape
     if shape.gpus_per_node and (plan.scheduler == "slurm" or plan.local_gpus):
@@ -85,6 +96,8 @@ def _shape(plan: Plan) -> str:
     nodes = count(shape.nodes, "node") + (
         " (all this machine)" if plan.scheduler == "local" and shape.nodes > 1 else ""
     )
+    if plan.roles:
+        return f"{nodes} × {gpus}, {count(shape.world_size, 'rank')} in {count(len(plan.roles), 'role')}"
     if shape.launcher == "command":
         return f"{nodes} × {gpus}, the command once per node"
     if shape.launcher == "ray":

@@ -141,6 +141,10 @@ CASES = {
         requeue=2,
     ),
     "stage": case(stage=(("-name", "/data/a b"), ("c's", "/c's")), **TWO, container="/my x.sif", restarts=1, spares=1),
+    "roles": case("vllm serve M --port {port}", gpus_per_node="4", roles=["server:1,ready=http:{port}/health"],
+                  args=["--role", "trainer:2", "train.py", "--url", "{server.url}"]),
+    "roles-local-gpus": case("serve {port}", LOCAL, machine=FOUR_GPUS, roles=["my-server:1gpu"], args=[
+        "--role", "trainer:3gpu", "train.py", "{my-server.host}:{my-server.port}"], sweep=["lr=1,2"]),
     "local-python": case("prepare.py", LOCAL, BARE, gpus="0"),
 }  # fmt: skip
 

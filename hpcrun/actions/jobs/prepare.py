@@ -209,7 +209,9 @@ def _with_snapshot(
     from hpcrun.actions.jobs.snapshot import find_tree, list_code, place_in_snapshot
 
     tree = find_tree(Path(request.workdir or surroundings.cwd), surroundings.env)
+    done = [place_in_snapshot(one, tree, python)[0] for one in requests_of(request)]
     request, snapshot = place_in_snapshot(request, tree, python)
+    request = with_programs(request, done) if done else request
     return request, snapshot, list_code(tree, request.snapshot_include, surroundings.runs)
 
 

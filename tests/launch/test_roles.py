@@ -1,0 +1,141 @@
+"""Several programs in one job, as real processes of two nodes: addresses, checks, ends, and what a kill leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.launch.given import LAUNCH, Running, job, parent, send, wait_until
+
+SERVER = """
+import http.server, os, sys, threading, time
+open("started", "w").write(os.environ["HPCRUN_ROLE_TRAINER_HOSTS"])
+server = http.server.HTTPServer(("", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print("serving", flush=True)
+time.sleep(float(sys.argv[2]))
+sys.exit(int(sys.argv[3]))
+"""
+TRAINER = """
+import os, sys, time, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).status, sys.argv[1] == f"http://127.0.0.1:{os.environ['HPCRUN_ROLE_SERVER_PORT']}",
+      sys.argv[4], os.environ["NNODES"], os.environ["NODE_RANK"], flush=True)
+time.sleep(float(sys.argv[2]))
+sys.exit(int(sys.argv[3]))
+"""
+CHILD = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+
+
+def block(name: str, task: int, *words: str, options: tuple[str, ...] = (), on_exit: str = "fail") -> list[str]:
+    """A role of one node, as the script describes it."""
+    place = ("--task", str(task), "--tasks", "1", "--first-rank", str(task), "--ranks", "1", "--launcher", "command")
+    command = (*LAUNCH, "rank", "--once", "--", sys.executable, *words)
+    every = [name, *place, "--on-exit", on_exit, *options, "--", *command]
+    return [str(len(every)), *every]
+
+
+def two(
+    folder: Path,
+    server: tuple[str, ...] = (SERVER, "{port}", "60", "0"),
+    trainer: tuple[str, ...] = (TRAINER, "{server.url}", "0.5", "0", "{{server.url}}"),
+    ready: tuple[str, ...] = ("--ready", "http:{port}/", "--ready-timeout", "20"),
+    on_exit: str = "fail",
+) -> AbstractContextManager[Running]:
+    """A server and its trainer."""
+    roles = block("server", 0, "-uc", *server, options=ready, on_exit=on_exit)
+    roles += block("trainer", 1, "-uc", *trainer, options=("--after", "server"), on_exit="end")
+    return job(folder, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles])
+
+
+def nothing_left(pids: list[int]) -> None:
+    wait_until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()], "all processes to end", 40)
+
+
+def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(tmp_path: Path) -> None:
+    # behind a program that dies of SIGTERM at once: its child gets it, too
+    with two(tmp_path, server=(CHILD, sys.executable, "-uc", SERVER, "{port}", "60", "0")) as running:
+        running.until("serving")
+        pids = running.processes()
+        assert running.end() == 0
+        assert running.out(1).split() == ["200", "True", "{server.url}", "1", "0"]
+        assert (tmp_path / "started").read_text() == "127.0.0.1"
+        assert (running.rank(0)["told"], running.rank(1)["told"]) == ("cleared", "")
+        assert running.record["message"] == ""
+        assert '"port": ' in (running.attempt / "role-server.ready").read_text()
+        nothing_left(pids)
+
+
+@pytest.mark.parametrize(
+    ("server", "trainer", "status", "message"),
+    [
+        (("2", "5"), ("60", "0"), 5, "role server on local-0 ended with status 5, before trainer"),
+        (("2", "0"), ("60", "0"), 1, "role server on local-0 ended with status 0, before trainer"),
+        (("60", "0"), ("0.5", "3"), 3, "role trainer on local-1 ended with status 3"),
+        (("2", "0"), ("4", "0"), 0, ""),  # a server that its clients shut down
+    ],
+)
+def test_the_role_that_ends_the_job_is_named(
+    tmp_path: Path, server: tuple[str, str], trainer: tuple[str, str], status: int, message: str
+) -> None:
+    with two(tmp_path, (SERVER, "{port}", *server), (TRAINER, "{server.url}", *trainer, "x")) as running:
+        running.until("200", rank=1)
+        pids = running.processes()
+        assert running.end() == status
+        assert (running.record["status"], running.record["message"]) == (status, message)
+        nothing_left(pids)
+
+
+def test_the_failure_of_a_role_that_is_ignored_is_not_that_of_the_job(tmp_path: Path) -> None:
+    trainer = (TRAINER, "{server.url}", "2", "3", "x")
+    with two(tmp_path, (SERVER, "{port}", "1", "5"), trainer, on_exit="ignore") as running:
+        assert running.end() == 3
+        assert (running.rank(0)["status"], running.record["status"]) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("check", "problem"), [("tcp:{port}", "Connection refused"), ("file:$HPCRUN_ATTEMPT_DIR/up", "no such file")]
+)
+def test_a_role_that_is_not_ready_in_time_fails_the_job_with_what_was_checked(
+    tmp_path: Path, check: str, problem: str
+) -> None:
+    server = ("import time; print('loading'); time.sleep(60)",)
+    with two(tmp_path, server, ready=("--ready", check, "--ready-timeout", "1")) as running:
+        running.until("loading")
+        pids = running.processes()
+        assert running.end() == 1
+        message = running.record["message"]
+        assert message.startswith(f"role server on local-0 was not ready after 1 s: {check[:4]}")
+        assert problem in message
+        assert message.endswith("the last line of its log: loading")
+        assert not running.out(1)
+        nothing_left(pids)
+
+
+@pytest.mark.parametrize("whom", ["program", "wrapper", "node"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_kill_of_any_part_of_a_role_fails_the_job_and_leaves_no_process(tmp_path: Path, whom: str, rank: int) -> None:
+    with two(tmp_path, trainer=(TRAINER, "{server.url}", "60", "0", "x")) as running:
+        running.until("200", rank=1)
+        pids = running.processes()
+        text = SERVER if rank == 0 else TRAINER
+        program = next(pid for pid in pids if text[:40] in Path(f"/proc/{pid}/cmdline").read_text()
+                       and "launch" not in Path(f"/proc/{pid}/cmdline").read_text())  # fmt: skip
+        wrapper = parent(program)
+        send({"program": program, "wrapper": wrapper, "node": parent(wrapper)}[whom], signal.SIGKILL)
+        assert running.end(60) == 137
+        assert running.rank(1 - rank)["told"] in ("TERM", "cleared")
+        nothing_left(pids)
+
+
+def test_a_job_that_is_cancelled_while_a_role_waits_ends_at_once(tmp_path: Path) -> None:
+    with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
+        running.until("loading")
+        pids = running.processes()
+        os.kill(running.process.pid, signal.SIGTERM)
+        assert running.end() == 143
+        nothing_left(pids)
