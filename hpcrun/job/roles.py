@@ -101,7 +101,8 @@ def requests_of(request: JobRequest) -> list[JobRequest]:
         one = request.model_copy(update=fields)
         once = None if one.module or one.script.endswith(".py") else "command"
         launcher = "command" if role.launcher == "once" else role.launcher or one.launcher or once
-        procs = one.nproc_per_node if launcher in (None, "torchrun") else None
+        by_torchrun = launcher == "torchrun" or (launcher is None and not (each and each.count == 0))
+        procs = one.nproc_per_node if by_torchrun else None
         requests.append(one.model_copy(update={"launcher": launcher, "nproc_per_node": procs}))
     return requests
 

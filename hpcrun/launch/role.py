@@ -196,7 +196,8 @@ class RoleNode(Node):
             self._is_ready = True
             address = records.read(f"{self._role.name}.start", self._shared) or {}
             fields = {"ready": time.time(), "host": address.get("host", ""), "port": address.get("port", 0)}
-            records.write(f"role-{self._role.name}.ready", fields)
+            if self._role.ready:  # for hpcrun status
+                records.write(f"role-{self._role.name}.ready", fields)
             records.write(f"{self._role.name}.ready", fields, self._shared)
         elif late:
             what = f"was not ready after {self._role.ready_timeout_s:g} s: {self._check}: {problem}"
@@ -250,7 +251,10 @@ class RoleNode(Node):
             return 0
         deciding = " and ".join(each.name for each in self._roles if each.on_exit == "end")
         before = "" if role.on_exit == "end" else f", before {deciding}"
-        self._fail(f"ended with status {status}{before}")
+        ranks = range(role.first_rank, role.first_rank + role.ranks)  # torchrun's own status says less than theirs
+        first = records.first_failed(each for each in records.exits() if each.get("rank") in ranks) or {}
+        which = f": rank {first['rank'] - role.first_rank} on {first['node']}" if first and role.ranks > 1 else ""
+        self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
 
     def _fail(self, what: str) -> None:

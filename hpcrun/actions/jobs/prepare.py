@@ -99,8 +99,12 @@ def prepare(
         kind = "for hpcrun's programs; the script has its own"
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
-        settled = settle(request, loaded, surroundings)
-        request, loaded, profile = settled.request, settled.loaded, settled.loaded.profile
+        ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher} if request.roles else {}
+        settled = settle(
+            request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings
+        )  # they are of some roles
+        request = settled.request.model_copy(update=ranks)
+        loaded, profile = settled.loaded, settled.loaded.profile
         notes += settled.notes
         request = with_container(request, profile, surroundings)
         in_container = image_of(request, profile) is not None
