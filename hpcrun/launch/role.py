@@ -33,7 +33,7 @@ CHECK_S = 1.0
 """The time that a check may take."""
 
 
-class Role:
+class RoleBlock:
     """A role as the script describes it."""
 
     def __init__(self, words: list[str]) -> None:
@@ -60,10 +60,10 @@ def main(arguments: list[str]) -> int:
     """Run the role of this task; return 0, or the exit status with which its end fails the job."""
     is_local = "HPCRUN_NODE_ADDR" in os.environ
     environment.be_node()
-    roles, words = list[Role](), arguments[1:]
+    roles, words = list[RoleBlock](), arguments[1:]
     while words:
         count = int(words[0])
-        roles.append(Role(words[1 : 1 + count]))
+        roles.append(RoleBlock(words[1 : 1 + count]))
         words = words[1 + count :]
     task = int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])
     role = next(each for each in roles if each.first_task <= task < each.first_task + each.tasks)
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
 class RoleNode(Node):
     """The process of one role on one node."""
 
-    def __init__(self, roles: list[Role], role: Role, task: int) -> None:
+    def __init__(self, roles: list[RoleBlock], role: RoleBlock, task: int) -> None:
         env, index = os.environ, task - role.first_task
         env.update(role.env, HPCRUN_ROLE=role.name, HPCRUN_RANK_BASE=str(role.first_rank), NNODES=str(role.tasks))
         env["HPCRUN_NODE_RANK"] = str(index)
