@@ -15,12 +15,16 @@ import socket
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from . import environment, records
 from .node_folder import PREFIX, NodeFolder, enter
-from .processes import HEARD, become, launch_program, reap, send, try_start
+from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
 from .rendezvous import free_port, resolves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MARK, JOIN = "HPCRUN_RAY", "HPCRUN_RAY_JOIN_S"
 """Marks the processes of Ray on a node; the seconds that all nodes have to join."""
@@ -49,34 +53,37 @@ except ImportError as error:
     sys.exit(f"hpcrun: {sys.executable} cannot import ray ({error}); install it there: pip install ray")
 """
 # Ray starts its client server wherever grpc is installed, and takes its port only there
-_START = f"""{_IMPORT}
+_START = (
+    _IMPORT
+    + """
 from ray.scripts.scripts import main
 port = sys.argv.pop(1)
 if "--head" in sys.argv and importlib.util.find_spec("grpc"):
-    sys.argv.append(f"--ray-client-server-port={{port}}")
+    sys.argv.append("--ray-client-server-port=" + port)
 main()
 """
-_WAIT = f"""{_IMPORT}
+)
+_WAIT = (
+    _IMPORT
+    + """
 limit_s, nodes = float(sys.argv[1]), sys.argv[2:]
 until = time.monotonic() + limit_s
 while True:
     try:
         if not ray.is_initialized():
             ray.init(log_to_driver=False, logging_level="ERROR")
-        missing = [*nodes]
-        for node in ray.nodes():
-            if node["Alive"] and node["NodeName"] in missing:
-                missing.remove(node["NodeName"])
-        few = f"{{len(missing)}} of {{len(nodes)}} nodes did not join Ray within {{limit_s:g}} s"
-        problem = f"{{few}}: {{', '.join(missing)}}"
+        joined = {node["NodeName"] for node in ray.nodes() if node["Alive"]}
+        missing = [node for node in nodes if node not in joined]
+        problem = f"{len(missing)} of {len(nodes)} nodes did not join Ray within {limit_s:g} s: {', '.join(missing)}"
     except Exception as error:  # it is still starting
-        missing, problem = [""], f"Ray did not respond on {{nodes[0]}} within {{limit_s:g}} s: {{error}}"
+        missing, problem = nodes, f"Ray did not respond on {nodes[0]} within {limit_s:g} s: {error}"
     if not missing:
         break
     if time.monotonic() > until:
-        sys.exit(f"hpcrun: {{problem}}; see the logs of their ranks, and hpcrun preflight")
+        sys.exit(f"hpcrun: {problem}; see the logs of their ranks, and hpcrun preflight")
     time.sleep(0.2)
 """
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -102,11 +109,8 @@ def _join(program: list[str]) -> int:
     if not _is_head():
         for number in HEARD:  # the head's program may use this node to save a checkpoint
             signal.signal(number, signal.SIG_IGN)
-        while _head_listens(otherwise=True):
-            time.sleep(1)
-        return 0
-    words = [os.environ.get(JOIN) or f"{JOIN_S:g}", *_hosts()]
-    if subprocess.call([sys.executable, "-c", _WAIT, *words]):
+        return _wait_for_end_of_head()
+    if subprocess.call([sys.executable, "-c", _WAIT, os.environ.get(JOIN) or f"{JOIN_S:g}", *_hosts()]):
         return 1
     try:
         become(program)
@@ -124,15 +128,22 @@ def _hosts() -> list[str]:
     return records.read_text("hosts").split()
 
 
-def _head_listens(*, otherwise: bool) -> bool:
-    """Whether the head's Ray accepts connections; ``otherwise`` if the network does not tell."""
-    try:
-        socket.create_connection((os.environ["HPCRUN_HEAD_ADDR"], int(os.environ["HPCRUN_PORT"])), timeout=5).close()
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return otherwise
-    return True
+def _connect() -> socket.socket:
+    return socket.create_connection((os.environ["HPCRUN_HEAD_ADDR"], int(os.environ["HPCRUN_PORT"])), timeout=5)
+
+
+def _wait_for_end_of_head() -> int:
+    """Wait until the head's Ray accepts no connections; it closes each one that is silent, but not at once."""
+    while True:
+        try:
+            with _connect() as head:
+                head.settimeout(None)
+                while head.recv(4096):
+                    pass
+        except ConnectionRefusedError:
+            return 0
+        except OSError:
+            time.sleep(1)
 
 
 def _address() -> str:
@@ -171,10 +182,8 @@ class RayRank(Rank):
             env.pop(name, None)
         env.update({**_SETTINGS, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
         super().__init__(int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env)
-        # the log of the program has no lines of Ray's start
-        self._ray_log = os.path.join(
-            *((files.path, "start") if _is_head() else (records.attempt_dir(), f"rank-{self._rank}"))
-        )
+        # the program's log has no lines of Ray's start
+        self._ray_log = f"{files.path}/start" if _is_head() else f"{records.attempt_dir()}/rank-{self._rank}"
 
     def run(self, program: list[str]) -> int:
         """Start Ray, then the program, wait for it, and end Ray."""
@@ -186,19 +195,21 @@ class RayRank(Rank):
 
     def _start_ray(self) -> None:
         env, port = os.environ, int(os.environ["HPCRUN_PORT"])
-        while not (_is_head() or _head_listens(otherwise=False) or HEARD & signal.sigpending()):
-            time.sleep(0.5)
-        # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
-        of_head = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
-        of_node = [
-            f"--node-ip-address={_address()}",
-            f"--node-name={env['HPCRUN_NODE']}",
-            f"--temp-dir={self._files.path}/r",
-        ]
+        while not (_is_head() or HEARD & signal.sigpending()):
+            try:
+                _connect().close()
+                break
+            except OSError:
+                time.sleep(0.5)
+        role = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
         words = [
             *(sys.executable, "-c", _START, str(free_port(port + 1)), "start", "--block"),
-            *(of_head if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
-            *(*of_node, *(f"--{name}=0" for name in _ANY_PORT), *resources()),
+            *(role if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
+            *(f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"),
+            # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
+            f"--temp-dir={self._files.path}/r",
+            *(f"--{name}=0" for name in _ANY_PORT),
+            *resources(),
         ]
         self._ray, _ = try_start(words, env, out=f"{self._ray_log}.out", err=f"{self._ray_log}.err", own_group=True)
 
@@ -225,11 +236,11 @@ class RayRank(Rank):
     def _end_ray(self) -> None:
         """End what is left; after the end of the program, Ray has some time to end the actors of all nodes."""
         until = time.monotonic() + STOP_S * (_is_head() and not self._signalled)
-        send(self._ray, signal.SIGTERM)
+        if _runs(self._ray):
+            send(self._ray, signal.SIGTERM)
         while _runs(self._ray) and time.monotonic() < until:
             time.sleep(0.05)
         _kill_marked()
-        reap(self._ray)
         self._files.leave()
 
 
@@ -241,20 +252,18 @@ def _runs(pid: int) -> bool:
 def _kill_marked() -> None:
     """Kill what Ray and its programs have started on this node: Ray's workers leave its process group and session."""
     until = time.monotonic() + STOP_S
-    while (pids := _marked()) and time.monotonic() < until:
+    while (pids := [*_marked()]) and time.monotonic() < until:
         for pid in pids:
             send(pid, signal.SIGKILL)
         time.sleep(0.05)
 
 
-def _marked() -> list[int]:
-    mark = os.fsencode(f"\0{MARK}={os.environ[MARK]}\0")
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and mark in b"\0" + _environ(name)]
-
-
-def _environ(pid: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except OSError:  # it has ended, or belongs to another user
-        return b""
+def _marked() -> Iterator[int]:
+    mark = os.fsencode(f"{MARK}={os.environ[MARK]}\0")
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark in file.read():
+                    yield int(pid)
+        except OSError:  # it has ended, or belongs to another user
+            continue
