@@ -309,7 +309,13 @@ def cluster_error(*args: str) -> ClusterError | None:
     return None
 
 
-UNDONE_BY = {"full": ("stop", "start"), "stop": ("start",), "unplug": ("plug",), "block": ("unblock",)}
+UNDONE_BY = {
+    "full": ("stop", "start"),
+    "apart": ("stop", "start"),
+    "stop": ("start",),
+    "unplug": ("plug",),
+    "block": ("unblock",),
+}
 """Faults, as dev/cluster.sh names them, in the order in which they are undone."""
 
 
@@ -349,6 +355,7 @@ class Cluster:
         self._faults -= {(each, what) for each in (fault, *UNDONE_BY[fault])}
 
     stop, start = partialmethod(make, "stop"), partialmethod(mend, "stop")  # ctld, dbd, or the slurmd of a node
+    apart = partialmethod(make, "apart")  # a small disk of a node's own in /mnt
     fill = partialmethod(make, "full")  # no room in /tmp and /dev/shm of a node, which runs no job
     unplug, plug = partialmethod(make, "unplug"), partialmethod(mend, "unplug")  # a node's network cable
     # nobody can connect to the ports of a node from which rendezvous ports are taken, as with a firewall

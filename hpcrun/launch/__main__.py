@@ -22,7 +22,7 @@ if __package__ is None or __package__ == "":
     _copy = os.path.join(os.environ.get("HPCRUN_RUN_DIR", ""), "programs")
     sys.dont_write_bytecode = sys.argv[1:2] not in (["job"], ["pack"]) or _copy != sys.path[0]
 
-PARTS = ("job", "pack", "node", "role", "rank", "check", "code", "container", "guard", "ask", "ray", "stage", "receive")
+PARTS = ("job", "pack", "node", "role", "rank", "check", "code", "container", "guard", "ask", "ray", "stage")
 
 
 def main() -> int:

@@ -98,7 +98,7 @@ class Job:
         os.environ[environment.SAMPLE] = f"{self._sample_s:g}"
         self._meet()
         if not self._local:
-            steps = 4 if self._options.stage else 2  # the preflight is a step, too, and the data takes one or two
+            steps = 3 if self._options.stage else 2  # the preflight and the copying of data are steps, too
             slurm.skip_steps(steps * records.attempts_cut_off())
         if self._options.preflight:
             command, message = self._preflight(command)
@@ -178,7 +178,7 @@ class Job:
         from . import stage  # slow to import, and few jobs copy data
 
         if over:
-            return stage.remove_from(self._hosts, in_haste=self._signalled)
+            return stage.remove_from(self._hosts, self._left_out, in_haste=self._signalled)
         return stage.copy(self._step, self._hosts, self._options.stage)
 
     def refuse(self, message: str) -> int:

@@ -109,9 +109,9 @@ class NodeFolder:
             records.remove(os.path.join(self.path, name))
         ends = "HPCRUN_STAGE" in os.environ and self.has(f"stop-{records.TERMINATED}")
         if _remove(self.path, self._held) and ends:
-            from . import receive  # slow to import, and few jobs copy data
+            from . import stage  # slow to import, and few jobs copy data
 
-            receive.remove_after_signal()
+            stage.remove_after_signal()
 
 
 def make() -> NodeFolder:

@@ -1,147 +1,213 @@
 """``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks start.
 
-One tar on the head node reads the shared storage once. Its output is cut into parts. sbcast sends each part, through
-Slurm's own tree of nodes, to a step with one receiver on each node (receive.py), which prints a line when the part is
-on its disk: so the parts on their way need little room. If the head node is the only one, parts are renamed, not sent.
+The head node lists the files once, and starts a step with ``launch stage --node`` on each node. Every node tells its
+room. If all have enough, they copy by tar, some at a time, so that the shared storage is not flooded: a node begins
+when the number on its stdin is above its own. sbcast would read the storage once, but took ten times as long (1 GiB to
+four nodes), goes over the network of slurmd, which is slow at many sites, and fails as a whole with one node.
+
+A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job removes it at its end
+(``launch stage --remove``), its node after SIGTERM, and after all were killed, the next job of the same user that
+copies data to this node.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from . import records, slurm
+from .node_folder import is_shared
 from .processes import launch_program
-from .receive import PART, STAGE, StageError, hold, remove
 
 if TYPE_CHECKING:
     from .step import JobStep
 
-RECORD = "stage"
-"""The record of an attempt whose data could not be copied."""
-IN_FLIGHT = 4
-"""The parts that a disk holds at most, besides the copy: two that are sent, two that have arrived."""
-PROGRESS_S, REMOVE_S = 10.0, 60
-_TAR = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recursion", "--mode=u+rwX", "--null")
+STAGE, PREFIX = "HPCRUN_STAGE", "hpcrun-stage-"
+"""The variable with the folder of the copy, and how its name begins; the job id follows."""
+RECORD, LIST = "stage", "stage-list"
+"""In the folder of an attempt: why the data could not be copied, and what is copied."""
+AT_ONCE = 16
+"""The nodes that copy at a time: more would only slow each other down at a usual file server."""
+PROGRESS_S, REMOVE_S, REPLACED_S = 10.0, 60, 10
+_READ = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recursion", "--mode=u+rwX", "--null")
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
+_ELSEWHERE = "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+
+
+class StageError(Exception):
+    """The data cannot be copied; the message says why."""
 
 
 def main(arguments: list[str]) -> int:
-    """Copy the data; return the exit status."""
+    """Copy the data to the nodes, copy it here, or remove it here; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
-    if _is_local() and os.environ["HPCRUN_NODE_RANK"] != "0":
-        return 0  # the nodes of this machine share its disk
-    nodes = arguments[0].split(",")
+    if arguments == ["--remove"]:
+        remove()
+        return 0
     try:
-        _send(nodes[:1] if _is_local() else nodes, arguments[1:])
+        if arguments == ["--node"]:
+            _copy_here()
+        elif not _is_local() or os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
+            nodes = arguments[0].split(",")
+            _copy_to(nodes[:1] if _is_local() else nodes, arguments[1:])
     except (StageError, OSError) as error:
-        records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
+        if arguments == ["--node"]:
+            _tell("failed", " ".join(str(error).splitlines()))
+        else:
+            records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
         return 1
     return 0
 
 
+# --- the job ----------------------------------------------------------------------------------------------------------
+
+
 def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
-    """Copy the data onto the nodes that do not have it, as the job; return why it failed, or the empty string."""
+    """Copy the data onto the nodes that do not have it; return why it failed, or the empty string."""
     status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
     if not status and _is_local():
-        hold(os.environ[STAGE])
+        _hold(os.environ[STAGE], fcntl.LOCK_SH)
     message = str((records.read(RECORD) or {}).get("message") or f"copying the data ended with status {status}")
     if status:
         records.say(message)
     return message if status else ""
 
 
-def remove_from(nodes: list[str], *, in_haste: bool) -> str:
-    """Remove the copies, as the job, which is about to end, and does not wait long; return the empty string.
+def remove_from(nodes: list[str], replaced: list[str], *, in_haste: bool) -> str:
+    """Remove the copies at the end of the job, which does not wait long; return the empty string.
 
     Args:
+        replaced: nodes that are not used any more, and may be dead.
         in_haste: Slurm is ending this job: there is no time, and the nodes do it themselves.
     """
     if _is_local():
         remove()
-    elif not in_haste:
-        argv, env = slurm.small_step(*nodes)
+    for some, most_s in () if _is_local() or in_haste else ((nodes, REMOVE_S), (replaced, REPLACED_S)):
+        argv, env = slurm.small_step(*some)
         with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run([*argv, *launch_program(), "receive", "--remove"], env=env, check=False, timeout=REMOVE_S)
+            if some:
+                subprocess.run([*argv, *launch_program(), "stage", "--remove"], env=env, check=False, timeout=most_s)
     return ""
-
-
-@dataclass(frozen=True)
-class Data:
-    """What is copied: the files, their bytes on the disk, and the links that lead nowhere, or back."""
-
-    files: int
-    size: int
-    skipped: int
 
 
 # --- the head node ----------------------------------------------------------------------------------------------------
 
 
-def _send(nodes: list[str], sources: list[str]) -> None:
-    receivers = _Receivers(nodes)
-    lacking = [node for node, room in receivers.rooms.items() if room is not None]
-    if len(lacking) < len(nodes):
-        receivers.end()
-        if not lacking:
-            return
-        receivers = _Receivers(lacking)
-    folder, began = os.environ[STAGE] + ".send", time.monotonic()
-    tar = None
+@dataclass
+class Copies:
+    """The progress of the copies: what each node has told."""
+
+    nodes: int
+    size: int = 0
+    rooms: dict[str, int] = field(default_factory=dict)  # of the nodes that lack the data
+    copied: dict[str, int] = field(default_factory=dict)
+    had: int = 0  # nodes that have it already
+    done: int = 0
+
+    def hear(self, line: str) -> None:
+        """Note what a node tells."""
+        node, kind, text = line.rstrip("\n").split(" ", 2)
+        if kind == "failed":
+            raise StageError(f"{node}: {text}")
+        if kind == "room":
+            self.rooms[node] = int(text)
+        elif kind == "copied":
+            self.copied[node] = int(text)
+        elif kind == "done":
+            self.copied[node], self.done = self.size, self.done + 1
+        self.had += kind == "had"
+
+    @property
+    def limit(self) -> int:
+        """The number below which nodes may copy; 0 until all have told their room."""
+        return AT_ONCE + self.had + self.done if self.had + len(self.rooms) == self.nodes else 0
+
+    def check_rooms(self) -> None:
+        full = sorted((room, node) for node, room in self.rooms.items() if room < self.size)
+        if full:
+            least = f"{full[0][1]} has {size_text(full[0][0])} free"
+            others = f", and {len(full) - 1} more nodes have too little" if len(full) > 1 else ""
+            place = os.path.dirname(os.environ[STAGE])
+            raise StageError(f"it needs {size_text(self.size)} in {place}, and {least}{others}. {_ELSEWHERE}")
+
+
+def _copy_to(nodes: list[str], sources: list[str]) -> None:
+    folder = os.path.join(records.attempt_dir(), LIST)
+    alone = _is_local() or nodes == [os.environ.get("SLURMD_NODENAME")]
+    argv, env = ([], dict(os.environ)) if alone else slurm.small_step(*nodes)
+    argv += [*launch_program(), "stage", "--node"]
+    copies, began, report_at = Copies(len(nodes)), time.monotonic(), time.monotonic() + PROGRESS_S
+    files, copies.size, skipped = list_files(folder, sources)
+    step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+    assert step.stdin is not None
+    assert step.stdout is not None
+    limit = 0
     try:
-        data = _list(folder, sources)
-        what = f"{size_text(data.size)} in {data.files} files to {len(lacking)} nodes"
-        _check_rooms(receivers.rooms, data.size)
-        records.say(f"--stage copies {what}, below {os.environ[STAGE]}")
-        if data.skipped:
-            records.say(f"{data.skipped} links that lead nowhere, or back to a folder above them, are left out")
-        names = f"--files-from={os.path.join(folder, 'names')}"
-        tar = subprocess.Popen([*_TAR, f"--directory={folder}/data", names], stdout=subprocess.PIPE)
-        receivers.send(_cut(tar, folder), data.size)
-        receivers.finish()
-        seconds = time.monotonic() - began
-        records.say(f"--stage copied {what} in {seconds:.0f} s ({size_text(data.size / seconds)}/s)")
+        for line in step.stdout:
+            copies.hear(line)
+            if not limit and copies.limit and copies.rooms:
+                copies.check_rooms()
+                what = f"{size_text(copies.size)} in {files} files to {len(copies.rooms)} nodes"
+                records.say(f"--stage copies {what}, into {os.environ[STAGE]}")
+                records.say(f"{skipped} links that lead nowhere, or back, are left out") if skipped else None
+            if copies.limit > limit:
+                limit = copies.limit
+                with suppress(BrokenPipeError):  # the last nodes have ended
+                    step.stdin.write(f"{limit}\n")
+                    step.stdin.flush()
+            if time.monotonic() > report_at:
+                report_at = time.monotonic() + PROGRESS_S
+                total, copied = copies.size * len(copies.rooms), sum(copies.copied.values())
+                rate = copied / (time.monotonic() - began)
+                left = f", {(total - copied) / rate:.0f} s left" if rate else ""
+                records.say(f"--stage: {size_text(copied)} of {size_text(total)}, {size_text(rate)}/s{left}")
+        if status := step.wait():
+            raise StageError(f"the step of the nodes ended with status {status}")
+        if copies.rooms:
+            seconds = time.monotonic() - began
+            rate = copies.size * len(copies.rooms) / seconds
+            records.say(f"--stage copied {what} in {seconds:.1f} s ({size_text(rate)}/s)")
     finally:
-        if tar and tar.poll() is None:
-            tar.kill()
-        receivers.end()
+        if step.poll() is None:
+            step.terminate()
+        step.wait()
         remove(folder)
 
 
-def _list(folder: str, sources: list[str]) -> Data:
-    """Make a folder with a link to each source under its name, and the list of the files that tar reads through it."""
+def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
+    """Make a folder with a link to each source under its name, and a list of the files below, for tar.
+
+    Links are followed. Other kinds of entries, as sockets, cannot be copied.
+
+    Returns:
+        The number of files, their bytes on the disk, and the links that lead nowhere, or to a folder above them.
+    """
     remove(folder)
-    os.mkdir(folder, 0o700)
     root = os.fsencode(os.path.join(folder, "data"))
-    os.mkdir(root)
-    for source in sources:
-        name, _, path = source.partition("/")
-        if not os.path.exists(path):
-            raise StageError(f"there is no {path} on {os.uname().nodename}")
-        os.symlink(path, os.path.join(root, os.fsencode(name)))
-    with open(os.path.join(folder, "names"), "wb") as names:
-        return _walk(root, names)
-
-
-def _walk(root: bytes, names: IO[bytes]) -> Data:
-    """Write the names of folders and files, links followed; other kinds, as sockets, cannot be copied."""
+    os.makedirs(root)
+    for name, _, source in (text.partition("/") for text in sources):
+        if not os.path.exists(source):
+            raise StageError(f"there is no {source} on {os.uname().nodename}")
+        os.symlink(source, os.path.join(root, os.fsencode(name)))
     files = size = skipped = 0
-    counted: set[tuple[int, int]] = set()  # hard links, and links that lead to the same file, take its room once
+    counted: set[tuple[int, int]] = set()  # files with several names, or links to them, take their room once
     folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(b".", frozenset())]
-    while folders:
-        folder, above = folders.pop()
-        with os.scandir(os.path.join(root, folder)) as entries:
-            for entry in entries:
-                path = os.path.join(folder, entry.name)
+    with open(os.path.join(folder, "names"), "wb") as names:
+        while folders:
+            place, above = folders.pop()
+            for entry in os.scandir(os.path.join(root, place)):
+                path = os.path.join(place, entry.name)
+                above = _folders_above(entry.path) if place == b"." else above
                 try:
                     info = entry.stat()
                 except OSError:
@@ -158,122 +224,126 @@ def _walk(root: bytes, names: IO[bytes]) -> Data:
                     files += 1
                     size += 0 if key in counted else min(info.st_size, 512 * info.st_blocks)
                     counted.add(key)
-    return Data(files, size, skipped)
+    return files, size, skipped
 
 
-def _check_rooms(rooms: dict[str, int | None], size: int) -> None:
-    needed = size + IN_FLIGHT * min(PART, size)
-    full = sorted((room, node) for node, room in rooms.items() if room is not None and room < needed)
-    if full:
-        least = f"{full[0][1]} has {size_text(full[0][0])} free"
-        others = f" (and {len(full) - 1} more nodes have too little)" if len(full) > 1 else ""
-        place = os.path.dirname(os.environ[STAGE])
-        advice = "--env HPCRUN_STAGE_DIR=/path names another folder that each node has on its own disk"
-        raise StageError(f"{size_text(needed)} are needed in {place}, and {least}{others}. {advice}")
+def _folders_above(source: bytes) -> frozenset[tuple[int, int]]:
+    path, above = os.path.realpath(source), set()
+    while path != b"/":
+        path = os.path.dirname(path)
+        info = os.stat(path)
+        above.add((info.st_dev, info.st_ino))
+    return frozenset(above)
 
 
-def _cut(tar: subprocess.Popen[bytes], folder: str) -> Iterator[tuple[str, int]]:
-    """Yield the path and the size of each part of tar's output; the last part only if tar has read everything."""
-    assert tar.stdout is not None
-    number, size = 0, PART
-    while size == PART:
-        path, size = os.path.join(folder, str(number)), 0
-        with open(path, "wb") as file:
-            while size < PART and (data := tar.stdout.read(min(1 << 20, PART - size))):
-                size += file.write(data)
-            if not size:
-                size = file.write(bytes(512))  # tar ignores zeros at the end, and sbcast sends no empty file
-        if size < PART and tar.wait() not in (0, _CHANGED):
-            raise StageError("it could not be read: the log has tar's messages")
-        yield path, size
-        number += 1
+# --- each node --------------------------------------------------------------------------------------------------------
 
 
-class _Receivers:
-    """The step of the receivers, one on each node.
+def _copy_here() -> None:
+    folder = os.environ[STAGE]
+    part, place = folder + ".part", os.path.dirname(folder)
+    if is_own_folder(folder):
+        return _tell("had", "")
+    if is_shared(place):
+        raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
+    _sweep(place)
+    remove(part)
+    os.mkdir(part, 0o700)
+    try:
+        _tell("room", str(_room(place)))
+        number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
+        while int(sys.stdin.readline() or sys.exit(1)) <= number:
+            pass
+        _tar(part)
+        os.rename(part, folder)
+        return _tell("done", "")
+    finally:
+        remove(part)
 
-    Attributes:
-        rooms: the free bytes of each node; None if it has the data already.
-    """
 
-    def __init__(self, nodes: list[str]) -> None:
-        receive = [*launch_program(), "receive"]
-        self._alone = _is_local() or nodes == [os.environ.get("SLURMD_NODENAME")]
-        argv, env = ([], dict(os.environ)) if self._alone else slurm.small_step(*nodes)
-        self._process = subprocess.Popen([*argv, *receive], stdout=subprocess.PIPE, env=env, text=True)
-        self._lines = dict.fromkeys(nodes, 0)
-        self._step, self._path = "", ""
-        self._sending: subprocess.Popen[bytes] | None = None
-        self.rooms: dict[str, int | None] = {}
-        self._wait(1)
+def _tar(target: str) -> None:
+    folder, before = os.path.join(records.attempt_dir(), LIST), _room(target)
+    read = [*_READ, f"--directory={folder}/data", f"--files-from={folder}/names"]
+    with subprocess.Popen(read, stdout=subprocess.PIPE) as reader:
+        writer = subprocess.Popen(["tar", "--extract", "--file=-", f"--directory={target}"], stdin=reader.stdout)
+        assert reader.stdout is not None
+        reader.stdout.close()
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    status = writer.wait(PROGRESS_S / 2)
+                    break
+                _tell("copied", str(before - _room(target)))
+        finally:
+            writer.kill()
+            reader.kill() if writer.wait() else None
+    if status:
+        full = os.statvfs(target).f_bavail < 256
+        raise StageError(f"tar cannot write to {target}: {'its disk is full' if full else 'the log has its messages'}")
+    if reader.returncode not in (0, _CHANGED):
+        raise StageError("tar cannot read the data: the log has its messages")
 
-    def send(self, parts: Iterator[tuple[str, int]], size: int) -> None:
-        """Send the parts, each while the next one is cut, and report the progress."""
-        began = report_at = time.monotonic()
-        sent = 0
-        for number, (path, length) in enumerate(parts):
-            self._wait(number)  # the part before the last one is on all disks
-            self._sent()
-            self._start(path, os.path.join(os.environ[STAGE] + ".part", f"{number}.{length}"))
-            sent += length
-            now = time.monotonic()
-            if now > report_at + PROGRESS_S:
-                report_at, rate = now, sent / (now - began)
-                left = max(0, size - sent)
-                speed = f"{size_text(rate)}/s, {left / rate:.0f} s left"
-                records.say(f"--stage: {size_text(sent)} of {size_text(size)}, {speed}")
-        self._sent()
 
-    def finish(self) -> None:
-        """Wait until the last part is on all disks."""
-        if self._process.stdout:
-            for line in self._process.stdout:
-                self._read(line)
-        if self._process.wait():
-            raise StageError(f"the step of the receivers ended with status {self._process.returncode}")
+def _tell(kind: str, text: str) -> None:
+    sys.stdout.write(f"{os.environ.get('SLURMD_NODENAME', 'local')} {kind} {text}\n")
+    sys.stdout.flush()
 
-    def end(self) -> None:
-        """End them."""
-        processes: list[subprocess.Popen[Any]] = [self._process, *([self._sending] if self._sending else [])]
-        for process in processes:
-            if process.poll() is None:
-                process.terminate()
-            process.wait()
 
-    def _start(self, path: str, target: str) -> None:
-        if self._alone:
-            os.rename(path, target)
-            return
-        step = f"{os.environ['SLURM_JOB_ID']}.{self._step}"
-        self._sending = subprocess.Popen(["sbcast", f"--jobid={step}", path, target])
-        self._path = path
+def _room(path: str) -> int:
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize
 
-    def _sent(self) -> None:
-        """Wait for the part that is being sent."""
-        if self._sending:
-            if self._sending.wait():
-                raise StageError("sbcast could not send it: the log has its messages")
-            os.unlink(self._path)
-            self._sending = None
 
-    def _wait(self, lines: int) -> None:
-        """Wait until each node has printed so many lines."""
-        while min(self._lines.values()) < lines:
-            line = self._process.stdout.readline() if self._process.stdout else ""
-            if not line:
-                raise StageError(f"the step of the receivers ended with status {self._process.wait()}")
-            self._read(line)
+def remove_after_signal() -> None:
+    """Remove the copy on this node, as its last process after SIGTERM; a script may go on without its ranks."""
+    if "HPCRUN_LAUNCH" not in os.environ:
+        remove()
 
-    def _read(self, line: str) -> None:
-        node, kind, text = line.rstrip("\n").split(" ", 2)
-        if kind == "failed":
-            raise StageError(f"{node}: {text}")
-        self._lines[node] += 1
-        if kind == "room":
-            room, _, self._step = text.partition(" ")
-            self.rooms[node] = int(room)
-        elif kind == "has":
-            self.rooms[node], self._lines[node] = None, sys.maxsize
+
+def remove(path: str | None = None) -> None:
+    """Remove the copy on this node, complete or not, or another folder of this user."""
+    for each in [path] if path else [os.environ[STAGE], os.environ[STAGE] + ".part"]:
+        if is_own_folder(each):
+            shutil.rmtree(each, ignore_errors=True)  # noqa: TID251 - what this job has made
+
+
+def is_own_folder(path: str) -> bool:
+    """Whether a path is a folder of this user, and no link to one."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def _sweep(place: str) -> None:
+    """Remove what killed jobs of this user have left here."""
+    over: dict[str, bool] = {}
+    for name in records.names_in(place):
+        job_id, path = name[len(PREFIX) :].rpartition("-")[0], os.path.join(place, name)
+        is_this = name.partition(".")[0] == os.path.basename(os.environ[STAGE])
+        if is_this or not name.startswith(f"{PREFIX}{job_id}-") or not is_own_folder(path):
+            continue
+        if job_id not in over:
+            over[job_id] = job_id == os.environ["HPCRUN_JOB_ID"] or _is_over(job_id, path)
+        if over[job_id]:
+            remove(path)
+
+
+def _is_over(job_id: str, path: str) -> bool:
+    if not job_id.startswith("L"):
+        return slurm.is_over(job_id)
+    with suppress(OSError):
+        os.close(_hold(path, fcntl.LOCK_EX))
+        return True
+    return False
+
+
+def _hold(path: str, kind: int) -> int:
+    """Lock the copy of a job on this machine until this process ends; raise OSError if another one has locked it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    return descriptor
 
 
 def _is_local() -> bool:

@@ -1,0 +1,78 @@
+"""--stage in a job of real processes on this machine; tests/slurm/test_stage.py has nodes with disks of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.launch.given import job, wait_until
+
+SHOW = [
+    "bash",
+    "-c",
+    'cat "$HPCRUN_STAGE/-a b"; ls -ld "$HPCRUN_STAGE"; echo more >>"$HPCRUN_STAGE/-a b"; exec sleep "$0"',
+]
+
+
+def options(folder: Path, job_id: str) -> dict[str, Any]:
+    """A job that copies a file to this machine; the file is made."""
+    folder.mkdir()
+    (folder / "source").write_text("content\n")
+    stage = folder.parent / f"hpcrun-stage-{job_id}-0"
+    return {
+        "options": [f"--stage=-a b/{folder}/source"],
+        "env": {"HPCRUN_JOB_ID": job_id, "HPCRUN_STAGE": str(stage)},
+    }
+
+
+def test_a_job_changes_only_its_copy_which_is_removed_at_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    with job(folder, [*SHOW, "0"], nodes=2, **options(folder, "L1")) as running:
+        assert running.end() == 0
+        assert running.out(0).startswith("content\ndrwx------")
+        assert running.out(1).startswith("content\n")  # the nodes of this machine share the copy
+    assert (folder / "source").read_text() == "content\n"
+    assert sorted(os.listdir(tmp_path)) == ["one"]
+
+
+def test_the_next_job_removes_the_copy_of_a_killed_one_and_no_other(tmp_path: Path) -> None:
+    killed, runs, last = (tmp_path / name for name in ("killed", "runs", "last"))
+    with job(killed, [*SHOW, "600"], **options(killed, "L1")) as running:
+        running.until("content")
+        for pid in running.processes():
+            os.kill(pid, signal.SIGKILL)
+    (tmp_path / "hpcrun-stage-L9-0").symlink_to(tmp_path)
+    with job(runs, [*SHOW, "600"], **options(runs, "L2")) as other:
+        other.until("content")
+        with job(last, [*SHOW, "0"], **options(last, "L3")) as running:
+            assert running.end() == 0
+        left = {name for name in os.listdir(tmp_path) if name.startswith("hpcrun-stage")}
+        assert left == {"hpcrun-stage-L2-0", "hpcrun-stage-L9-0"}
+        other.process.send_signal(signal.SIGTERM)
+        assert other.end() == 143
+    assert not (tmp_path / "hpcrun-stage-L2-0").exists()
+
+
+def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    more = options(folder, "L1")
+    (folder / "source").unlink()
+    with job(folder, ["true"], **more) as running:
+        assert running.end() == 1
+        message = f"cannot copy the data of --stage: there is no {folder}/source on {os.uname().nodename}"
+        assert running.record["message"] == message
+        assert not (running.attempt / "rank-0.exit").exists()
+    assert sorted(os.listdir(tmp_path)) == ["one"]
+
+
+def test_a_script_starts_after_a_step_that_takes_a_while(tmp_path: Path) -> None:
+    programs = tmp_path / "run/programs/preflight"
+    programs.mkdir(parents=True)
+    (programs / "node.py").touch()
+    (tmp_path / "script.sh").write_text("echo began >began\n")
+    chain = ["sleep", "2.5", "&&", "true", "&&", "bash", "script.sh"]
+    with job(tmp_path, [], chain=chain, options=["--script", "--preflight"]) as running:
+        wait_until((tmp_path / "began").exists, "the script to begin")
+        assert running.end() == 0
