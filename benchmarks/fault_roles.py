@@ -57,8 +57,12 @@ class Process:
     @property
     def part(self) -> str:
         """What it is: a part of launch, torchrun's agent, or the program of a role."""
-        for name, word in (("torchrun", "torch.distributed.run"), ("program", "server.py"), ("program", "trainer.py")):
-            if word in self.argv[:4] and "launch" not in "".join(self.argv[2:3]):
+        for name, argument in (
+            ("torchrun", "torch.distributed.run"),
+            ("program", "server.py"),
+            ("program", "trainer.py"),
+        ):
+            if argument in self.argv[:4] and "launch" not in "".join(self.argv[2:3]):
                 return name
         return "".join(self.argv[3:4]) if "-ISB" in self.argv else ""
 
