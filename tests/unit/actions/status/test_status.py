@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -275,7 +276,8 @@ def test_an_element_of_a_pack_may_end_before_its_task(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     plan, request = {"sweep": {"indices": "0-4", "first": 0, "pack": 5}}, {"sweep": [[["n", "1"]]] * 5}
     folder = store.create(run(RUN_ID, plan=plan, request=request), "")
-    ends = [{"status": 0}, {"status": 7}, {"status": 7, "again": True, "how": "requeue"}, None]
+    again = {"again": True, "how": "requeue"}
+    ends: list[dict[str, Any] | None] = [{"status": 0}, {"status": 7}, {"status": 7, **again}, None]
     for number, end in enumerate(ends):
         attempt = RunFolder(folder).element(number).attempt(0)
         write(attempt.start, json.dumps({"job_id": "4711_0", "host": "n1", "started": 2000}))
