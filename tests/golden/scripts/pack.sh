@@ -29,13 +29,14 @@ if [ -z "${HPCRUN_RUN_DIR-}" ] || [ -n "${HPCRUN_JOB_ID-}" ] ||
   HPCRUN_RUN_DIR=${SLURM_SUBMIT_DIR:-$PWD}/hpcrun-${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
 fi
 HPCRUN_JOB_ID=$job
-# Each element that has not ended begins an attempt; one that was cancelled before does not.
+# Each element that has not ended begins an attempt; one that was cancelled before does not. One that was killed before it
+# knew why it was terminated has not ended.
 pack=() tries=() checkpoints=() failed="" # the elements that begin; the status of the first that failed in an earlier start
 for element in "${elements[@]}"; do
   folder=$HPCRUN_RUN_DIR/elements/$element attempt=0 ended=""
   while [ -e "$folder/attempts/$attempt/start" ]; do attempt=$((attempt + 1)); done
   if [ "$attempt" -gt 0 ]; then ended=$(cat "$folder/attempts/$((attempt - 1))/exit" 2>/dev/null); fi
-  if [ -e "$folder/cancelled" ] || [[ -n $ended && $ended != *'"again": true'* ]]; then
+  if [ -e "$folder/cancelled" ] || [[ -n $ended && $ended != *'"again": true'* && $ended != *'"signal": "TERM"'*'"reason": ""'* ]]; then
     if [[ $ended =~ \"status\":\ ([1-9][0-9]*) ]]; then failed=${failed:-${BASH_REMATCH[1]}}; fi
     continue
   fi

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpcrun.errors import HpcrunError
+from hpcrun.job.layout import RunFolder
 from hpcrun.job.resources import Machine
 from hpcrun.job.sweep import parts_of
+from hpcrun.profiles.folders import shipped_folder
 from hpcrun.views.plan import sweep_text
 from tests.unit import given
 
@@ -54,3 +60,29 @@ def test_on_this_machine_each_element_is_a_job_with_a_gpu_in_turn() -> None:
 def test_what_a_pack_cannot_do_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(HpcrunError, match=message):
         given.plan(**{**EIGHT, **asked})
+
+
+def test_a_task_that_starts_again_begins_the_elements_that_have_not_ended(tmp_path: Path) -> None:
+    ends = {
+        0: '{"status": 0, "signal": "", "ended": 1.5, "message": "", "reason": "", "again": false}',
+        1: '{"status": 7, "signal": "", "ended": 1.5, "message": "", "reason": "failure", "again": false}',
+        2: '{"status": 124, "signal": "", "ended": 1.5, "message": "", "reason": "time_limit", "again": true}',
+        3: '{"status": 143, "signal": "TERM", "ended": 1.5, "message": "", "reason": "", "again": false}',
+        4: "",  # its node failed
+        5: None,
+    }
+    for number, end in ends.items():
+        attempt = RunFolder(tmp_path).element(number).attempt(0)
+        for path, text in ((attempt.start, "{}"), (attempt.exit, end)) if end is not None else ():
+            if text:
+                given.write(path, text)
+    given.write(RunFolder(tmp_path).element(6).cancelled, "")
+    given.write(RunFolder(tmp_path).element(7).cancelled, "")
+    given.write(RunFolder(tmp_path).element(7).attempt(0).start, "{}")
+    template = shipped_folder("templates") / "allocation/pack-folder.sh.j2"
+    program = f'elements=(0 1 2 3 4 5 6 7); . {template}; echo "${{pack[@]}}/${{tries[@]}}/$failed"'
+    env = {"PATH": os.environ["PATH"], "HPCRUN_RUN_DIR": str(tmp_path), "HPCRUN_JOB_ID": "4711_0"}
+    done = subprocess.run(["bash", "-c", program], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2 3 4 5/1 1 1 0/7\n", "")
+    start = json.loads(RunFolder(tmp_path).element(3).attempt(1).start.read_text())
+    assert start["job_id"] == "4711_0"
