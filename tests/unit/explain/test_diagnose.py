@@ -244,6 +244,8 @@ def test_a_quick_look_reads_on_where_the_first_ranks_only_speak_of_others(tmp_pa
     [
         ("a100-2 cannot resolve a100-1, the host of rank 0", "try --exclude=a100-2"),
         ("/tmp/hpcrun-uv-7 on a100-2 is not your folder", "submit with HPCRUN_UV_DIR=/path, a folder"),
+        ("/env/bin/python cannot import ray (No module named 'ray')", "install it there"),
+        ("1 of 2 nodes did not join Ray within 180 s: a100-2", "see the logs of their ranks"),
     ],
 )
 def test_what_hpcrun_itself_says_of_a_node_is_the_answer(tmp_path: Path, what: str, fix: str) -> None:

@@ -23,3 +23,9 @@ def test_what_was_submitted_stands_in_the_columns_of_the_plan_and_messages_about
     assert "to $A: failed" in [line.split("  ")[-1].strip() for line in plan_lines(plan)]
     assert any("to $A: failed, idle" in line for line in plan_lines(replace(plan, cancel_idle_s=1800)))
     assert any("none without" in line for line in plan_lines(replace(plan, notify=Notify(("$A",), ("idle",)))))
+
+
+def test_ray_runs_one_program_and_sets_the_threads_of_its_tasks_itself() -> None:
+    lines = "\n".join(plan_lines(given.plan(gpus="8", nodes=2, launcher="ray")))
+    assert "GPUs, the program on the head node of a Ray cluster" in lines
+    assert "OMP_NUM_THREADS" not in lines
