@@ -79,7 +79,6 @@ class RoleNode(Node):
         env["HPCRUN_NODE_RANK"] = str(index)
         if role.on_exit == "ignore":
             env["HPCRUN_IGNORED"] = "ignored"
-        super().__init__()
         self._roles, self._role, self._task, self._is_first = roles, role, task, index == 0
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
         self._is_decided = self._is_signalled = self._is_ready = False
@@ -87,6 +86,7 @@ class RoleNode(Node):
         self._started_at = self._tick_at = 0.0
         self._kill_at = float("inf")
         self._terminated: dict[int, int] = {}  # rank → process id, which is also the id of the process group
+        super().__init__()
 
     def run_role(self) -> int:
         """Wait for the other roles, run the command, and return what its end means for the job."""
@@ -256,6 +256,11 @@ class RoleNode(Node):
         which = f": rank {first['rank'] - role.first_rank} on {first['node']}" if first and role.ranks > 1 else ""
         self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
+
+    def _after_kill(self, pid: int) -> None:
+        if not self._all_done() and f"{self._role.name}.end" not in records.names_in(self._shared):
+            self._fail("has lost its process of hpcrun, which was killed (SIGKILL)")
+        super()._after_kill(pid)
 
     def _fail(self, what: str) -> None:
         self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"

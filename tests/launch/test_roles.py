@@ -129,7 +129,20 @@ def test_a_kill_of_any_part_of_a_role_fails_the_job_and_leaves_no_process(tmp_pa
         send({"program": program, "wrapper": wrapper, "node": parent(wrapper)}[whom], signal.SIGKILL)
         assert running.end(60) == 137
         assert running.rank(1 - rank)["told"] in ("TERM", "cleared")
+        how = {"node": "has lost its process of hpcrun, which was killed (SIGKILL)"}.get(whom, "ended with status 137")
+        assert running.record["message"].startswith(f"role {('server', 'trainer')[rank]} on local-{rank} {how}")
         nothing_left(pids)
+
+
+def test_a_node_that_is_killed_before_its_program_starts_is_named(tmp_path: Path) -> None:
+    with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
+        running.until("loading")
+        waits = next(
+            pid for pid in running.processes() if b"HPCRUN_NODE_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes()
+        )
+        send(waits, signal.SIGKILL)
+        assert running.end(60) == 137
+        assert running.record["message"].startswith("role trainer on local-1 has lost its process of hpcrun")
 
 
 def test_a_job_that_is_cancelled_while_a_role_waits_ends_at_once(tmp_path: Path) -> None:
