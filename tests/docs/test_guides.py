@@ -16,7 +16,7 @@ from tests.docs.page import Command, File, is_shown, steps
 from tests.harness import NO_GPUS, REPO, Hpcrun, torch_is_for_gpus
 
 GUIDES = REPO / "docs/guides"
-PAGES = {path.name: path.read_text() for path in sorted(GUIDES.glob("*.md"))}
+PAGES = {path.name: path.read_text() for path in (*sorted(GUIDES.glob("*.md")), REPO / "docs/roles.md")}
 LOOKS = re.compile(r"hpcrun (status|logs|metrics|gpu|explain) ?(?!.*-f)")
 PATIENCE_S = 60
 """A command that only looks is typed again until it shows what the page shows: its job may not be as far."""
@@ -90,4 +90,4 @@ def test_a_command_in_a_sentence_is_one_with_these_options(name: str) -> None:
 
 def test_the_index_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["README.md"]))
-    assert linked == PAGES.keys() - {"README.md"}
+    assert linked == PAGES.keys() - {"README.md", "roles.md"}
