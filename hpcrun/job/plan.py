@@ -126,8 +126,8 @@ class Plan:
     cancel_idle_s: int | None = None  # it ends if all of its GPUs are idle for so many seconds; None for no limit
     sample_use: bool = True  # it records what it uses of its nodes
     notify: Notify | None = None  # where messages about the run go; None if there are none
-    stage: tuple[tuple[str, str], ...] = ()  # data that is copied to each node: name below $HPCRUN_STAGE → path
-    stage_size: tuple[int, bool] = (0, True)  # its bytes, and whether these are all
+    # data that is copied to each node: name below $HPCRUN_STAGE, path, and the bytes of a file
+    stage: tuple[tuple[str, str, int | None], ...] = ()
     batch: BatchScript | None = None  # the person's batch script that it runs; None if hpcrun starts the ranks
     roles: tuple[Role, ...] = ()  # its programs in the order of their ranks; empty if it has one program
 

@@ -34,7 +34,7 @@ class Link:
         seconds: how long its last attempt took.
         failed: the program has failed by itself: it may do better the next time.
         saved: it has written a file into the folder of checkpoints; None if that holds no file.
-        steps: its first and its highest step, None if it noted none.
+        step: the highest step that its ranks have noted, None if they noted none.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Link:
     seconds: float
     failed: bool
     saved: bool | None
-    steps: tuple[int, int] | None
+    step: int | None
 
 
 def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
@@ -60,7 +60,7 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
         return ""
     begun = records.read("start") or {}
     seconds = time.time() - float(begun.get("started", 0))
-    link = Link(number, status, seconds, why == FAILURE, _has_saved(), _steps())
+    link = Link(number, status, seconds, why == FAILURE, _has_saved(), max(_noted_steps(), default=None))
     before = records.read(PROGRESS, folder) or {}
     reason, stops = judge(link, before)
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
@@ -81,12 +81,11 @@ def judge(link: Link, before: dict[str, object]) -> tuple[str, bool]:
     Args:
         before: the progress of the links before it.
     """
-    best, first = before.get("step"), before.get("first")
-    if link.saved or (link.steps and not (isinstance(best, int) and link.steps[1] <= best)):
+    best = before.get("step")
+    if link.saved or (link.step is not None and not (isinstance(best, int) and link.step <= best)):
         return "", False
     since = f"no step since {best}" if isinstance(best, int) else "no step"
-    resumed = bool(link.steps) and isinstance(first, int) and link.steps is not None and link.steps[0] > first
-    if link.saved is False or resumed:
+    if link.saved is False:
         # without steps, a failure may have come after hours of work: only the second one in a row is certain
         sure = not link.failed or isinstance(best, int) or before.get("nowhere") is True
         return f"link {link.number} made no new checkpoint and {since}", sure
@@ -99,11 +98,9 @@ def judge(link: Link, before: dict[str, object]) -> tuple[str, bool]:
 
 def progress(link: Link, before: dict[str, object], *, nowhere: bool) -> dict[str, object]:
     """Return the record of the progress until the end of a link, for the next one."""
-    best = [step for step in (before.get("step"), link.steps and link.steps[1]) if isinstance(step, int)]
-    first = before.get("first") if before.get("first") is not None else link.steps and link.steps[0]
+    best = [step for step in (before.get("step"), link.step) if isinstance(step, int)]
     at_once = link.failed and link.seconds < AT_ONCE_S
-    how = {"status": link.status, "at_once": at_once, "nowhere": nowhere}
-    return {"step": max(best, default=None), "first": first, **how}
+    return {"step": max(best, default=None), "status": link.status, "at_once": at_once, "nowhere": nowhere}
 
 
 def _attempts() -> str:
@@ -125,17 +122,10 @@ def _has_saved() -> bool | None:
     return saved
 
 
-def _steps() -> tuple[int, int] | None:
-    """Return the first and the highest step that the ranks have noted; None if they noted none."""
-    steps = list(_noted_steps())
-    return (min(steps), max(steps)) if steps else None
-
-
 def _noted_steps() -> Iterator[int]:
     for attempt in records.names_in(_attempts()):
         place = os.path.join(_attempts(), attempt)
         for name in [name for name in records.names_in(place) if name.endswith(".metrics")][:MOST_RANKS]:
             with open(os.path.join(place, name), "rb") as file:
-                begin = file.read(TAIL)
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-                yield from map(int, _STEP.findall(begin + file.read()))
+                yield from map(int, _STEP.findall(file.read()))

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import records, slurm
@@ -54,17 +53,17 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--remove"]:
         remove()
         return 0
+    nodes = [] if arguments == ["--node"] else arguments[0].split(",")
     try:
-        if arguments == ["--node"]:
+        if not nodes:
             _copy_here()
         elif not _is_local() or os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
-            nodes = arguments[0].split(",")
             _copy_to(nodes[:1] if _is_local() else nodes, arguments[1:])
     except (StageError, OSError) as error:
-        if arguments == ["--node"]:
-            _tell("failed", " ".join(str(error).splitlines()))
-        else:
+        if nodes:
             records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
+        else:
+            _tell("failed", " ".join(str(error).splitlines()))
         return 1
     return 0
 
@@ -103,85 +102,55 @@ def remove_from(nodes: list[str], replaced: list[str], *, in_haste: bool) -> str
 # --- the head node ----------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Copies:
-    """The progress of the copies: what each node has told."""
-
-    nodes: int
-    size: int = 0
-    rooms: dict[str, int] = field(default_factory=dict)  # of the nodes that lack the data
-    copied: dict[str, int] = field(default_factory=dict)
-    had: int = 0  # nodes that have it already
-    done: int = 0
-
-    def hear(self, line: str) -> None:
-        """Note what a node tells."""
-        node, kind, text = line.rstrip("\n").split(" ", 2)
-        if kind == "failed":
-            raise StageError(f"{node}: {text}")
-        if kind == "room":
-            self.rooms[node] = int(text)
-        elif kind == "copied":
-            self.copied[node] = int(text)
-        elif kind == "done":
-            self.copied[node], self.done = self.size, self.done + 1
-        self.had += kind == "had"
-
-    @property
-    def limit(self) -> int:
-        """The number below which nodes may copy; 0 until all have told their room."""
-        return AT_ONCE + self.had + self.done if self.had + len(self.rooms) == self.nodes else 0
-
-    def check_rooms(self) -> None:
-        full = sorted((room, node) for node, room in self.rooms.items() if room < self.size)
-        if full:
-            least = f"{full[0][1]} has {size_text(full[0][0])} free"
-            others = f", and {len(full) - 1} more nodes have too little" if len(full) > 1 else ""
-            place = os.path.dirname(os.environ[STAGE])
-            raise StageError(f"it needs {size_text(self.size)} in {place}, and {least}{others}. {_ELSEWHERE}")
-
-
 def _copy_to(nodes: list[str], sources: list[str]) -> None:
-    folder = os.path.join(records.attempt_dir(), LIST)
-    alone = _is_local() or nodes == [os.environ.get("SLURMD_NODENAME")]
-    argv, env = ([], dict(os.environ)) if alone else slurm.small_step(*nodes)
+    folder, began = os.path.join(records.attempt_dir(), LIST), time.monotonic()
+    argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
     argv += [*launch_program(), "stage", "--node"]
-    copies, began, report_at = Copies(len(nodes)), time.monotonic(), time.monotonic() + PROGRESS_S
-    files, copies.size, skipped = list_files(folder, sources)
-    step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
-    assert step.stdin is not None
-    assert step.stdout is not None
-    limit = 0
+    files, size, skipped = list_files(folder, sources)
+    rooms: dict[str, int] = {}  # of the nodes that lack the data
+    copied: dict[str, int] = {}
+    done = limit = 0
+    report_at = began + PROGRESS_S
+    step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
     try:
-        for line in step.stdout:
-            copies.hear(line)
-            if not limit and copies.limit and copies.rooms:
-                copies.check_rooms()
-                what = f"{size_text(copies.size)} in {files} files to {len(copies.rooms)} nodes"
-                records.say(f"--stage copies {what}, into {os.environ[STAGE]}")
-                records.say(f"{skipped} links that lead nowhere, or back, are left out") if skipped else None
-            if copies.limit > limit:
-                limit = copies.limit
+        for line in step.stdout or ():
+            node, kind, text = line.rstrip("\n").split(" ", 2)
+            if kind == "failed":
+                raise StageError(f"{node}: {text}")
+            rooms |= {node: int(text)} if kind == "room" else {}
+            copied[node] = size if kind == "done" else int(text) if kind == "copied" else 0
+            done += kind == "done"
+            if len(copied) == len(nodes) and rooms and not limit:
+                _check_rooms(rooms, size)
+                left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
+                what = f"{files} files, {_mb(size)}, to {len(rooms)} nodes"
+                records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
+            if len(copied) == len(nodes) and AT_ONCE + done > limit:
+                limit = AT_ONCE + done
                 with suppress(BrokenPipeError):  # the last nodes have ended
-                    step.stdin.write(f"{limit}\n")
-                    step.stdin.flush()
+                    step.stdin.write(f"{limit}\n") if step.stdin else None
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + PROGRESS_S
-                total, copied = copies.size * len(copies.rooms), sum(copies.copied.values())
-                rate = copied / (time.monotonic() - began)
-                left = f", {(total - copied) / rate:.0f} s left" if rate else ""
-                records.say(f"--stage: {size_text(copied)} of {size_text(total)}, {size_text(rate)}/s{left}")
+                total, so_far = size * len(nodes), sum(copied.values())
+                left_s = (total - so_far) * (time.monotonic() - began) / max(so_far, 1)
+                records.say(f"--stage: {_mb(so_far)} of {_mb(total)}, {left_s:.0f} s left")
         if status := step.wait():
             raise StageError(f"the step of the nodes ended with status {status}")
-        if copies.rooms:
+        if rooms:
             seconds = time.monotonic() - began
-            rate = copies.size * len(copies.rooms) / seconds
-            records.say(f"--stage copied {what} in {seconds:.1f} s ({size_text(rate)}/s)")
+            records.say(f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each")
     finally:
-        if step.poll() is None:
-            step.terminate()
+        step.terminate()
         step.wait()
         remove(folder)
+
+
+def _check_rooms(rooms: dict[str, int], size: int) -> None:
+    full = sorted((room, node) for node, room in rooms.items() if room < size)
+    if full:
+        others = f", and {len(full) - 1} more nodes have too little" if len(full) > 1 else ""
+        least = f"{full[0][1]} has {_mb(full[0][0])} free{others}"
+        raise StageError(f"{_mb(size)} are needed in {os.path.dirname(os.environ[STAGE])}, and {least}. {_ELSEWHERE}")
 
 
 def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
@@ -243,20 +212,20 @@ def _copy_here() -> None:
     folder = os.environ[STAGE]
     part, place = folder + ".part", os.path.dirname(folder)
     if is_own_folder(folder):
-        return _tell("had", "")
+        return _tell("done")
     if is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
     remove(part)
     os.mkdir(part, 0o700)
     try:
-        _tell("room", str(_room(place)))
+        _tell("room", _room(place))
         number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
         while int(sys.stdin.readline() or sys.exit(1)) <= number:
             pass
         _tar(part)
         os.rename(part, folder)
-        return _tell("done", "")
+        return _tell("done")
     finally:
         remove(part)
 
@@ -273,7 +242,7 @@ def _tar(target: str) -> None:
                 with suppress(subprocess.TimeoutExpired):
                     status = writer.wait(PROGRESS_S / 2)
                     break
-                _tell("copied", str(before - _room(target)))
+                _tell("copied", max(0, before - _room(target)))
         finally:
             writer.kill()
             reader.kill() if writer.wait() else None
@@ -284,7 +253,7 @@ def _tar(target: str) -> None:
         raise StageError("tar cannot read the data: the log has its messages")
 
 
-def _tell(kind: str, text: str) -> None:
+def _tell(kind: str, text: object = "") -> None:
     sys.stdout.write(f"{os.environ.get('SLURMD_NODENAME', 'local')} {kind} {text}\n")
     sys.stdout.flush()
 
@@ -350,10 +319,5 @@ def _is_local() -> bool:
     return os.environ["HPCRUN_JOB_ID"].startswith("L")
 
 
-def size_text(size: float) -> str:
-    """Return a number of bytes as text."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"

@@ -66,7 +66,12 @@ class JobStep:
         return 1
 
     def run_other(
-        self, command: list[str], hosts: list[str], log: str | None = None, *, one_fails_all: bool = True
+        self,
+        command: list[str],
+        hosts: list[str],
+        log: str | None = None,
+        *,
+        one_fails_all: bool = True,
     ) -> int:
         """Run a command, which need not be that of the ranks, to its end; return its status as ``run`` does.
 

@@ -123,9 +123,9 @@ def _messages(plan: Plan) -> str:
 
 
 def _stage(plan: Plan) -> str:
-    size, is_all = plan.stage_size
-    paths = ", ".join(f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}" for name, path in plan.stage)
-    return f"{'' if is_all else 'more than '}{bytes_text(size)} copied to each node: {paths}"
+    sizes = ("" if size is None else f" ({bytes_text(size)})" for _, _, size in plan.stage)
+    paths = (f"{shlex.quote(path)} as $HPCRUN_STAGE/{shlex.quote(name)}" for name, path, _ in plan.stage)
+    return f"copied to each node: {', '.join(map(str.__add__, paths, sizes))}"
 
 
 def _container(container: Container) -> str:

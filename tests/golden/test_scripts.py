@@ -40,7 +40,7 @@ EIGHT_CPUS = Machine(cpus=8)
 
 def render(script: str = "train.py", profile: Profile | str = "a100", python: PythonEnvironment = VENV, *,
            machine: Machine = EIGHT_CPUS, snapshot: Snapshot | None = None, batch: str | None = None,
-           stage: tuple[tuple[str, str], ...] = (), **asked: Any) -> str:  # fmt: skip
+           stage: tuple[tuple[str, str, int | None], ...] = (), **asked: Any) -> str:  # fmt: skip
     """The script of a request, without hpcrun's version and folder: they change with a release, or with the machine."""
     if isinstance(profile, str):
         profile = load_profile(profile, [shipped_folder("cluster_profiles")]).profile
@@ -140,7 +140,7 @@ CASES = {
         "old.sbatch", python=replace(VENV, prefix=None), batch=BATCH, args=["a b", "$HOME"], gpus="8", walltime_s="1h",
         requeue=2,
     ),
-    "stage": case(stage=(("-name", "/data/a b"), ("c's", "/c's")), **TWO, container="/my x.sif", restarts=1, spares=1),
+    "stage": case(stage=(("-name", "/data/a b", None), ("c's", "/c's", 8)), **TWO, container="/my x.sif", restarts=1),
     "roles": case("vllm serve M --port {port}", gpus_per_node="4", roles=["server:1,ready=http:{port}/health"],
                   args=["--role", "trainer:2", "train.py", "--url", "{server.url}"]),
     "roles-local-gpus": case("serve {port}", LOCAL, machine=FOUR_GPUS, roles=["my-server:1gpu"], args=[

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hpcrun.actions.hooks import hooks_of
 from hpcrun.actions.jobs.choices import settle
@@ -20,7 +20,7 @@ from hpcrun.actions.jobs.program import (
     with_container,
     with_launcher,
 )
-from hpcrun.actions.jobs.staged_data import find_data, measure
+from hpcrun.actions.jobs.staged_data import find_data
 from hpcrun.actions.ports import Surroundings
 from hpcrun.actions.profiles.variables import check_job_env
 from hpcrun.errors import UsageError
@@ -141,7 +141,7 @@ def prepare(
             notes += missing_packages(launchers, plan.python, {**env, **variables})
         notes += check_job_env(request, loaded, plan.shape.gpu_type)
     added = flight_recorder_env((*clean_env(env), *dict(plan.env)))
-    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added, **_data(request, surroundings.cwd))
+    plan = replace(plan, notes=tuple(notes), snapshot=snapshot, added=added, stage=_data(request, surroundings.cwd))
     text = render_script(plan, load_templates(surroundings.template_folders))
     return Prepared(request, loaded, plan, text, listing)
 
@@ -219,16 +219,12 @@ def _with_snapshot(
     return request, snapshot, list_code(tree, request.snapshot_include, surroundings.runs)
 
 
-def _data(request: JobRequest, cwd: Path) -> dict[str, Any]:
-    """Return the fields of the plan on the data that is copied to the nodes; a check of nodes needs none."""
-    if not request.stage or request.preflight == "only":
-        return {}
-    if request.pack:
+def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
+    if request.stage and request.pack:
         raise UsageError("--stage and --pack cannot be combined: the elements of a task would share one copy",
                          hint="leave out --pack")  # fmt: skip
-
-    data = find_data(request.stage, Path(request.workdir or cwd))
-    return {"stage": data, "stage_size": measure(dict(data).values())}
+    # a check of nodes needs no data
+    return find_data(() if request.preflight == "only" else request.stage, Path(request.workdir or cwd))
 
 
 def _messages(

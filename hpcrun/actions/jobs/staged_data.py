@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 
 from hpcrun.errors import UsageError
 
-_WALK_S = 0.2
-"""A larger folder is not measured to its end: a submission does not wait for it."""
 
+def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int | None], ...]:
+    """Return the name, the path and the bytes of each ``SRC[:NAME]``, None for a folder, which may be large.
 
-def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str], ...]:
-    """Return the name and the path of each ``SRC[:NAME]``; refuse a source that does not exist, or a name twice."""
+    It raises UsageError for a source that does not exist, and for two of the same name.
+    """
     data: dict[str, str] = {}
     for text in texts:
         source, colon, name = text, "", ""
@@ -33,23 +31,5 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str], ...]
         if name in data:
             raise UsageError(f"--stage: {data[name]} and {path} are both {name}", hint=f"write --stage {path}:NAME")
         data[name] = path
-    return tuple(data.items())
-
-
-def measure(paths: Iterable[str]) -> tuple[int, bool]:
-    """Return the bytes of files and folders, and whether these are all: a large folder is not read to its end."""
-    until, size = time.monotonic() + _WALK_S, 0
-    for path in paths:
-        files = iter([path]) if os.path.isfile(path) else _files(path)
-        for file in files:
-            if time.monotonic() > until:
-                return size, False
-            with suppress(OSError):  # a link to nothing
-                size += os.stat(file).st_size
-    return size, True
-
-
-def _files(path: str) -> Iterator[str]:
-    for folder, _, names in os.walk(path, followlinks=True):
-        yield folder  # a loop of links without files has an end, too
-        yield from (os.path.join(folder, name) for name in names)
+    sizes = (os.stat(path).st_size if os.path.isfile(path) else None for path in data.values())
+    return tuple((name, path, size) for (name, path), size in zip(data.items(), sizes, strict=True))

@@ -3,7 +3,7 @@
 # Written by hpcrun from profile a100. Complete as it stands: `sbatch` this file by hand does the same.
 #SBATCH --job-name=train
 #SBATCH --partition=gpu
-#SBATCH --nodes=3
+#SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32
 #SBATCH --gres=gpu:a100:2
@@ -11,7 +11,6 @@
 #SBATCH --time=01:00:00
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
-#SBATCH --no-kill
 #SBATCH --signal=B:USR1@120
 
 exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
@@ -78,7 +77,7 @@ inside=(python3 -ISB "${launch[-1]}") # with the image's Python
 
 # --kill-on-bad-exit: a failed task ends all tasks; they would wait 300 s in torchrun's exit barrier. --wait=0: no limit for slow
 # ranks at the end. --cpus-per-task: since Slurm 22.05, srun does not inherit it.
-exec "${launch[@]}" job --came "$came" --warn 100 --requeue 0 --restarts 1 --spares 1 '--stage=-name//data/a b' '--stage=c'\''s//c'\''s' -- \
+exec "${launch[@]}" job --came "$came" --warn 100 --requeue 0 --restarts 1 '--stage=-name//data/a b' '--stage=c'\''s//c'\''s' -- \
   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --wait=0 --export=ALL --kill-on-bad-exit=1 \
   "${launch[@]}" node --torchrun -- \
   "${container[@]}" "${inside[@]}" container --deaf -- \

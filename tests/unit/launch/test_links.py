@@ -9,23 +9,22 @@ import pytest
 from hpcrun.launch.chain import Link, judge, progress
 
 FIRST: dict[str, Any] = {}
-STEPS = {"step": 1200, "first": 1, "status": 1, "at_once": False, "nowhere": False}
-NO_STEPS = {**STEPS, "step": None, "first": None}
+STEPS = {"step": 1200, "status": 1, "at_once": False, "nowhere": False}
+NO_STEPS = {**STEPS, "step": None}
 
 
 def link(**fields: Any) -> Link:
-    usual = {"number": 2, "status": 1, "seconds": 3600.0, "failed": True, "saved": None, "steps": None}
+    usual = {"number": 2, "status": 1, "seconds": 3600.0, "failed": True, "saved": None, "step": None}
     return Link(**{**usual, **fields})
 
 
 @pytest.mark.parametrize(
     ("end", "before", "reason"),
     [
-        (link(saved=False, steps=(1000, 1200)), STEPS, "link 2 made no new checkpoint and no step since 1200"),
+        (link(saved=False, step=1200), STEPS, "link 2 made no new checkpoint and no step since 1200"),
         (link(saved=False), STEPS, "link 2 made no new checkpoint and no step since 1200"),  # before its first step
         (link(saved=False, failed=False), NO_STEPS, "link 2 made no new checkpoint and no step"),  # its time limit
         (link(saved=False, number=1, failed=False), FIRST, "link 1 made no new checkpoint and no step"),
-        (link(steps=(1000, 1100)), STEPS, "link 2 made no new checkpoint and no step since 1200"),  # saved elsewhere
         (link(saved=False), {**NO_STEPS, "nowhere": True}, "link 2 made no new checkpoint and no step"),
         (link(seconds=7.0), {**NO_STEPS, "at_once": True},
          "link 2 failed after 7 s with exit status 1, as link 1 did"),
@@ -40,11 +39,11 @@ def test_a_link_that_got_nowhere_ends_its_chain(end: Link, before: dict[str, Any
     [
         (link(saved=True), STEPS),
         (link(saved=True, seconds=7.0), {**NO_STEPS, "at_once": True}),
-        (link(saved=False, steps=(1000, 1201)), STEPS),
-        (link(saved=False, steps=(1, 5)), NO_STEPS),
+        (link(saved=False, step=1201), STEPS),
+        (link(saved=False, step=5), NO_STEPS),
         (link(number=1), FIRST),
         (link(), NO_STEPS),  # checkpoints elsewhere, and no steps
-        (link(steps=(1, 1100)), STEPS),  # elsewhere, and perhaps its steps begin anew in each link
+        (link(step=1100), STEPS),  # elsewhere, and perhaps its steps begin anew in each link
         (link(saved=False), NO_STEPS),  # a failure, perhaps after hours of work that nobody has noted
         (link(seconds=7.0, status=2), {**NO_STEPS, "at_once": True}),
         (link(seconds=7.0, failed=False), {**NO_STEPS, "at_once": True}),
@@ -56,7 +55,7 @@ def test_a_chain_continues_if_a_link_may_have_got_further(end: Link, before: dic
 
 
 def test_the_progress_of_a_chain_is_kept_from_link_to_link() -> None:
-    first = progress(link(number=1, steps=(1, 1200)), {}, nowhere=False)
-    assert first == {"step": 1200, "first": 1, "status": 1, "at_once": False, "nowhere": False}
-    second = progress(link(steps=(1000, 1100), seconds=7.0), first, nowhere=True)
-    assert second == {"step": 1200, "first": 1, "status": 1, "at_once": True, "nowhere": True}
+    first = progress(link(number=1, step=1200), {}, nowhere=False)
+    assert first == {"step": 1200, "status": 1, "at_once": False, "nowhere": False}
+    second = progress(link(step=1100, seconds=7.0), first, nowhere=True)
+    assert second == {"step": 1200, "status": 1, "at_once": True, "nowhere": True}
