@@ -123,7 +123,7 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             if len(copied) == len(nodes) and rooms and not limit:
                 _check_rooms(rooms, size)
                 left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
-                what = f"{files} files, {_mb(size)}, to {len(rooms)} nodes"
+                what = f"{files} files, {_mb(size)}, to {len(rooms)} node{'s' * (len(rooms) > 1)}"
                 records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
             if len(copied) == len(nodes) and AT_ONCE + done > limit:
                 limit = AT_ONCE + done
