@@ -123,7 +123,7 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             if len(copied) == len(nodes) and rooms and not limit:
                 _check_rooms(rooms, size)
                 left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
-                what = f"{files} files, {_mb(size)}, to {len(rooms)} node{'s' * (len(rooms) > 1)}"
+                what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(len(rooms), 'node')}"
                 records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
             if len(copied) == len(nodes) and AT_ONCE + done > limit:
                 limit = AT_ONCE + done
@@ -317,6 +317,10 @@ def _hold(path: str, kind: int) -> int:
 
 def _is_local() -> bool:
     return os.environ["HPCRUN_JOB_ID"].startswith("L")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _mb(size: float) -> str:
