@@ -17,12 +17,15 @@ USED = ("a100-1", "a100-2", "h100-1")
 HERE = (*SMALL, "-p", "gpu", "--exclude", ",".join(sorted(NODES - {*USED})), "--env", "HPCRUN_STAGE_DIR=/mnt")
 # each rank reads its copy; in the first attempt, the one on the second node fails
 READS = """
-import os, pathlib, sys
+import os, pathlib, sys, time
 stage = pathlib.Path(os.environ["HPCRUN_STAGE"])
 files = {str(path.relative_to(stage)): path.read_bytes() for path in sorted(stage.rglob("*")) if path.is_file()}
 print(os.environ["SLURMD_NODENAME"], oct(stage.stat().st_mode), stage.stat().st_ino, hash(str(files)), flush=True)
 print(*map(ascii, files), sep="\\n", flush=True)
-sys.exit(os.environ["HPCRUN_ATTEMPT"] == "0" and os.environ.get("RANK") == "1")
+fails = os.environ["HPCRUN_ATTEMPT"] == "0" and os.environ.get("RANK") == "1"
+while fails and not os.path.exists(os.environ["HPCRUN_ATTEMPT_DIR"] + "/rank-0.exit"):
+    time.sleep(0.1)
+sys.exit(fails)
 """
 
 
