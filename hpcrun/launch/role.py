@@ -81,6 +81,8 @@ class RoleNode(Node):
             env["HPCRUN_IGNORED"] = "ignored"
         self._roles, self._role, self._task, self._is_first = roles, role, task, index == 0
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
+        per_node = role.ranks // role.tasks
+        self._ranks = range(role.first_rank + index * per_node, role.first_rank + (index + 1) * per_node)
         self._is_decided = self._is_signalled = self._is_ready = False
         self._failure, self._check = "", ""
         self._started_at = self._tick_at = 0.0
@@ -162,7 +164,7 @@ class RoleNode(Node):
                 ended = wait([self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S)
             reap(self._pid)
             self._end_groups()
-            status = ended[1]
+            status = records.TERM_STATUS if self._ended_early else ended[1]
         return self._meaning(status)
 
     def _tick(self) -> bool:
@@ -206,11 +208,13 @@ class RoleNode(Node):
     def _on_signal(self, info: Any) -> None:
         how = self._watch.on_signal(info.si_signo, self._programs())
         self._is_signalled = self._is_signalled or bool(how)
+        logs = (os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._ranks)
+        if how and self._pid and not any(map(os.path.exists, logs)):  # it would start ranks that get no signal
+            self._ended_early = send(self._pid, signal.SIGKILL)
 
     def _programs(self) -> dict[int, int]:
         """Return the programs of this role on this node: others may run beside them."""
-        ranks = range(self._role.first_rank, self._role.first_rank + self._role.ranks)
-        return {rank: pid for rank, pid in super()._programs().items() if rank in ranks}
+        return {rank: pid for rank, pid in super()._programs().items() if rank in self._ranks}
 
     # --- its end ----------------------------------------------------------------------------------------------------
 

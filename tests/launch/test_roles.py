@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.given import LAUNCH, Running, job, parent, send, wait_until
+from tests.launch.given import HOW, LAUNCH, Running, job, parent, send, wait_until
 
 SERVER = """
 import http.server, os, sys, threading, time
@@ -31,10 +31,13 @@ sys.exit(int(sys.argv[3]))
 CHILD = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
 
-def block(name: str, task: int, *words: str, options: tuple[str, ...] = (), on_exit: str = "fail") -> list[str]:
-    """A role of one node, as the script describes it."""
+def block(
+    name: str, task: int, *words: str, options: tuple[str, ...] = (), on_exit: str = "fail", slowly: str = ""
+) -> list[str]:
+    """A role of one node, as the script describes it; its launcher may take some time, as torchrun does."""
     place = ("--task", str(task), "--tasks", "1", "--first-rank", str(task), "--ranks", "1", "--launcher", "command")
-    command = (*LAUNCH, "rank", "--once", "--", sys.executable, *words)
+    slow = ("sh", "-c", f'{slowly}; exec "$@"', "sh") if slowly else ()
+    command = (*slow, *LAUNCH, "rank", "--once", "--", sys.executable, *words)
     every = [name, *place, "--on-exit", on_exit, *options, "--", *command]
     return [str(len(every)), *every]
 
@@ -143,6 +146,17 @@ def test_a_node_that_is_killed_before_its_program_starts_is_named(tmp_path: Path
         send(waits, signal.SIGKILL)
         assert running.end(60) == 137
         assert running.record["message"].startswith("role trainer on local-1 has lost its process of hpcrun")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(tmp_path: Path, how: str) -> None:
+    roles = block("server", 0, "-c", "", slowly="trap '' TERM; touch starts; sleep 3")
+    roles += block("trainer", 1, "-c", "import time; time.sleep(60)", on_exit="end")
+    with job(tmp_path, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles]) as running:
+        wait_until((tmp_path / "starts").exists, "the launcher")
+        getattr(running, how)(signal.SIGTERM)
+        assert running.end() == 143
+        assert not (running.attempt / "rank-0.out").exists()
 
 
 def test_a_job_that_is_cancelled_while_a_role_waits_ends_at_once(tmp_path: Path) -> None:
