@@ -255,7 +255,11 @@ SCENES: tuple[Picture | Callable[[Desk], None], ...] = (
     bring_login_node,
     picture("login", "hpcrun login cluster", "hpcrun --on cluster status", host="laptop"),
     picture(
-        "dev", "hpcrun dev -P a100 --gpus 1 --time 4h --code --yes", "hpcrun dev last --idle 3h", "hpcrun cancel last"
+        "dev",
+        "hpcrun --on cluster dev -P a100 --gpus 1 --time 4h --code --yes",
+        "hpcrun --on cluster status last",
+        "hpcrun --on cluster dev last --idle 3h",
+        host="laptop",
     ),
     bring_history,
     picture("history", "hpcrun history --since 4w", "hpcrun history --since 4w --by name"),

@@ -28,6 +28,8 @@ from hpcrun.errors import SchedulerError
 from hpcrun.writing import for_oneself
 
 _LONGEST_WORD, _MOST_WORDS = 60, 12
+_LATE_S = 3.0
+"""How long after its end the output of a command may be open: a connection that hangs would keep it open for ever."""
 NO_RESPONSE = ("Slurm does not respond", "`sinfo` shows when it is back")
 _logs: list[Callable[[str], object]] = []
 
@@ -153,27 +155,30 @@ def _run_bounded(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command as subprocess.run does, without stdin; OSError once it has printed ``most`` bytes."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **place)
-    outputs = {process.stdout: b"", process.stderr: b""}
-    ended = threading.Semaphore(0)
+    outputs = {process.stdout: bytearray(), process.stderr: bytearray()}
 
     def read(pipe: Any) -> None:
         with pipe:  # closed, it also ends a child of the process that prints more
-            outputs[pipe] = pipe.read(most)
-        ended.release()
+            while len(outputs[pipe]) < most and (chunk := pipe.read1(1 << 16)):
+                outputs[pipe] += chunk
+        if len(outputs[pipe]) >= most:
+            process.kill()
 
+    readers = [threading.Thread(target=read, args=[pipe], daemon=True) for pipe in outputs]
     try:
-        for pipe in outputs:
-            threading.Thread(target=read, args=[pipe], daemon=True).start()
-        for _ in outputs:
-            if not ended.acquire(timeout=timeout_s):
-                raise subprocess.TimeoutExpired(argv, timeout_s or 0)
-            if most in map(len, outputs.values()):
-                raise OSError(errno.EFBIG, f"it printed more than {most >> 20} MiB")
-        return subprocess.CompletedProcess(argv, process.wait(timeout_s), *outputs.values())
+        for reader in readers:
+            reader.start()
+        status = process.wait(timeout_s)
     except BaseException:
         process.kill()
         process.wait()
         raise
+    for reader in readers:
+        reader.join(_LATE_S)
+    stdout, stderr = map(bytes, outputs.values())
+    if max(len(stdout), len(stderr)) >= most:
+        raise OSError(errno.EFBIG, f"it printed more than {most >> 20} MiB")
+    return subprocess.CompletedProcess(argv, status, stdout, stderr)
 
 
 def _decoded(output: bytes) -> str:

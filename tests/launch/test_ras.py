@@ -13,6 +13,7 @@ from hpcrun.explain.stacks import Answers, read_answers
 from hpcrun.schedulers.process import Completed
 from tests.harness import REPO
 from tests.launch.given import PROBE, Running, job, python
+from tests.remote import free_port
 
 ANSWERS = """
 import os, socket, sys
@@ -39,12 +40,6 @@ def asked(running: Running) -> Answers:
     command = [*PROBE, str(running.attempt)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     return read_answers(Completed("stacks", 0, done.stdout, done.stderr))
-
-
-def free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
 
 
 def test_the_ras_of_the_job_is_asked_twice_and_its_processes_are_ranks(tmp_path: Path) -> None:

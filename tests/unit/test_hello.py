@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 
 from hpcrun import hpcrun_hello
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+from tests.remote import free_port
 
 
 def start(rank: int, world: int, port: int) -> subprocess.Popen[str]:

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from hpcrun.actions.hooks import Elsewhere, Hooks
 from hpcrun.actions.runs.allocation import check_running, one_element, open_shell
+from hpcrun.actions.status.run_status import RunStatus
 from hpcrun.actions.status.status import one_status
 from hpcrun.cli.complete import run_name
 from hpcrun.cli.context import Context, make_context
@@ -108,22 +109,16 @@ def dev(
             dev_run.change_idle(idle_s)
             end = f"ends after {idle} without use" if idle_s else "does not end without use"
             yield printed([f"idle       job {item.run.job_id} {end}"])
-            return
+            if way == "shell":
+                return
         if item.run.request.get("script") == PROGRAM and not item.status.final:
             dev_run.wait_until_ready()
     item = dev_run.status()
-    if item.run.nodes > 1:
-        other = f"a shell on another: hpcrun shell {item.run.job_id} --node NAME"
-        yield note([f"hpcrun: on the first of {item.run.nodes} nodes, {item.status.hosts}; {other}"])
+    other = f"a shell on another: hpcrun shell {item.run.job_id} --node NAME"
+    several = f"hpcrun: on the first of {item.run.nodes} nodes, {item.status.hosts}; {other}"
+    yield note([several] * (item.run.nodes > 1))
     if way == "shell":
-        check_running(item, "hpcrun dev")
-        yield note([f"Shell in job {item.run.job_id}. Type exit to leave."] if os.isatty(0) else [])
-        status = open_shell(item, None, context.env, is_terminal=os.isatty(0))
-        after = dev_run.status().status
-        ended = f"hpcrun: job {item.run.job_id} has ended: {after.state}"
-        is_dev = item.run.request.get("script") == PROGRAM
-        yield note([ended] if after.final else [_stays(item.run.job_id)] if is_dev else [])
-        yield Outcome(status=status if status >= 0 else 128 - status)
+        yield from _shell(dev_run, item)
         return
     if key:
         yield Outcome(document=partial(dev_run.open, item, key))
@@ -136,8 +131,17 @@ def dev(
     yield _connect(door, config, way, document, yes=yes)
 
 
-def _stays(job_id: str | None) -> str:
-    return f"hpcrun: job {job_id} continues; `hpcrun dev {job_id}` returns to it, `hpcrun cancel {job_id}` ends it"
+def _shell(dev_run: DevRun, item: RunStatus) -> Outcomes:
+    check_running(item, "hpcrun dev")
+    job = item.run.job_id
+    yield note([f"Shell in job {job}. Type exit to leave."] if os.isatty(0) else [])
+    status = open_shell(item, None, dev_run.context.env, is_terminal=os.isatty(0))
+    after = dev_run.status().status
+    if after.final:
+        yield note([f"hpcrun: job {job} has ended: {after.state}"])
+    elif item.run.request.get("script") == PROGRAM:
+        yield note([f"hpcrun: job {job} continues; `hpcrun dev {job}` returns to it, `hpcrun cancel {job}` ends it"])
+    yield Outcome(status=status if status >= 0 else 128 - status)
 
 
 def _check_no_job_options(options: dict[str, Any]) -> None:

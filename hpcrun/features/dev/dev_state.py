@@ -24,4 +24,4 @@ class DevRunHooks(Hooks):
         if now == "RUNNING":
             end = f"unused, ends at {time.strftime('%H:%M', time.localtime(warning.ends))}" if warning else ""
             return ", ".join(filter(None, ("dev", end))), f"a job of hpcrun dev{end and f': {end} unless it is used'}"
-        return "dev", ""
+        return "dev" if item.status.final else "", ""

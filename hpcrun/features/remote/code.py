@@ -13,12 +13,13 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from hpcrun.actions.jobs.snapshot import LIMIT_MB, find_tree, list_code
 from hpcrun.cli.output import tell
 from hpcrun.errors import PlanError, SchedulerError, UsageError
 from hpcrun.features.remote import FOLDER
-from hpcrun.features.remote.connection import Connection, rsh_option
+from hpcrun.features.remote.connection import MOST_BYTES, Connection, rsh_option
 from hpcrun.features.remote.line_options import split_options
 from hpcrun.job.secrets import MOST_NAMED
 from hpcrun.job.units import listed
@@ -66,13 +67,16 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     project = _project_name(tree.root)
     name = f"{'dev-' if is_dev else ''}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
     home = connection.make_folder(FOLDER, f"{project}/{name}.part")
-    argv = [
-        "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0", "--files-from=-",
-        "--delete-missing-args", f"--{'copy' if is_dev else 'link'}-dest=../latest/", rsh_option(connection),
-        f"--timeout={_SILENT_S}", "--",
-        f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
-    ]  # fmt: skip
-    done = run_command(argv, timeout_s=None, cwd=Path("/"), stdin="\0".join(f"./{file.path}" for file in files))
+    with NamedTemporaryFile(prefix="hpcrun-files-") as names:
+        names.write(os.fsencode("\0".join(f"./{file.path}" for file in files)))
+        names.flush()
+        argv = [
+            "rsync", "--archive", "--no-owner", "--no-group", "--omit-dir-times", "--from0",
+            f"--files-from={names.name}", "--delete-missing-args", f"--{'copy' if is_dev else 'link'}-dest=../latest/",
+            rsh_option(connection), f"--timeout={_SILENT_S}", "--",
+            f"{tree.root}/", f"{connection.host}:{home}/{project}/{name}.part/",
+        ]  # fmt: skip
+        done = run_command(argv, timeout_s=None, cwd=Path("/"), most=MOST_BYTES)
     if done.status is None and "No such file" in done.stderr:
         raise PlanError("rsync is not installed on this machine", hint="install rsync 3")
     if not done.ok:
@@ -83,7 +87,7 @@ def send_code(connection: Connection, verb: str, words: Sequence[str]) -> str:
     _end(connection, f"{home}/{project}", name, tree.folder)
     there = os.path.normpath(f"{home}/{project}/{name}/{tree.folder}")
     if is_dev:
-        tell([f"code       {connection.host}:{there}; changes there stay there"])
+        tell([f"code       {connection.host}:{there}", f"hpcrun: changes in this copy stay on {connection.host}"])
     return there
 
 

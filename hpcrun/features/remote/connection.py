@@ -14,6 +14,7 @@ import os
 import re
 import select
 import shlex
+import signal
 import stat
 import sys
 from binascii import b2a_base64
@@ -225,6 +226,7 @@ def rsh_option(connection: Connection) -> str:
 
 def main(control: str, *words: str) -> int:
     """Run words, which are quoted for sh, on the host before them, as rsync calls its ssh; return the exit status."""
+    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))  # how rsync ends it, perhaps since the connection hangs
     if words[0] == "-l":  # of USER@HOST
         words = (f"{words[1]}@{words[2]}", *words[3:])
     return Connection(words[0], control).session(f"exec {' '.join(words[1:])}")
