@@ -36,7 +36,7 @@ def test_every_picture_is_shown_and_none_is_missing() -> None:
 
 def test_every_command_has_a_picture_of_its_screen() -> None:
     lines = "\n".join(line for picture in SCREENS for line in screen(picture))
-    typed = set(re.findall(r"^\$ hpcrun (\S+)", lines, re.MULTILINE))
+    typed = set(re.findall(r"^\$ hpcrun (?:--on \S+ )?(\S+)", lines, re.MULTILINE))
     assert {name.split()[0] for name in COMMANDS} - typed == set()
 
 
