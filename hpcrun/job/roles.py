@@ -87,7 +87,7 @@ class RolesShape(Shape):
 def requests_of(request: JobRequest) -> list[JobRequest]:
     """Return the request of each role as that of a job of its own, with all that the roles have in common."""
     each, total = request.gpus_per_node, request.gpus
-    if total and not each:
+    if total and not each and request.roles:
         nodes = sum(role.nodes or 1 for role in request.roles)
         each = total.model_copy(update={"count": total.count // nodes})
     requests = []

@@ -13,6 +13,7 @@ from hpcrun.job.plan import Plan, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, editable_line, option_groups, program_words, read_edited_line, read_request
 from hpcrun.job.resources import Machine
+from hpcrun.job.roles import requests_of
 from tests.unit.cli.test_options import parse
 from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
 
@@ -139,3 +140,7 @@ def test_the_line_of_a_request_with_roles_is_read_as_the_same_request() -> None:
     edited = parse(*read_edited_line(editable_line(recorded, "p", ["x"])))
     assert edited.pop("profile") == "p"
     assert read_request(edited) == request
+
+
+def test_a_job_without_roles_has_no_request_of_a_role() -> None:
+    assert requests_of(typed("--gpus 4 --snapshot train.py")) == []
