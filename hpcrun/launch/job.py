@@ -43,8 +43,8 @@ IDLE_S = 30.0
 """The time of the ranks after SIGTERM, if the GPUs were idle: Slurm's own default (KillWait)."""
 KILL_S = 2.0
 """How long srun has to end a step with a node that does not respond. By then the other nodes have ended."""
-MESSAGE_S = 15.0
-"""A message delays a requeue only if the time limit is further away than this."""
+MESSAGE_S, REMOVE_S = 15.0, 60.0
+"""A message and the removal of data delay a requeue only if the time limit is further away; the removal, any end."""
 
 
 def main(arguments: list[str]) -> int:
@@ -119,7 +119,7 @@ class Job:
             status, again = self._end(status, "" if self._signalled else message)
             if not again:
                 status = self._step.finish(status)
-                self._stage(over=True)
+                self._stage(over_s=REMOVE_S)
                 return status
             if not self._begin():
                 return self.refuse("its next attempt has been started elsewhere")
@@ -167,18 +167,18 @@ class Job:
         records.announce(output)
         return step, ""
 
-    def _stage(self, *, over: bool = False) -> str:
+    def _stage(self, *, over_s: float = 0) -> str:
         """Copy the data of --stage onto the nodes that do not have it; return the error if there is one.
 
         Args:
-            over: remove it instead.
+            over_s: remove it instead, in so many seconds.
         """
         if not self._options.stage:
             return ""
         from . import stage  # slow to import, and few jobs copy data
 
-        if over:
-            return stage.remove_from(self._hosts, self._left_out, in_haste=self._signalled)
+        if over_s:
+            return stage.remove_from(self._hosts, self._left_out, 0 if self._signalled else over_s)
         return stage.copy(self._step, self._hosts, self._options.stage)
 
     def refuse(self, message: str) -> int:
@@ -299,8 +299,8 @@ class Job:
             self._write_exit(status, why=why, how=how, nodes=bad)
             if how == REQUEUE and self._has_time():
                 self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
-            if how == REQUEUE:
-                self._stage(over=True)
+            if how == REQUEUE and self._has_time():
+                self._stage(over_s=MESSAGE_S / 2)
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"

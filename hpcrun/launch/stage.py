@@ -36,7 +36,7 @@ RECORD, LIST = "stage", "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
 AT_ONCE = 16
 """The nodes that copy at a time: more would only slow each other down at a usual file server."""
-PROGRESS_S, REMOVE_S, REPLACED_S = 10.0, 60, 10
+PROGRESS_S = 10.0
 _READ = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recursion", "--mode=u+rwX", "--null")
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
@@ -82,16 +82,16 @@ def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
     return message if status else ""
 
 
-def remove_from(nodes: list[str], replaced: list[str], *, in_haste: bool) -> str:
-    """Remove the copies at the end of the job, which does not wait long; return the empty string.
+def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
+    """Remove the copies at the end of the job; return the empty string.
 
     Args:
         replaced: nodes that are not used any more, and may be dead.
-        in_haste: Slurm is ending this job: there is no time, and the nodes do it themselves.
+        most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
     """
     if _is_local():
         remove()
-    for some, most_s in () if _is_local() or in_haste else ((nodes, REMOVE_S), (replaced, REPLACED_S)):
+    for some in () if _is_local() or not most_s else (nodes, replaced):
         argv, env = slurm.small_step(*some)
         with suppress(OSError, subprocess.TimeoutExpired):
             if some:
