@@ -20,6 +20,7 @@ from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
 from hpcrun.job.secret_hider import HIDER
+from hpcrun.job.state import EXIT_KILLED
 from hpcrun.job.units import count, cut_at_word, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
@@ -98,7 +99,9 @@ def role_end(facts: Facts, attempt: Attempt | None) -> str:
     if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
         return ""
     left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
-    return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end" if left else exit_.message
+    if left:
+        return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
+    return exit_.message + (" (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else "")
 
 
 def _lost(consequence: Cause) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcrun import reading
 from hpcrun.job.layout import AttemptFolder, RoleRanks, RunFolder, parse_nodes, parse_numbers, parse_ranks
-from hpcrun.job.state import EXIT_TERMINATED
+from hpcrun.job.state import EXIT_KILLED, EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID, Run
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
@@ -30,6 +30,7 @@ RESTART = "restart"  # a run continues in the same allocation; otherwise it is r
 _NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 IGNORED = "ignored"
+_LAUNCHER_EXIT: dict[str, reading.Kind] = {"status": _STATUS}
 SIGNALLED = ("TERM", "cleared", IGNORED)
 _IMPORTS: dict[str, reading.Kind] = {
     "folder": reading.text, "script": reading.optional(reading.text), "imports": reading.optional(reading.table()),
@@ -98,7 +99,7 @@ def last_attempts(run_folder: Path) -> Iterator[Attempt]:
 
 
 def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
-    """Return an attempt with the ranks of one role: the one that failed first, else that was not ready, or decides.
+    """Return an attempt with the ranks of one role: that failed first, was killed or not ready, or that decides.
 
     Of a role without which the job fails any end is a failure. The terminated ranks of other roles are consequences.
     """
@@ -108,8 +109,12 @@ def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
         failed_s = min((end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None)
         if failed_s is not None:
             return 0, failed_s
-        is_late = role.ready and ranks(part) and not part.ready(role.name).exists()
-        return 1 if is_late else 2 if role.on_exit == "end" else 3, 0.0
+        nodes = (node for node in parse_nodes(names_in(part.path), "exit") if node.endswith(f".{role.name}"))
+        records = (_read(part.node_file(node, "exit"), _LAUNCHER_EXIT, tuple(_LAUNCHER_EXIT)) for node in nodes)
+        killed = any(each["status"] == EXIT_KILLED for each in records if each)  # that of a terminated torchrun is 1
+        begun = bool(ranks(part))
+        is_late = role.ready and begun and not part.ready(role.name).exists()
+        return 1 if killed or is_late else 2 + (role.on_exit != "end") + 2 * (not begun), 0.0
 
     if attempt is None or not run.roles:
         return attempt

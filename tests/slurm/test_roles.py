@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -133,3 +134,23 @@ def test_roles_share_the_gpus_of_one_node(scenarios: Scenarios) -> None:
     assert {tuple(run.log(0, rank).split()[-5:]) for rank in (1, 2, 3)} == {
         (str(rank), "3", "1", "0", "1,2,3") for rank in range(3)
     }
+
+
+def test_what_people_see_names_the_role(scenarios: Scenarios, lab: Lab) -> None:
+    """Of ranks as their role counts them; and the terminated server of a trainer that failed is no failure."""
+    for name, role, first in (
+        ("trainer_fails", "trainer", r"trainer( rank \d)? on \S+ failed first with exit status 3"),
+        ("server_dies", "server", r"server on \S+ failed first with exit status 5"),
+        ("not_ready", "server", r"role server on \S+ was not ready after 1 s: .*"),
+    ):
+        run: Ended = scenarios[name].result()
+        explained = lab.person("explain", run.folder.name).stdout
+        assert re.fullmatch(first, explained.splitlines()[0]), explained
+        assert f"next  hpcrun logs {lab.job(run.folder)} --role {role}" in explained
+    run = scenarios["serves"].result()
+    logs = lab.person("logs", run.folder.name, "--role", "trainer", "--rank", "3", "--merge").stdout
+    assert logs == f"[trainer 3] {run.log(0, 4)}"
+    assert lab.person("logs", run.folder.name).stdout == run.log(0, 1)
+    server, trainer = lab.status(run.folder)["roles"]
+    assert (server["state"], server["exit_status"], len(server["nodes"])) == ("terminated", 143, 1)
+    assert (trainer["state"], trainer["exit_status"], len(trainer["nodes"])) == ("ended", 0, 2)
