@@ -127,7 +127,9 @@ def test_explain_of_a_killed_launcher(hpcrun: Hpcrun) -> None:
     run.log("hpcrun: the launcher of this rank on n2 was killed\n", 1, "err")
     run.ended(STARTED_S + 20, 137)
     done = hpcrun("explain").stdout
-    assert done.startswith("trainer rank 0 on n2: the launcher of the rank was killed (SIGKILL) on n2"), done
+    assert done.startswith("trainer rank 0 on n2 failed first: the launcher of the rank was killed (SIGKILL) on n2"), (
+        done
+    )
     for rank in range(4):
         (run.attempt() / f"rank-{rank}.exit").unlink()
         (run.attempt() / f"rank-{rank}.out").unlink()
