@@ -24,7 +24,7 @@ _ASIDE = re.compile(rf"\.(?P<run_id>{_ANY_RUN_ID}|[0-9a-f]{{16}}\.[0-9a-f]{{8}})
 _JOB_ENTRY = re.compile(rf"(?P<job_id>{JOB_ID.pattern})\.(?P<run_id>{_ANY_RUN_ID})", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _RANK_FILE = re.compile(rf"rank-(?P<rank>{_NUMBER.pattern})\.(?P<kind>\w+)", re.ASCII)
-_NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use|exit)")
+_NODE_FILE = re.compile(r"node-(?P<node>.+)\.(?P<kind>start|use)")
 _ACTIVE, _JOBS, _STUDIES, _ELEMENTS, _CHECKPOINTS = "active", "jobs", "studies", "elements", "checkpoints"
 
 
@@ -104,7 +104,7 @@ class AttemptFolder:
         return self._rank_file(rank, "metrics")
 
     def node_file(self, node: str, kind: str = "start") -> Path:
-        """Return a file of a node: ``start`` and ``exit`` for its records, ``use`` for its samples."""
+        """Return a file of a node: ``start`` for its record, ``use`` for its samples."""
         return self.path / f"node-{node}.{kind}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcrun import reading
 from hpcrun.job.layout import AttemptFolder, RoleRanks, RunFolder, parse_nodes, parse_numbers, parse_ranks
-from hpcrun.job.state import EXIT_KILLED, EXIT_TERMINATED
+from hpcrun.job.state import EXIT_TERMINATED
 from hpcrun.runs.record import JOB_ID, Run
 
 NODE_FAILURE, IDLE = "node_failure", "idle"
@@ -30,7 +30,6 @@ RESTART = "restart"  # a run continues in the same allocation; otherwise it is r
 _NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 IGNORED = "ignored"
-_LAUNCHER_EXIT: dict[str, reading.Kind] = {"status": _STATUS}
 SIGNALLED = ("TERM", "cleared", IGNORED)
 _IMPORTS: dict[str, reading.Kind] = {
     "folder": reading.text, "script": reading.optional(reading.text), "imports": reading.optional(reading.table()),
@@ -99,25 +98,22 @@ def last_attempts(run_folder: Path) -> Iterator[Attempt]:
 
 
 def in_failed_role(attempt: Attempt | None, run: Run) -> Attempt | None:
-    """Return an attempt with the ranks of one role: that failed first, was killed or not ready, or that decides.
+    """Return an attempt with the ranks of one role: that failed first, that its end's message names, or that decides.
 
     Of a role without which the job fails any end is a failure. The terminated ranks of other roles are consequences.
     """
+    if attempt is None or not run.roles:
+        return attempt
+    message = attempt.exit.message if attempt.exit else ""
 
     def key(part: AttemptFolder, role: RoleRanks) -> tuple[int, float]:
         ends = [] if role.on_exit == "ignore" else [end for end in rank_exits(part) if not end.is_consequence]
         failed_s = min((end.ended_s for end in ends if end.status or role.on_exit == "fail"), default=None)
         if failed_s is not None:
             return 0, failed_s
-        nodes = (node for node in parse_nodes(names_in(part.path), "exit") if node.endswith(f".{role.name}"))
-        records = (_read(part.node_file(node, "exit"), _LAUNCHER_EXIT, tuple(_LAUNCHER_EXIT)) for node in nodes)
-        killed = any(each["status"] == EXIT_KILLED for each in records if each)  # that of a terminated torchrun is 1
-        begun = bool(ranks(part))
-        is_late = role.ready and begun and not part.ready(role.name).exists()
-        return 1 if killed or is_late else 2 + (role.on_exit != "end") + 2 * (not begun), 0.0
+        is_named = message.startswith(f"role {role.name} on ")  # launch/role.py
+        return 1 if is_named else 2 + (role.on_exit != "end") + 2 * (not ranks(part)), 0.0
 
-    if attempt is None or not run.roles:
-        return attempt
     parts = [(replace(attempt.folder, role=role), role) for role in reversed(run.roles)]
     return replace(attempt, folder=min(parts, key=lambda each: key(*each))[0])
 
