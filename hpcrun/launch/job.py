@@ -167,18 +167,19 @@ class Job:
         records.announce(output)
         return step, ""
 
-    def _stage(self, *, over_s: float = 0) -> str:
+    def _stage(self, over_s: float | None = None) -> str:
         """Copy the data of --stage onto the nodes that do not have it; return the error if there is one.
 
         Args:
-            over_s: remove it instead, in so many seconds.
+            over_s: remove it instead, once, in so many seconds.
         """
         if not self._options.stage:
             return ""
         from . import stage  # slow to import, and few jobs copy data
 
-        if over_s:
-            return stage.remove_from(self._hosts, self._left_out, 0 if self._signalled else over_s)
+        if over_s is not None:
+            self._options.stage, most_s = [], 0 if self._signalled else over_s
+            return stage.remove_from(self._hosts, self._left_out, most_s)
         return stage.copy(self._step, self._hosts, self._options.stage)
 
     def refuse(self, message: str) -> int:
@@ -299,8 +300,8 @@ class Job:
             self._write_exit(status, why=why, how=how, nodes=bad)
             if how == REQUEUE and self._has_time():
                 self._messages.tell_end(failed=True, over=False)  # Slurm may requeue it hours later
-            if how == REQUEUE and self._has_time():
-                self._stage(over_s=MESSAGE_S / 2)
+            if how == REQUEUE:
+                self._stage(over_s=MESSAGE_S / 2 if self._has_time() else 0)
             if how == RESTART or self._requeue(bad):
                 return status, how == RESTART
             message = "scontrol requeue failed; hpcrun resubmit starts it again"
