@@ -17,6 +17,6 @@ def person(as_researcher: Hpcrun) -> Hpcrun:
     return as_researcher
 
 
-def output(person: Hpcrun) -> list[str]:
-    """Return the lines of the newest run, those of rank 0 first."""
-    return sorted(person("logs", "last", "--merge", check=True).stdout.splitlines())
+def output(person: Hpcrun, run: str = "last") -> list[str]:
+    """Return the lines of a run, those of rank 0 first."""
+    return sorted(person("logs", run, "--merge", check=True).stdout.splitlines())
