@@ -81,6 +81,7 @@ class ProgramNote:
     launchers: tuple[str, ...]  # the launchers it is about
     note: str  # the note, with the fields that ``program_notes`` fills in; the first group of ``source`` is {0}
     ranks: int = 2  # the fewest ranks of a job it is about
+    one_mpi_job: bool | None = None  # whether its ranks are one MPI job; None if that does not matter
 
 
 NOTES = (
@@ -105,6 +106,16 @@ NOTES = (
         r"(?!)",
         ("torchrun", "srun"),
         "{script} imports {0}, and each of the {ranks} ranks would be an MPI job of its own: {mpi}",
+        one_mpi_job=False,
+    ),
+    # Python's end calls MPI_Finalize, which waits for all ranks; mpi4py/run.py calls MPI_Abort after an exception
+    ProgramNote(
+        _IMPORTS.format("mpi4py"),
+        r"\bAbort\(|\bexcepthook\b",
+        ("srun",),
+        "{script} imports {0}: a rank that raises an exception waits at its end for the others, and the job hangs; "
+        "-m mpi4py {script} ends all ranks",
+        one_mpi_job=True,
     ),
 )
 
@@ -130,8 +141,8 @@ def program_notes(request: JobRequest, profile: Profile, here: Here) -> Iterator
         if re.search(row.unless, "\n".join((text, *program[1:])), re.MULTILINE):
             continue
         if match := re.search(row.source, text, re.MULTILINE):
-            mpi = _mpi(program[0], request, profile, shape, here) if "{mpi}" in row.note else ""
-            if mpi is None:
+            mpi = "" if row.one_mpi_job is None else _mpi(program[0], request, profile, shape, here)
+            if row.one_mpi_job is not None and row.one_mpi_job != (mpi is None):
                 continue
             without_torchrun = "srun" if profile.scheduler == "slurm" else "python"
             yield row.note.format(match[1], script=program[0], launcher=shape.launcher, ranks=shape.world_size,

@@ -219,7 +219,8 @@ PMIX = "add --srun mpi=pmix (Open MPI) or --srun mpi=pmi2 (MPICH, Intel MPI)"
     [
         ("a.py", "--gpus 4 --launcher srun", MPI, "of the 4 ranks would be an MPI job of its own: " + PMIX),
         ("python -u a.py", "--gpus 4", MPI, "an MPI job of its own: " + "add --launcher srun " + PMIX[4:]),
-        ("a.py", "--gpus 4 --launcher srun --srun mpi=pmi2", MPI, None),
+        ("a.py", "--gpus 4 --launcher srun --srun mpi=pmi2", MPI, "the job hangs; -m mpi4py a.py ends all ranks"),
+        ("a.py", "--gpus 4 --launcher srun --srun mpi=pmi2", MPI + "sys.excepthook = abort\n", None),
         ("a.py", "--gpus 1 --launcher srun", MPI, None),
         ("a.py", "--gpus 4 --launcher python", MPI, None),
         ("a.py", "--gpus 4 --launcher srun", "# import mpi4py\nimport mpi4pyx, jax\n", None),
