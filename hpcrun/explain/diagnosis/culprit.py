@@ -28,6 +28,8 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     by_itself = [end for end in failed if not _speech(end, speech).of_others]
     # a rank may fail and end slowly: then it is terminated like the other ranks
     by_itself = [end for end in by_itself if not end.signalled] or by_itself
+    if (aborter := _aborter(ends, by_itself, speech)) is not None:
+        return Culprit(aborter)
     if by_itself:
         last_s = min(end.ended_s for end in by_itself) + SAME_MOMENT_S
         moment = [end for end in by_itself if end.ended_s <= last_s]
@@ -40,6 +42,17 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
     if of_others:
         return Culprit(min(of_others, key=lambda end: (_symptom(end, speech), end.ended_s, end.rank)).rank)
     return None
+
+
+def _aborter(ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]) -> int | None:
+    """Return the one rank with an error and no record, where the others were killed without a word: by MPI_Abort.
+
+    It has srun kill the step at once, and whichever ranks still write a record.
+    """
+    silent = all(end.status == EXIT_KILLED and _speech(end, speech) is Speech.NOTHING for end in failed)
+    recorded = {end.rank for end in ends}
+    ranks = [rank for rank, subject in speech.items() if subject is Speech.OWN and rank not in recorded]
+    return ranks[0] if failed and silent and len(ranks) == 1 else None
 
 
 def _missing(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> int | None:

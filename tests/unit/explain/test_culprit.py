@@ -105,6 +105,15 @@ def test_a_rank_that_was_told_to_end_comes_after_one_that_was_not_unless_the_oth
     assert find_culprit([noticed, slow], {0: GONE}) == Culprit(1)
 
 
+def test_the_rank_that_called_mpi_abort_may_have_no_record() -> None:
+    """srun kills the step at once: here one rank of its node could still write how its program ended."""
+    killed = [RankEnd(2, "n1", 137, 10.0)]
+    assert find_culprit(killed, {2: NOTHING, 3: OWN}) == Culprit(3)
+    assert find_culprit(killed, {1: OWN, 3: OWN}) == Culprit(2)
+    assert find_culprit([*killed, RankEnd(3, "n1", 143, 10.1)], {3: NOTHING}) == Culprit(2)
+    assert find_culprit([RankEnd(2, "n1", 1, 10.0)], {3: OWN}) == Culprit(2)
+
+
 def test_what_ranks_did_after_the_signal_is_left_out() -> None:
     ended = ((0, 10.0), (1, 99.5), (143, 99.9), (0, 99.1))
     ends = [RankEnd(rank, "n0", status, when) for rank, (status, when) in enumerate(ended)]
