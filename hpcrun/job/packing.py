@@ -35,24 +35,29 @@ def as_one_process(request: JobRequest) -> JobRequest:
         option = f"--nproc-per-node {ranks}" if ranks > 1 else f"--launcher {launcher}"
         raise UsageError(f"{option} and --pack {request.pack}: each element of a pack is one process",
                          hint="without --pack each element is a job with as many ranks as it needs")  # fmt: skip
-    return request.model_copy(update={"launcher": launcher, "nproc_per_node": 1})
+    # no spare nodes of the profile
+    return request.model_copy(update={"launcher": launcher, "nproc_per_node": 1, "spares": 0})
 
 
-def packed(sweep: Sweep | None, request: JobRequest, shape: Shape, container: Container | None) -> Sweep | None:
+def packed(
+    sweep: Sweep | None, request: JobRequest, shape: Shape, container: Container | None, scheduler: str
+) -> Sweep | None:
     """Return the sweep with the share of an element in the memory of its GPU; refuse a pack that cannot run."""
-    if sweep is None or sweep.pack is None:
+    if sweep is None or (pack := sweep.pack) is None:
         return sweep
     if shape.nodes > 1:
-        raise PlanError(f"--pack {sweep.pack}: its elements share one node, and the job has {shape.nodes}",
+        raise PlanError(f"--pack {pack}: its elements share one node, and the job has {shape.nodes}",
                         hint="leave out --nodes, or --pack")  # fmt: skip
-    if shape.gpus > sweep.pack:
-        raise PlanError(f"--pack {sweep.pack}: {count(shape.gpus, 'GPU')}, and each of the elements uses one",
-                        hint=f"--gpus {sweep.pack}, or --pack {shape.gpus}: the elements share the GPUs")  # fmt: skip
+    if shape.gpus > pack:
+        raise PlanError(f"--pack {pack}: {count(shape.gpus, 'GPU')}, and each of the elements uses one",
+                        hint=f"--gpus {pack}, or --pack {shape.gpus}: the elements share the GPUs")  # fmt: skip
     if container and container.runtime == "pyxis":
         raise PlanError("--pack: pyxis starts containers with srun, which a pack does not use",
                         hint="set container.runtime to apptainer or podman in the profile")  # fmt: skip
+    if scheduler == "local":  # there are no tasks: each element is a job of its own
+        sweep = replace(sweep, max_parallel=pack * (sweep.max_parallel or 1))
     if not request.pack_memory:
         return sweep
     if not shape.gpus:
         raise UsageError("--pack-memory: this job has no GPU", hint="leave it out, or add --gpus")
-    return replace(sweep, memory_share=round((1 - _FREE) / -(-sweep.pack // shape.gpus), 4))
+    return replace(sweep, memory_share=round((1 - _FREE) / -(-pack // shape.gpus), 4))

@@ -193,7 +193,7 @@ def build_plan(
     segment, segment_note = decide_segment(request, profile, shape)
     if container := decide_container(request, profile, shape, python.executable):
         python = PythonEnvironment(request.python or profile.container.python, "in the container")
-    sweep = packed(sweep, request, shape, container)
+    sweep = packed(sweep, request, shape, container, profile.scheduler)
     directives: Directives = {}
     if profile.scheduler == "slurm":
         nodes = shape.nodes + (requeue.spares if requeue else 0)

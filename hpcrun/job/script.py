@@ -80,7 +80,8 @@ def _variables(plan: Plan) -> dict[str, Any]:
     size = f"{shape.gpus_per_node} {kind}" if shape.gpus_per_node else f"{plan.cpus_per_node or 'the default'} CPUs"
     nodes, ranks = count(shape.nodes, "node"), count(shape.world_size, "rank")
     elements = f", {count(len(plan.sweep.chosen), 'element')}" if plan.sweep else ""
-    elements += f", {count(plan.sweep.tasks, 'task')} of {plan.sweep.pack}" if plan.sweep and plan.sweep.pack else ""
+    if plan.sweep and plan.sweep.pack and plan.scheduler == "slurm":
+        elements += f", {count(plan.sweep.tasks, 'task')} of {plan.sweep.pack}"
     return {
         "plan": plan,
         "version": __version__,

@@ -36,7 +36,7 @@ def plan_lines(plan: Plan, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     variables = (f"{name}={'***' if value is None else shlex.quote(value)}" for name, value in (*plan.env, *plan.added))
     rows = [
         (plan.name, _shape(plan)),
-        ("sweep", sweep_text(plan.sweep) if plan.sweep else ""),
+        ("sweep", sweep_text(plan.sweep, plan.scheduler) if plan.sweep else ""),
         ("command", "" if plan.preflight == "only" or plan.roles else command_line(plan)),
         *((role.name, _role(role)) for role in plan.roles),
         *more,
@@ -144,7 +144,7 @@ def _stop(requeue: Requeue) -> str:
     return f"SIGUSR1 {requeue.warn_s} s before the time limit{times}{failures}{expedited}"
 
 
-def sweep_text(sweep: Sweep) -> str:
+def sweep_text(sweep: Sweep, scheduler: str) -> str:
     """Return the number of elements of a sweep, its parameters, and how many elements may run at once."""
     values: dict[str, dict[str, None]] = {}
     for index in sweep.chosen:
@@ -152,7 +152,7 @@ def sweep_text(sweep: Sweep) -> str:
             values.setdefault(name, {})[value] = None
     names = ", ".join(f"{name} {count(len(choices), 'value')}" for name, choices in values.items())
     at_once = f", at most {sweep.max_parallel} at once" if sweep.max_parallel else ""
-    tasks = f", {count(sweep.tasks, 'task')} of {sweep.pack}" if sweep.pack else ""
+    tasks = f", {count(sweep.tasks, 'task')} of {sweep.pack}" if sweep.pack and scheduler == "slurm" else ""
     return f"{count(len(sweep.chosen), 'element')} ({names}){tasks}{at_once}"
 
 

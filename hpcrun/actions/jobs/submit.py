@@ -28,7 +28,7 @@ from hpcrun.job.layout import RunFolder
 from hpcrun.job.plan import Plan
 from hpcrun.job.quoting import check_job_name, with_ending
 from hpcrun.job.script import render_script
-from hpcrun.job.sweep import Sweep, parts_of
+from hpcrun.job.sweep import parts_of
 from hpcrun.job.units import count
 from hpcrun.profiles.folders import load_templates
 from hpcrun.runs.record import Run
@@ -106,7 +106,7 @@ def submit(
         warn_s=plan.requeue.warn_s if plan.requeue else None,
         dependency=dependency_option(lineage.after) if lineage.after else "",
         elements=elements,
-        max_parallel=_at_once(plan.sweep, plan.scheduler) if plan.sweep else at_once,
+        max_parallel=plan.sweep.max_parallel if plan.sweep else at_once,
     )
     submitted: SubmittedJob | None = None
     try:
@@ -186,11 +186,6 @@ def submit_all(
                 f"{which}; the {others} submitted:\n{error.message}", hint="; ".join(filter(None, (cancel, error.hint)))
             ) from None
         yield done[-1]
-
-
-def _at_once(sweep: Sweep, scheduler: str) -> int | None:
-    """Return how many elements may run at once on this machine: of a pack all, and for Slurm the script says it."""
-    return sweep.pack * (sweep.max_parallel or 1) if sweep.pack and scheduler == "local" else sweep.max_parallel
 
 
 def sweep_parts(prepared: Prepared, scheduler: Scheduler, surroundings: Surroundings) -> list[Prepared]:

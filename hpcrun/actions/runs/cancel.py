@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -119,10 +120,19 @@ def _has_pending(item: RunStatus) -> bool:
     return item.live and item.run.job_id is not None and any(status.state == state.PENDING for status in statuses)
 
 
+def _elements_of_task(item: RunStatus) -> int:
+    """Return how many elements share the task of an element of a pack; 0 of anything else."""
+    elements = all_elements(item.run)
+    if item.element is None or not elements.packed:
+        return 0
+    return list(elements.tasks.values()).count(elements.tasks[item.element])
+
+
 def _by_scheduler(items: Sequence[RunStatus]) -> Iterator[tuple[str, list[JobRef]]]:
     refs: dict[str, list[JobRef]] = {}
+    named = Counter(item.run.job_id for item in items)
     for item in items:
         folder = item.folder if item.element is None else RunFolder(item.folder).element(item.element).path
-        shares = item.element is not None and all_elements(item.run).packed
+        shares = named[item.run.job_id] < _elements_of_task(item)
         refs.setdefault(item.run.scheduler, []).append(JobRef(folder, item.run.job_id, shares=shares))
     yield from sorted(refs.items())

@@ -1,5 +1,5 @@
 #!/bin/bash
-# train: 1 node x 2 GPUs, 1 rank by python, 3 elements, 2 tasks of 2
+# train: 1 node x 2 GPUs, 1 rank by python, 3 elements
 # Written by hpcrun from profile local. Complete as it stands: `HPCRUN_ELEMENT=0 bash` this file by hand does the same.
 
 exec {came}<<<"$(base64 "/proc/$$/environ")" # keep the original environment for jobs that this job submits
