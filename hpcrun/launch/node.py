@@ -106,15 +106,16 @@ class Node:
         return self._folder.programs()
 
     def _tick(self) -> bool:
-        if self._canary.is_orphan():
+        if self._pid and self._canary.is_orphan():
             send(self._pid, signal.SIGKILL)
         self._canary.renew()
-        self._watch.tick()
+        if self._folder.leads():  # roles may share a node
+            self._watch.tick()
         return False
 
     def _on_signal(self, info: Any) -> None:
-        programs = self._folder.programs()
+        programs = self._programs()
         began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
         if self._watch.on_signal(info.si_signo) and not programs and not os.path.exists(began):
             # kill it only before it has ranks: after their end it waits for other nodes, whose ranks may still save
-            self._ended_early = send(self._pid, signal.SIGKILL)
+            self._ended_early = bool(self._pid) and send(self._pid, signal.SIGKILL)

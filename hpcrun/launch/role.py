@@ -41,19 +41,14 @@ class RoleBlock:
         pairs = list(zip(words[1:end:2], words[2:end:2]))
         options = dict(pairs)
         self.name, self.command = words[0], words[end + 1 :]
-        self.first_task, self.tasks = int(options["--task"]), int(options["--tasks"])
-        self.first_rank, self.ranks = int(options["--first-rank"]), int(options["--ranks"])
-        self.by_torchrun = options["--launcher"] == "torchrun"
-        self.on_exit = options["--on-exit"]
+        first_task, first_rank = int(options["--task"]), int(options["--first-rank"])
+        self.tasks = range(first_task, first_task + int(options["--tasks"]))
+        self.ranks = range(first_rank, first_rank + int(options["--ranks"]))
+        self.by_torchrun, self.on_exit = options["--launcher"] == "torchrun", options["--on-exit"]
         self.ready, self.ready_timeout_s = options.get("--ready", ""), float(options.get("--ready-timeout", 0))
-        self.after = [name for name in options.get("--after", "").split(",") if name]
+        self.after = options["--after"].split(",") if "--after" in options else []
         self.gpus = options.get("--gpus", "")  # of a node that all roles share: FIRST:COUNT:OF
         self.env = dict(value.split("=", 1) for name, value in pairs if name == "--env")
-
-    @property
-    def done(self) -> set[str]:
-        """The files that say that each task of the role has ended well."""
-        return {f"{self.name}.done-{task}" for task in range(self.first_task, self.first_task + self.tasks)}
 
 
 def main(arguments: list[str]) -> int:
@@ -65,30 +60,26 @@ def main(arguments: list[str]) -> int:
         count = int(words[0])
         roles.append(RoleBlock(words[1 : 1 + count]))
         words = words[1 + count :]
-    task = int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])
-    role = next(each for each in roles if each.first_task <= task < each.first_task + each.tasks)
-    return RoleNode(roles, role, task).run_role()
+    return RoleNode(roles, int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])).run_role()
 
 
 class RoleNode(Node):
     """The process of one role on one node."""
 
-    def __init__(self, roles: list[RoleBlock], role: RoleBlock, task: int) -> None:
-        env, index = os.environ, task - role.first_task
-        env.update(role.env, HPCRUN_ROLE=role.name, HPCRUN_RANK_BASE=str(role.first_rank), NNODES=str(role.tasks))
-        env["HPCRUN_NODE_RANK"] = str(index)
-        if role.on_exit == "ignore":
-            env["HPCRUN_IGNORED"] = "ignored"
-        self._roles, self._role, self._task, self._is_first = roles, role, task, index == 0
+    def __init__(self, roles: list[RoleBlock], task: int) -> None:
+        role = next(each for each in roles if task in each.tasks)
+        env = {"HPCRUN_ROLE": role.name, "NNODES": len(role.tasks), "HPCRUN_NODE_RANK": role.tasks.index(task),
+               "HPCRUN_RANK_BASE": role.ranks[0], **role.env}  # fmt: skip
+        env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
+        os.environ.update({name: str(value) for name, value in env.items()})
+        super().__init__()
+        self._watch.programs = self._programs
+        self._roles, self._role, self._task, self._is_first = roles, role, task, task == role.tasks[0]
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
-        per_node = role.ranks // role.tasks
-        self._ranks = range(role.first_rank + index * per_node, role.first_rank + (index + 1) * per_node)
         self._is_decided = self._is_signalled = self._is_ready = False
         self._failure, self._check = "", ""
-        self._started_at = self._tick_at = 0.0
-        self._kill_at = float("inf")
+        self._started_at, self._tick_at, self._kill_at = 0.0, 0.0, float("inf")
         self._terminated: dict[int, int] = {}  # rank → process id, which is also the id of the process group
-        super().__init__()
 
     def run_role(self) -> int:
         """Wait for the other roles, run the command, and return what its end means for the job."""
@@ -114,7 +105,7 @@ class RoleNode(Node):
         gpus = env.get("CUDA_VISIBLE_DEVICES", "").split(",")
         if len(gpus) == total:  # on this machine without Slurm it has its own already
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first : first + count])
-        env["HPCRUN_NODE_RANKS"] = f"0:{sum(role.ranks for role in self._roles)}"
+        env["HPCRUN_NODE_RANKS"] = f"0:{sum(len(role.ranks) for role in self._roles)}"
         cpus = sorted(os.sched_getaffinity(0))
         begin, end = len(cpus) * first // total, len(cpus) * (first + count) // total
         os.sched_setaffinity(0, cpus[begin : max(end, begin + 1)])
@@ -122,7 +113,7 @@ class RoleNode(Node):
     def _write_address(self) -> None:
         env = os.environ
         host = "127.0.0.1" if self._role.gpus else env["HPCRUN_NODE_ADDR"]
-        place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.first_task
+        place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
         ports = {"port": free_port(place + PORT_STEP), "rendezvous": free_port(place + 2 * PORT_STEP)}
         records.write(f"{self._role.name}.start", {"host": host, **ports, "started": time.time()}, self._shared)
 
@@ -138,16 +129,15 @@ class RoleNode(Node):
         for role in self._roles:
             address = records.read(f"{role.name}.start", self._shared) or {}
             host, port = str(address.get("host", "")), str(address.get("port", ""))
-            places.update(
-                {f"{role.name}.host": host, f"{role.name}.port": port, f"{role.name}.url": f"http://{host}:{port}"}
-            )
+            for what, text in (("host", host), ("port", port), ("url", f"http://{host}:{port}")):
+                places[f"{role.name}.{what}"] = text
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
-            names = [host] if host == "127.0.0.1" else hosts[role.first_task : role.first_task + role.tasks]
+            names = [host] if host == "127.0.0.1" else hosts[role.tasks[0] : role.tasks[-1] + 1]
             env.update({f"{variable}_HOSTS": ",".join(names), f"{variable}_PORT": port})
             if role is self._role:
                 places["port"] = port
                 env.update(HPCRUN_HEAD_ADDR=host, HPCRUN_PORT=str(address.get("rendezvous", "")))
-                env["HPCRUN_HEAD"] = hosts[min(role.first_task, len(hosts) - 1)]
+                env["HPCRUN_HEAD"] = hosts[min(role.tasks[0], len(hosts) - 1)]
         self._check = os.path.expandvars(fill(self._role.ready, places))
         return [fill(argument, places) for argument in self._role.command]
 
@@ -172,8 +162,7 @@ class RoleNode(Node):
         now, before = time.monotonic(), self._is_ready
         if now >= self._tick_at:
             self._tick_at = now + SECOND_S
-            if self._pid or not self._canary.is_orphan():
-                super()._tick()
+            super()._tick()
             self._is_decided = self._is_decided or self._all_done()
         if not self._pid:
             return self._is_not_needed()
@@ -186,35 +175,32 @@ class RoleNode(Node):
     def _all_done(self) -> bool:
         """Whether a role whose end decides has ended well on all of its nodes."""
         names = {*records.names_in(self._shared)}
-        return any(role.done <= names for role in self._roles if role.on_exit == "end")
+        deciding = (role for role in self._roles if role.on_exit == "end")
+        return any(all(f"{role.name}.done-{task}" in names for task in role.tasks) for role in deciding)
 
     def _is_not_needed(self) -> bool:
-        return self._is_decided or self._is_signalled or bool(records.stop_reasons())
+        return self._is_decided or self._is_signalled or bool(records.stop_reasons()) or bool(self._canary.is_orphan())
 
     def _look_whether_ready(self, now: float) -> None:
-        problem = why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
-        late = now > self._started_at + self._role.ready_timeout_s
+        role, problem = self._role, why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
         if not problem:
             self._is_ready = True
-            address = records.read(f"{self._role.name}.start", self._shared) or {}
+            address = records.read(f"{role.name}.start", self._shared) or {}
             fields = {"ready": time.time(), "host": address.get("host", ""), "port": address.get("port", 0)}
-            if self._role.ready:  # for hpcrun status
-                records.write(f"role-{self._role.name}.ready", fields)
-            records.write(f"{self._role.name}.ready", fields, self._shared)
-        elif late:
-            what = f"was not ready after {self._role.ready_timeout_s:g} s: {self._check}: {problem}"
-            self._fail(f"{what}; the last line of its log: {last_line(self._role.first_rank)}")
+            if role.ready:  # for hpcrun status
+                records.write(f"role-{role.name}.ready", fields)
+            records.write(f"{role.name}.ready", fields, self._shared)
+        elif now > self._started_at + role.ready_timeout_s:
+            what = f"was not ready after {role.ready_timeout_s:g} s: {self._check}: {problem}"
+            self._fail(f"{what}; the last line of its log: {last_line(role.ranks[0])}")
 
     def _on_signal(self, info: Any) -> None:
-        how = self._watch.on_signal(info.si_signo, self._programs())
-        self._is_signalled = self._is_signalled or bool(how)
-        logs = (os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._ranks)
-        if how and self._pid and not any(map(os.path.exists, logs)):  # it would start ranks that get no signal
-            self._ended_early = send(self._pid, signal.SIGKILL)
+        self._is_signalled = self._is_signalled or info.si_signo == signal.SIGTERM
+        super()._on_signal(info)
 
     def _programs(self) -> dict[int, int]:
         """Return the programs of this role on this node: others may run beside them."""
-        return {rank: pid for rank, pid in super()._programs().items() if rank in self._ranks}
+        return {rank: pid for rank, pid in super()._programs().items() if rank in self._role.ranks}
 
     # --- its end ----------------------------------------------------------------------------------------------------
 
@@ -244,27 +230,23 @@ class RoleNode(Node):
             return 1
         if self._is_decided or role.on_exit == "ignore":
             return 0
-        if self._is_not_needed() or (role.on_exit == "end" and status == 0):
-            if role.on_exit == "end" and status == 0:
-                records.write(f"{role.name}.done-{self._task}", {"ended": time.time()}, self._shared)
-            return status
-        until = time.monotonic() + LATE_S
-        while role.on_exit == "fail" and not self._all_done() and status == 0 and time.monotonic() < until:
-            time.sleep(SOON_S)
-        if role.on_exit == "fail" and self._all_done():
+        if role.on_exit == "end" and status == 0:
+            records.write(f"{role.name}.done-{self._task}", {"ended": time.time()}, self._shared)
             return 0
+        until = time.monotonic() + (LATE_S if status == 0 else 0)
+        while role.on_exit == "fail" and not (done := self._all_done()) and time.monotonic() < until:
+            time.sleep(SOON_S)
+        if role.on_exit == "fail" and done:
+            return 0
+        if self._is_not_needed():
+            return status
         deciding = " and ".join(each.name for each in self._roles if each.on_exit == "end")
         before = "" if role.on_exit == "end" else f", before {deciding}"
-        ranks = range(role.first_rank, role.first_rank + role.ranks)  # torchrun's own status says less than theirs
-        first = records.first_failed(each for each in records.exits() if each.get("rank") in ranks) or {}
-        which = f": rank {first['rank'] - role.first_rank} on {first['node']}" if first and role.ranks > 1 else ""
+        # torchrun's own status says less than that of its ranks
+        first = records.first_failed(each for each in records.exits() if each.get("rank") in role.ranks) or {}
+        which = f": rank {role.ranks.index(first['rank'])} on {first['node']}" if first and len(role.ranks) > 1 else ""
         self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
-
-    def _after_kill(self, pid: int) -> None:
-        if not self._all_done() and f"{self._role.name}.end" not in records.names_in(self._shared):
-            self._fail("has lost its process of hpcrun, which was killed (SIGKILL)")
-        super()._after_kill(pid)
 
     def _fail(self, what: str) -> None:
         self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"
@@ -285,26 +267,22 @@ def fill(text: str, places: dict[str, str]) -> str:
 def why_not_ready(check: str, host: str) -> str:
     """Return why a check (``tcp:PORT``, ``http:PORT/PATH``, ``file:PATH``) fails; empty if the role is ready."""
     kind, _, place = check.partition(":")
-    if kind == "file":
-        return "" if os.path.exists(place) else "there is no such file"
     port, _, path = place.partition("/")
     try:
-        if kind == "tcp":
+        if kind == "file":
+            os.stat(place)
+        elif kind == "tcp":
             socket.create_connection((host, int(port)), CHECK_S).close()
         elif kind == "http":
-            from http.client import HTTPConnection, HTTPException
+            from http.client import HTTPConnection
 
             connection = HTTPConnection(host, int(port), timeout=CHECK_S)
-            try:
-                connection.request("GET", f"/{path}")
-                answer = connection.getresponse().status
-            except HTTPException as error:
-                return repr(error)
-            finally:
-                connection.close()
+            connection.request("GET", f"/{path}")
+            answer = connection.getresponse().status
+            connection.close()
             return "" if answer < 400 else f"status {answer}"
-    except (OSError, ValueError) as error:
-        return str(error)
+    except Exception as error:  # whatever the port belongs to may answer anything
+        return getattr(error, "strerror", None) or str(error) or repr(error)
     return ""
 
 

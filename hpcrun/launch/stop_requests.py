@@ -24,7 +24,7 @@ class StopRequests:
     """The requests to stop of one node, its heartbeat, and the samples of its use."""
 
     def __init__(self, folder: NodeFolder, canary: Canary) -> None:
-        self._folder, self._canary = folder, canary
+        self._folder, self._canary, self.programs = folder, canary, folder.programs
         # the job may be warned and requeued, so the reason of its end is needed
         self._managed = environment.MANAGED in os.environ
         self._was_ended = False
@@ -69,7 +69,7 @@ class StopRequests:
         elif ending:
             self._announce(records.TERMINATED)
         if programs is None:
-            programs = self._folder.programs()  # those that start after the announcement: see Rank._catch_up
+            programs = self.programs()  # those that start after the announcement: see Rank._catch_up
         for rank, pid in programs.items():
             self._folder.note_heard(rank, pid, number)
         if not self._canary.heard(number):

@@ -101,7 +101,7 @@ def test_the_failure_of_a_role_that_is_ignored_is_not_that_of_the_job(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("check", "problem"), [("tcp:{port}", "Connection refused"), ("file:$HPCRUN_ATTEMPT_DIR/up", "no such file")]
+    ("check", "problem"), [("tcp:{port}", "Connection refused"), ("file:$HPCRUN_ATTEMPT_DIR/up", "No such file")]
 )
 def test_a_role_that_is_not_ready_in_time_fails_the_job_with_what_was_checked(
     tmp_path: Path, check: str, problem: str
