@@ -6,14 +6,15 @@ A role is a range of ranks: ranks are numbered through all roles, in the order i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, did_you_mean
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import GpuCount, JobRequest, option_of
+from hpcrun.job.request import GpuCount, JobRequest
 from hpcrun.job.role_request import OnExit, RoleRequest, address_names, split_module
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, asked_gpu_type, decide_shape
@@ -34,36 +35,28 @@ class Role:
     on_exit: OnExit
     task: int  # the number of its first process among those of the job: one for each node, or for each role of a node
     shape: Shape
-    gpus: tuple[int, int] | None  # its first GPU and the number of its GPUs, if the roles share one node
-    threads: int | None  # CPUs of one rank, None if the site decides
+    gpus: tuple[int, int, int] | None  # its first GPU, the number of its GPUs, and of all, if the roles share a node
     ready: str
     ready_timeout_s: int
     after: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
-    shared_gpus: int = 0  # the GPUs of the node that all roles share
 
     @property
     def array(self) -> str:
         """The name of its array in the script."""
         return f"role_{self.name.replace('-', '_')}"
 
-    def words(self, own_threads: bool) -> list[str]:
-        """Return its name and its options of ``launch role``.
-
-        Args:
-            own_threads: the user has set the number of threads.
-        """
-        options: dict[str, object] = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank}
-        options |= {"--ranks": self.ranks, "--launcher": self.shape.launcher, "--on-exit": self.on_exit}
-        options |= {"--ready": self.ready, "--ready-timeout": self.ready_timeout_s} if self.ready else {}
-        options |= {"--after": ",".join(self.after)} if self.after else {}
-        options |= {"--gpus": f"{self.gpus[0]}:{self.gpus[1]}:{self.shared_gpus}"} if self.gpus else {}
-        threads = {} if own_threads or not self.threads else {"OMP_NUM_THREADS": self.threads}
-        workers = {"NPROC_PER_NODE": self.shape.workers_per_node} if self.shape.launcher == "command" else {}
-        env = {**threads, **workers, **dict(self.env)}
-        pairs = [*options.items(), *(("--env", f"{name}={value}") for name, value in env.items())]
-        return [self.name, *(str(part) for pair in pairs for part in pair)]
+    @property
+    def words(self) -> list[str]:
+        """Its name and its options of ``launch role``."""
+        options = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank, "--ranks": self.ranks,
+                   "--launcher": self.shape.launcher, "--on-exit": self.on_exit, "--ready": self.ready,
+                   "--ready-timeout": self.ready and self.ready_timeout_s, "--after": ",".join(self.after),
+                   "--gpus": self.gpus and ":".join(map(str, self.gpus))}  # fmt: skip
+        pairs = [(name, str(value)) for name, value in options.items() if value not in ("", None)]
+        pairs += [("--env", f"{name}={value}") for name, value in self.env]
+        return [self.name, *(text for pair in pairs for text in pair)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +80,26 @@ class RolesShape(Shape):
 def requests_of(request: JobRequest) -> list[JobRequest]:
     """Return the request of each role as that of a job of its own, with all that the roles have in common."""
     each, total = request.gpus_per_node, request.gpus
-    if total and not each and request.roles:
-        nodes = sum(role.nodes or 1 for role in request.roles)
-        each = total.model_copy(update={"count": total.count // nodes})
+    if total and not each:
+        each = total.model_copy(update={"count": total.count // (request.nodes or 1)})
     requests = []
     for role in request.roles:
-        fields: dict[str, Any] = {"roles": (), "nodes": role.nodes or 1, "gpus": None, "gpus_per_node": each}
-        if role.gpus:
-            fields["gpus_per_node"] = GpuCount(count=role.gpus, type=asked_gpu_type(request))
+        gpus = GpuCount(count=role.gpus, type=asked_gpu_type(request)) if role.gpus else each
+        fields: dict[str, Any] = {"roles": (), "nodes": role.nodes or 1, "gpus": None, "gpus_per_node": gpus}
         if role is not request.roles[-1]:
             module, script, args = split_module(role.command)
             fields |= {"module": module, "script": script, "args": args, "sweep": (), "launcher": None}
         one = request.model_copy(update=fields)
         once = None if one.module or one.script.endswith(".py") else "command"
         launcher = "command" if role.launcher == "once" else role.launcher or one.launcher or once
-        by_torchrun = launcher == "torchrun" or (launcher is None and not (each and each.count == 0))
-        procs = one.nproc_per_node if by_torchrun else None
-        requests.append(one.model_copy(update={"launcher": launcher, "nproc_per_node": procs}))
+        has_ranks = launcher == "torchrun" or (launcher is None and not (gpus and gpus.count == 0))
+        ranks = one.nproc_per_node if has_ranks else None
+        requests.append(one.model_copy(update={"launcher": launcher, "nproc_per_node": ranks}))
     return requests
 
 
 def with_size(request: JobRequest) -> JobRequest:
-    """Return a request with the nodes, and shared GPUs, of its roles."""
+    """Return a request with the nodes, or the shared GPUs of one node, of its roles."""
     if len(request.roles) == 1:
         raise UsageError("--role is for several programs in one job, and there is one", hint="write SCRIPT without it")
     if request.pack:
@@ -117,14 +108,18 @@ def with_size(request: JobRequest) -> JobRequest:
     if shared and not all(role.gpus for role in request.roles):
         raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
                          hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
+    gpus = GpuCount(count=shared, type=asked_gpu_type(request))
     nodes = 1 if shared else sum(role.nodes or 1 for role in request.roles)
-    gpus = {option: getattr(request, option) and getattr(request, option).count for option in ("gpus", "gpus_per_node")}
-    for option, given in {"nodes": request.nodes, **(gpus if shared else {})}.items():
-        if given is not None and given != (nodes if option == "nodes" else shared):
-            raise UsageError(f"{option_of(option)} {given} contradicts the roles, which have {sizes}",
-                             hint="leave it out")  # fmt: skip
-    total = {"gpus": GpuCount(count=shared, type=asked_gpu_type(request)), "gpus_per_node": None} if shared else {}
-    return request.model_copy(update={"nodes": nodes, **total})
+    fields: dict[str, Any] = {"nodes": nodes, **({"gpus": gpus, "gpus_per_node": None} if shared else {})}
+    for option, given in (
+        ("--nodes", request.nodes),
+        ("--gpus", request.gpus),
+        ("--gpus-per-node", request.gpus_per_node),
+    ):
+        if given not in (None, nodes if option == "--nodes" else gpus if shared else given):
+            text = given.count if isinstance(given, GpuCount) else given
+            raise UsageError(f"{option} {text} contradicts the roles, which have {sizes}", hint="leave it out")
+    return request.model_copy(update=fields)
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
@@ -137,9 +132,11 @@ def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest
 def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, list[Shape]]:
     """Return the shape of a job with roles, and that of each role."""
     request = with_size(request)
-    names = [role.name.upper().replace("-", "_") for role in request.roles]
-    if twice := [role.name for role in request.roles if names.count(role.name.upper().replace("-", "_")) > 1]:
-        raise UsageError(f"{' and '.join(twice)} are the same name in variables", hint="choose different names")
+    for name, names in Counter(role.name.upper().replace("-", "_") for role in request.roles).items():
+        if names > 1:
+            raise UsageError(
+                f"{names} roles would have the variable HPCRUN_ROLE_{name}_PORT", hint="name them differently"
+            )
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
     whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)
     shapes = [decide_shape(one, profile) for one in requests_of(request)]
@@ -152,40 +149,46 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
 
 
 def plan_roles(
-    request: JobRequest, shapes: Sequence[Shape], cpus: int | None, command: Callable[[JobRequest], tuple[str, ...]]
+    request: JobRequest,
+    shapes: Sequence[Shape],
+    cpus: int | None,
+    env: Collection[str],
+    command: Callable[[JobRequest], tuple[str, ...]],
 ) -> tuple[Role, ...]:
     """Return the roles of a plan.
 
     Args:
         cpus: of each node, None if the site decides.
+        env: the variables that the job has anyway.
         command: request of one role → the program and arguments of each of its ranks.
     """
     names, roles = address_names(request.roles), list[Role]()
-    shared = sum(role.gpus or 0 for role in request.roles)
-    rank = task = gpu = 0
+    total, rank, task, gpu = sum(role.gpus or 0 for role in request.roles), 0, 0, 0
     for role, one, shape in zip(request.roles, requests_of(request), shapes, strict=True):
         words = command(one)
         ready = role.ready or ("tcp:{port}" if "port" in _used(words) else "")
         _check(role, _used((*words, ready)) - {*names} if not one.sweep else set(), names)
-        share = cpus if cpus is None or not shared else cpus * (role.gpus or 0) // shared
+        variables = {"NPROC_PER_NODE": str(shape.workers_per_node)} if shape.launcher == "command" else {}
+        if cpus and "OMP_NUM_THREADS" not in env:
+            share = cpus * role.gpus // total if role.gpus else cpus
+            threads = max(1, share // max(shape.procs_per_node, shape.workers_per_node))
+            variables["OMP_NUM_THREADS"] = str(threads)
         roles.append(
             Role(
                 name=role.name,
                 first_rank=rank,
                 ranks=shape.world_size,
-                first_node=0 if shared else task,
+                first_node=0 if total else task,
                 nodes=shape.nodes,
                 on_exit=role.on_exit or ("end" if role is request.roles[-1] else "fail"),
                 task=task,
                 shape=shape,
-                gpus=(gpu, role.gpus) if role.gpus else None,
-                threads=None if share is None else max(1, share // max(shape.procs_per_node, shape.workers_per_node)),
+                gpus=(gpu, role.gpus, total) if role.gpus else None,
                 ready=ready,
                 ready_timeout_s=role.ready_timeout,
                 after=_after(role, words, roles, [each.name for each in request.roles]),
-                env=role.env,
+                env=tuple({**variables, **dict(role.env)}.items()),
                 command=words,
-                shared_gpus=shared,
             )
         )
         rank, task, gpu = rank + shape.world_size, task + shape.nodes, gpu + (role.gpus or 0)
@@ -202,7 +205,7 @@ def plan_roles(
 def shared_gpus(roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
     """Return the GPUs of each process of this machine: those of its node, or those of its role on a shared node."""
     shares = [role.gpus for role in roles if role.gpus]
-    return tuple(gpus[0][first : first + number] for first, number in shares) if gpus and shares else gpus
+    return tuple(gpus[0][first : first + number] for first, number, _ in shares) if gpus and shares else gpus
 
 
 def _used(words: Iterable[str]) -> set[str]:

@@ -113,9 +113,11 @@ class Node:
             self._watch.tick()
         return False
 
+    def _has_begun(self) -> bool:
+        return os.path.exists(os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start"))
+
     def _on_signal(self, info: Any) -> None:
         programs = self._programs()
-        began = os.path.join(records.attempt_dir(), f"node-{os.environ['HPCRUN_NODE']}.start")
-        if self._watch.on_signal(info.si_signo) and not programs and not os.path.exists(began):
+        if self._watch.on_signal(info.si_signo) and not programs and not self._has_begun():
             # kill it only before it has ranks: after their end it waits for other nodes, whose ranks may still save
             self._ended_early = bool(self._pid) and send(self._pid, signal.SIGKILL)

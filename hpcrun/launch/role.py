@@ -72,14 +72,14 @@ class RoleNode(Node):
                "HPCRUN_RANK_BASE": role.ranks[0], **role.env}  # fmt: skip
         env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
         os.environ.update({name: str(value) for name, value in env.items()})
-        super().__init__()
-        self._watch.programs = self._programs
         self._roles, self._role, self._task, self._is_first = roles, role, task, task == role.tasks[0]
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
         self._is_decided = self._is_signalled = self._is_ready = False
         self._failure, self._check = "", ""
         self._started_at, self._tick_at, self._kill_at = 0.0, 0.0, float("inf")
         self._terminated: dict[int, int] = {}  # rank → process id, which is also the id of the process group
+        super().__init__()  # its canary knows all of this
+        self._watch.programs = self._programs
 
     def run_role(self) -> int:
         """Wait for the other roles, run the command, and return what its end means for the job."""
@@ -198,6 +198,12 @@ class RoleNode(Node):
         self._is_signalled = self._is_signalled or info.si_signo == signal.SIGTERM
         super()._on_signal(info)
 
+    def _has_begun(self) -> bool:
+        if not self._role.gpus:
+            return super()._has_begun()
+        logs = (os.path.join(records.attempt_dir(), f"rank-{rank}.out") for rank in self._role.ranks)
+        return any(map(os.path.exists, logs))
+
     def _programs(self) -> dict[int, int]:
         """Return the programs of this role on this node: others may run beside them."""
         return {rank: pid for rank, pid in super()._programs().items() if rank in self._role.ranks}
@@ -247,6 +253,11 @@ class RoleNode(Node):
         which = f": rank {role.ranks.index(first['rank'])} on {first['node']}" if first and len(role.ranks) > 1 else ""
         self._fail(f"ended with status {first.get('status', status)}{before}{which}")
         return status or 1
+
+    def _after_kill(self, pid: int) -> None:
+        if not self._all_done() and f"{self._role.name}.end" not in records.names_in(self._shared):
+            self._fail("has lost its process of hpcrun, which was killed (SIGKILL)")
+        super()._after_kill(pid)
 
     def _fail(self, what: str) -> None:
         self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"

@@ -61,7 +61,7 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # The roles: `launch role` starts that of its node, with the addresses {port}, {NAME.host}, {NAME.port} and {NAME.url}
 # filled in when the roles before it are ready.
-role_my_server=(my-server --task 0 --tasks 1 --first-rank 0 --ranks 1 --launcher command --on-exit fail --ready 'tcp:{port}' --ready-timeout 600 --gpus 0:1:4 --env OMP_NUM_THREADS=4 --env NPROC_PER_NODE=1 --
+role_my_server=(my-server --task 0 --tasks 1 --first-rank 0 --ranks 1 --launcher command --on-exit fail --ready 'tcp:{port}' --ready-timeout 600 --gpus 0:1:4 --env NPROC_PER_NODE=1 --env OMP_NUM_THREADS=4 --
   "${launch[@]}" rank --once -- serve '{port}')
 role_trainer=(trainer --task 1 --tasks 1 --first-rank 1 --ranks 3 --launcher torchrun --on-exit end --after my-server --gpus 1:3:4 --env OMP_NUM_THREADS=4 --
   /home/me/venv/bin/python -m torch.distributed.run --nnodes=1 --nproc-per-node=3 --standalone --max-restarts=0 --no-python

@@ -77,7 +77,7 @@ launch=(/home/me/venv/bin/python -ISB "$launch/__main__.py")
 
 # The roles: `launch role` starts that of its node, with the addresses {port}, {NAME.host}, {NAME.port} and {NAME.url}
 # filled in when the roles before it are ready.
-role_server=(server --task 0 --tasks 1 --first-rank 0 --ranks 1 --launcher command --on-exit fail --ready 'http:{port}/health' --ready-timeout 600 --env OMP_NUM_THREADS=16 --env NPROC_PER_NODE=4 --
+role_server=(server --task 0 --tasks 1 --first-rank 0 --ranks 1 --launcher command --on-exit fail --ready 'http:{port}/health' --ready-timeout 600 --env NPROC_PER_NODE=4 --env OMP_NUM_THREADS=16 --
   "${launch[@]}" rank --once -- vllm serve M --port '{port}')
 role_trainer=(trainer --task 1 --tasks 2 --first-rank 1 --ranks 8 --launcher torchrun --on-exit end --after server --env OMP_NUM_THREADS=16 --
   /home/me/venv/bin/python -m torch.distributed.run --nnodes=2 --nproc-per-node=4 --rdzv-backend=static --max-restarts=0 --no-python

@@ -67,9 +67,9 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
         plan = planned(line, profile, cpus=16, gpu_ids=gpus)
         server, trainer = plan.roles
         assert (plan.shape.nodes, plan.shape.gpus_per_node, plan.shape.tasks_per_node) == (1, 4, 2)
-        assert (server.gpus, trainer.gpus) == ((0, 1), (1, 3))
+        assert (server.gpus, trainer.gpus) == ((0, 1, 4), (1, 3, 4))
         assert (server.task, trainer.task, trainer.first_node, trainer.ranks) == (0, 1, 0, 3)
-        assert (server.threads, trainer.threads) == (4, 4)
+        assert dict(server.env)["OMP_NUM_THREADS"] == dict(trainer.env)["OMP_NUM_THREADS"] == "4"
         assert plan.cpus_per_node == 16
 
 
@@ -82,7 +82,7 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
         ("--role server:1 a.py", "there is one", "SCRIPT without it"),
         ("--role server:1 a.py --role t:1", "role t has no program", "--role NAME:NODES"),
         ("--role 1st:1 a.py --role t:1 b.py", "'1st' cannot be a role's name", None),
-        ("--role s:1 a.py --role S:1 b.py", "s and S are the same name in variables", "different"),
+        ("--role s:1 a.py --role S:1 b.py", "2 roles would have the variable HPCRUN_ROLE_S_PORT", "different"),
         ("--role s:1,redy=tcp:{port} a.py --role t:1 b.py", "'redy' is not known here", "did you mean 'ready'"),
         ("--role s:1,ready=80 a.py --role t:1 b.py", "'80' is not a check; write tcp:{port}", None),
         ("--role s:1,on-exit=stop a.py --role t:1 b.py", "on_exit: must be 'end', 'fail' or 'ignore'", None),
