@@ -41,6 +41,9 @@ _SETTINGS = {
     "SPT_NOENV": "1",  # setproctitle leaves /proc/PID/environ, with the mark
     "AUTOSCALER_METRIC_PORT": "0",  # any free port, instead of one for all jobs of a node
     "DASHBOARD_METRIC_PORT": "0",
+    # Python may start slowly from a network file system: 120 s instead of 30 s, and of 20 tries of 2 s
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_NUM_REDIS_GET_RETRIES": "60",
 }
 _ANY_PORT = ("min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
 """Options of ``ray start`` that are not any free port by default, but the same for all jobs of a node."""
@@ -180,7 +183,7 @@ class RayRank(Rank):
         self._files, self._ray, self._has_lost_ray = files, 0, False
         for name in ("MASTER_ADDR", "MASTER_PORT", "RAY_ADDRESS"):  # the port is Ray's; another Ray is not the job's
             env.pop(name, None)
-        env.update({**_SETTINGS, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
+        env.update({**_SETTINGS, **env, MARK: f"{files.path} {env['HPCRUN_NODE']}"})
         super().__init__(int(env["HPCRUN_NODE_RANK"]), is_task=False, contained=environment.CONTAINER in env)
         # the program's log has no lines of Ray's start
         self._ray_log = f"{files.path}/start" if _is_head() else f"{records.attempt_dir()}/rank-{self._rank}"
@@ -203,6 +206,7 @@ class RayRank(Rank):
                 time.sleep(0.5)
         role = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
         words = [
+            # the port of the client server is half of the range away from those of this job and of the next ones
             *(sys.executable, "-c", _START, str(free_port(port + 1)), "start", "--block"),
             *(role if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
             *(f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"),
