@@ -187,5 +187,6 @@ def _mistakes(site: Site, kill: Kill, *, fails: bool) -> Iterator[str]:
         yield "Slurm's accounts have exit status 0"
     if fails:
         answer = " ".join(site.run(HPCRUN, "explain", kill.job).stdout.split())
-        if "kill" not in answer.lower() or kill.role not in answer.split("Slurm ")[0]:
+        sentence = answer.split("batch script")[0]
+        if not ("was killed" in sentence or "status 137" in sentence) or kill.role not in sentence:
             yield f"explain: {answer[:400]}"

@@ -18,7 +18,7 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler, role_end
+from hpcrun.explain.wording import Evidence, answer, evidence_of, killed_job, of_scheduler, role_end
 from hpcrun.job import state
 from hpcrun.job.after import Condition
 from hpcrun.job.layout import RoleRanks
@@ -175,7 +175,7 @@ def explained(
     """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
-    if by_role := role_end(facts, attempt):
+    if summary := role_end(facts, attempt) or killed_job(item, diagnosis, attempt):
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
     cause = diagnosis.cause
@@ -183,7 +183,7 @@ def explained(
     starts = (Evidence("torchrun", None, (facts.start,)),) if facts.start else ()
     return Explanation(
         item,
-        by_role or answer(item, facts, diagnosis, attempt),
+        summary or answer(item, facts, diagnosis, attempt),
         rule=cause.rule.name if cause else None,
         level=cause.rule.level if cause else None,
         fix=advice(item, diagnosis),

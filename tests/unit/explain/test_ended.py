@@ -10,7 +10,7 @@ from hpcrun.actions.status.run_status import ElementStatus, RunStatus
 from hpcrun.explain.ended import explain
 from hpcrun.job.units import cut_at_word
 from hpcrun.runs.record import LastStatus
-from tests.unit.given import run
+from tests.unit.given import run, write
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,20 @@ def test_of_a_sweep_that_is_not_over_the_first_element_that_failed_is_explained(
     )
     found = explain(RunStatus(run(), tmp_path, LastStatus("RUNNING", 0.0), elements=elements), ())
     assert (found.item.element, found.summary) == (2, "the job ended as FAILED")
+
+
+@pytest.mark.parametrize(
+    ("record", "summary"),
+    [
+        ("", "the job's process of hpcrun on node01 was killed: it left no record of its end"),
+        ('{"status": 9, "signal": "", "ended": 2.0, "message": ""}', "the job ended as FAILED"),
+    ],
+)
+def test_a_job_without_a_record_of_its_end_was_killed(tmp_path: Path, record: str, summary: str) -> None:
+    write(tmp_path / "elements/0/attempts/0/start", '{"job_id": "4711", "host": "node01", "started": 1.0}')
+    if record:
+        write(tmp_path / "elements/0/attempts/0/exit", record)
+    assert explain(RunStatus(run(), tmp_path, LastStatus("FAILED", 0.0, final=True)), ()).summary == summary
 
 
 def test_a_long_message_is_cut_once_and_at_a_word() -> None:
