@@ -74,9 +74,9 @@ class Running:
         return rank_text(rank, self.node_of.get(rank), self.attempt.folder.role)
 
     def of_role(self, sentence: str) -> str:
-        """Return a sentence about the ranks, after the name of their role."""
+        """Return a sentence about the ranks, which begins with the name of their role."""
         role = self.attempt.folder.role
-        return f"{role.name}: {sentence}" if role and sentence else sentence
+        return f"{role.name}: {sentence}" if role and sentence and not sentence.startswith(role.name) else sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +201,14 @@ def _silence(running: Running) -> Remark:
     if running.ends and not silent:
         return Remark(running.of_role("each rank has ended, and the job is about to end"), of_roles, stuck=False)
     running_s = max(0.0, running.now_s - running.attempt.started_s)
-    node_of, usual_s = running.node_of, running.usual_s
-    sentence = silence_sentence(
-        silent, lambda rank: rank_text(rank, node_of.get(rank)), running_s=running_s, usual_s=usual_s
-    )
+    sentence = silence_sentence(silent, running.name, running_s=running_s, usual_s=running.usual_s)
     about = about_run(running.item)[1]
     chosen = shown_ranks(silent)
     lines = tuple(_row(running, rank, silent[rank]) for rank in chosen)
     note = f"{len(chosen)} of {len(silent)}" if len(chosen) < len(silent) else ""
     where = str(running.attempt.folder.path.relative_to(running.item.folder))
     evidence = (Evidence("ranks", where, lines, note),) if lines else ()
-    stuck = not about and running.newest_s > silence_limit_s(usual_s)
+    stuck = not about and running.newest_s > silence_limit_s(running.usual_s)
     return Remark(about or running.of_role(sentence), (*evidence, *of_roles), stuck=stuck)
 
 

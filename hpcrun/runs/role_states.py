@@ -56,8 +56,6 @@ def role_states(run: Run, run_folder: Path, element: int = 0) -> Iterator[RoleSt
             yield RoleState(role, "no record of its end" if ranks(folder) else "not started", on)
         elif (since_s := ready_s[role.name]) is not None:
             yield RoleState(role, "ready" if role.ready else "running", on, since_s)
-        elif ranks(folder):
-            yield RoleState(role, "starting", on)
         else:
-            waits = any(ready_s.get(name, 0.0) is None for name in role.after)
+            waits = not ranks(folder) and any(ready_s.get(name, 0.0) is None for name in role.after)
             yield RoleState(role, "waiting" if waits else "starting", on)
