@@ -125,8 +125,7 @@ def insight_rows(item: RunStatus, insight: Insight, now_s: float) -> Rows:
     rows = [] if total is None else [("elapsed", times)]
     if status.state == state.PENDING:
         return [*rows, *_waiting_rows(item, insight, now_s)]
-    roles = role_states(item.run, item.folder, item.element or 0)
-    rows += [("role", role.line) for role in roles if not item.elements]
+    rows += [("role", each.line) for each in role_states(item.run, item.folder, item.element or 0) if not item.elements]
     if not status.final:
         return [*rows, *_running_rows(item, insight)]
     usage = insight.usage.get((item.run.run_id, job_id))
