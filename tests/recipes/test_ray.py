@@ -54,7 +54,7 @@ def left(run: Path) -> list[str]:
 def test_two_jobs_on_the_same_two_nodes(person: Hpcrun) -> None:
     person.write("actors.py", PROGRAM)
     good, killed = (person.submit(*JOB, "actors.py", *args, check=True) for args in ([], ["kill"]))
-    ends = [person.ended(run.name) for run in (good, killed)]
+    ends = [person.ended(run.name, 300) for run in (good, killed)]
     assert [end["state"] for end in ends] == ["FAILED", "FAILED"]
     lines = (good / "elements/0/attempts/0/rank-0.out").read_text().splitlines()
     assert lines == ["[('a100-1', '1'), ('a100-2', '1')] {'CPU': 2, 'GPU': 4}", "0o40700", "1"]
