@@ -93,9 +93,10 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
         remove()
     for some in () if _is_local() or not most_s else (nodes, replaced):
         argv, env = slurm.small_step(*some)
+        argv += [*launch_program(), "stage", "--remove"]
         with suppress(OSError, subprocess.TimeoutExpired):
-            if some:
-                subprocess.run([*argv, *launch_program(), "stage", "--remove"], env=env, check=False, timeout=most_s)
+            if some:  # srun cannot start a step on a dead node, and says so
+                subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
     return ""
 
 
