@@ -52,6 +52,7 @@ def folders(lab: Lab) -> dict[str, Path]:
     return {
         "sixty": submit("sixty", 64, "--gpus", "1", "--pack", "8", "--pack-memory", "sixty.py"),
         "ends": submit("ends", 4, "--gpus", "0", "--pack", "4", "bash", "wait.sh"),
+        "held": submit("held", 4, "--gpus", "0", "--pack", "2", "--sbatch", "hold", "true"),
         "killed": submit("killed", 2, "--gpus", "0", "--pack", "2", "bash", "wait.sh"),
         "warned": submit("warned", 3, "--gpus", "0", "--pack", "4", "--requeue", "1", "bash", "warned.sh"),
     }
@@ -117,6 +118,15 @@ def test_one_element_is_cancelled_and_then_all_and_nothing_is_left(lab: Lab, fol
     assert states(run) == ["CANCELLED"] * 4
     assert all("terminated" in log(folders["ends"], element).read_text() for element in range(4))
     wait_for(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()] or None, 20, "the end of all processes")
+
+
+def test_a_task_all_of_whose_elements_are_cancelled_leaves_the_queue(lab: Lab, folders: dict[str, Path]) -> None:
+    lab.person("cancel", "held/0", check=True)
+    lab.person("cancel", "held/2", "held/3", check=True)
+    job = lab.job(folders["held"])
+    assert lab.person.run("squeue", "-rho", "%i", "-t", "PENDING", "-j", job).stdout.split() == [f"{job}_0"]
+    assert states(lab.person.status("held")) == ["CANCELLED", "PENDING", "CANCELLED", "CANCELLED"]
+    lab.person("cancel", "held", check=True)
 
 
 def test_a_killed_task_leaves_no_process(lab: Lab, folders: dict[str, Path]) -> None:
