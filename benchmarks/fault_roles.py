@@ -188,5 +188,5 @@ def _mistakes(site: Site, kill: Kill, *, fails: bool) -> Iterator[str]:
     if fails:
         answer = " ".join(site.run(HPCRUN, "explain", kill.job).stdout.split())
         sentence = answer.split("batch script")[0]
-        if not ("was killed" in sentence or "status 137" in sentence) or kill.role not in sentence:
+        if not ("killed" in sentence or "status 137" in sentence) or kill.role not in sentence:
             yield f"explain: {answer[:400]}"
