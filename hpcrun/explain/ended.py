@@ -18,13 +18,13 @@ from hpcrun.explain.diagnosis.flight_meetings import Flight
 from hpcrun.explain.diagnosis.rules import Rule, fill
 from hpcrun.explain.diagnosis.waiting_cause import with_flight, with_silence, with_tracebacks
 from hpcrun.explain.gather import gather
-from hpcrun.explain.wording import Evidence, answer, evidence_of, killed_job, of_scheduler, role_end
+from hpcrun.explain.wording import Evidence, answer, evidence_of, of_scheduler
 from hpcrun.job import state
 from hpcrun.job.after import Condition
 from hpcrun.job.layout import RoleRanks
 from hpcrun.job.parameters import index_ranges
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.state import explain_reason
+from hpcrun.job.state import EXIT_KILLED, explain_reason
 from hpcrun.job.units import format_time, rank_option
 from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, in_failed_role, last_attempt
 from hpcrun.runs.use import UseSummary
@@ -175,7 +175,7 @@ def explained(
     """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
-    if summary := role_end(facts, attempt) or killed_job(item, diagnosis, attempt):
+    if summary := _role_end(facts, attempt) or _killed_job(item, diagnosis, attempt):
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
     cause = diagnosis.cause
@@ -196,6 +196,26 @@ def explained(
         unread=(*unread, *(f"{name}: too long; only its beginning and end were searched" for name in cut)),
         flight=facts.flight,
     )
+
+
+def _role_end(facts: Facts, attempt: Attempt | None) -> str:
+    """Return how a role has ended a job of which no rank failed: it ended too early, or was not ready; else empty."""
+    exit_, ends = attempt.exit if attempt else None, facts.ends.values()
+    has_failed = any(end.status and not end.signalled for end in ends)
+    if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
+        return ""
+    left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
+    if left:
+        return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
+    return exit_.message + (" (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else "")
+
+
+def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
+    """Return that a failed job has left no record of its end, if nothing else explains its end; else empty."""
+    known = diagnosis.first is not None or (diagnosis.cause and diagnosis.cause.rule.name != "told-to-end")
+    if known or attempt is None or attempt.exit is not None or item.status.state != state.FAILED:
+        return ""
+    return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
 
 def advice(item: RunStatus, diagnosis: Diagnosis) -> str:

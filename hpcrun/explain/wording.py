@@ -19,9 +19,7 @@ from hpcrun.explain.diagnosis.rules import fill
 from hpcrun.explain.diagnosis.scan import last_lines
 from hpcrun.explain.diagnosis.traceback import Frame, Traceback
 from hpcrun.explain.diagnosis.waiting_cause import flight_sentence, stand_lines
-from hpcrun.job import state
 from hpcrun.job.secret_hider import HIDER
-from hpcrun.job.state import EXIT_KILLED
 from hpcrun.job.units import count, cut_at_word, rank_text, ranks_text
 from hpcrun.runs.attempt import Attempt
 
@@ -91,26 +89,6 @@ def answer(item: RunStatus, facts: Facts, diagnosis: Diagnosis, attempt: Attempt
     code = f" with exit status {status.exit_status}" if status.exit_status else ""
     reason = f" ({status.reason})" if status.reason and status.reason not in _NOT_A_REASON else ""
     return f"the job ended as {status.state}{code}{reason}"
-
-
-def role_end(facts: Facts, attempt: Attempt | None) -> str:
-    """Return how a role has ended a job of which no rank failed: it ended too early, or was not ready; else empty."""
-    exit_, ends = attempt.exit if attempt else None, facts.ends.values()
-    has_failed = any(end.status and not end.signalled for end in ends)
-    if has_failed or facts.role is None or exit_ is None or exit_.reason not in ("", "failure"):
-        return ""
-    left = [end.rank for end in ends if not end.signalled] if facts.role.on_exit == "fail" else []
-    if left:
-        return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
-    return exit_.message + (" (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else "")
-
-
-def killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:
-    """Return that a failed job has left no record of its end, if nothing else explains its end; else empty."""
-    known = diagnosis.first is not None or (diagnosis.cause and diagnosis.cause.rule.name != "told-to-end")
-    if known or attempt is None or attempt.exit is not None or item.status.state != state.FAILED:
-        return ""
-    return f"the job's process of hpcrun on {attempt.host} was killed: it left no record of its end"
 
 
 def _lost(consequence: Cause) -> str:
