@@ -159,10 +159,11 @@ def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(tmp_path: P
         assert not (running.attempt / "rank-0.out").exists()
 
 
-def test_a_job_that_is_cancelled_while_a_role_waits_ends_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_job_that_ends_while_a_role_waits_leaves_no_process(tmp_path: Path, number: int, status: int) -> None:
     with two(tmp_path, ("import time; print('loading'); time.sleep(60)",)) as running:
         running.until("loading")
         pids = running.processes()
-        os.kill(running.process.pid, signal.SIGTERM)
-        assert running.end() == 143
+        os.kill(running.process.pid, number)
+        assert running.end() == status
         nothing_left(pids)
