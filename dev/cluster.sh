@@ -253,6 +253,7 @@ i=0; while true 2>/dev/null >/tmp/.full$i; do i=$((i + 1)); done
 mount -t tmpfs -o mode=1777,nr_inodes=1 tmpfs /dev/shm
 exec slurmd -N "$0"'
 # A node with 512 MiB in /mnt that no other node sees.
+# shellcheck disable=SC2016  # the shell that it starts expands it
 APART='mount --make-rprivate / && mount -t tmpfs -o mode=1777,size=512m tmpfs /mnt && exec slurmd -N "$0"'
 restart_with() { # restart_with SCRIPT NODE: in mounts of its own
   stop_daemon "slurmd-$2"
