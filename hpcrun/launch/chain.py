@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from . import records, slurm
 from .decide import FAILURE, IDLE
@@ -22,27 +22,6 @@ AT_ONCE_S = 120.0
 """A program that fails within this time has hardly begun: it takes as long to load a model and a first batch."""
 WALK_S, MOST_RANKS, TAIL = 5.0, 16, 64 << 10
 _STEP = re.compile(rb'"step": (\d+)')
-
-
-@dataclass(frozen=True)
-class Link:
-    """What is known of a link at its end.
-
-    Attributes:
-        number: its place in the chain, from 1.
-        status: its exit status.
-        seconds: how long its last attempt took.
-        failed: the program has failed by itself: it may do better the next time.
-        saved: it has written a file into the folder of checkpoints; None if that holds no file.
-        step: the highest step that its ranks have noted, None if they noted none.
-    """
-
-    number: int
-    status: int
-    seconds: float
-    failed: bool
-    saved: bool | None
-    step: int | None
 
 
 def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
@@ -58,9 +37,10 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     number = next((number for number, link in links.items() if link["job_id"] == os.environ["HPCRUN_JOB_ID"]), 0)
     if not number or (why := why_it_ended()) not in (FAILURE, records.TIME_LIMIT, IDLE):
         return ""
-    begun = records.read("start") or {}
-    seconds = time.time() - float(begun.get("started", 0))
-    link = Link(number, status, seconds, why == FAILURE, _has_saved(), max(_noted_steps(), default=None))
+    seconds = time.time() - float((records.read("start") or {}).get("started", 0))
+    step = max(_noted_steps(), default=None)
+    link = {"number": number, "status": status, "at_once": why == FAILURE and seconds < AT_ONCE_S, "seconds": seconds,
+            "failed": why == FAILURE, "saved": _has_saved(), "step": step}  # fmt: skip
     before = records.read(PROGRESS, folder) or {}
     reason, stops = judge(link, before)
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
@@ -75,32 +55,33 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     return message
 
 
-def judge(link: Link, before: dict[str, object]) -> tuple[str, bool]:
+def judge(link: dict[str, Any], before: dict[str, Any]) -> tuple[str, bool]:
     """Return why a link got nowhere, the empty string if it did or may have; and whether the chain ends.
 
     Args:
-        before: the progress of the links before it.
+        link: its number from 1, its exit status, the seconds of its last attempt; whether its program has failed by
+            itself, and within ``AT_ONCE_S``; whether it has saved a checkpoint, None if there is none in their folder;
+            the highest step that its ranks have noted, or None.
+        before: the same of the link before, with the highest step of all links, and whether it got nowhere.
     """
-    best = before.get("step")
-    if link.saved or (link.step is not None and not (isinstance(best, int) and link.step <= best)):
+    best, step = before.get("step"), link["step"]
+    if link["saved"] or (step is not None and (best is None or step > best)):
         return "", False
-    since = f"no step since {best}" if isinstance(best, int) else "no step"
-    if link.saved is False:
+    if link["saved"] is False:
         # without steps, a failure may have come after hours of work: only the second one in a row is certain
-        sure = not link.failed or isinstance(best, int) or before.get("nowhere") is True
-        return f"link {link.number} made no new checkpoint and {since}", sure
-    is_same = before.get("status") == link.status and before.get("at_once") is True
-    if link.failed and is_same and link.seconds < AT_ONCE_S:
-        how = f"failed after {link.seconds:.0f} s with exit status {link.status}, as link {link.number - 1} did"
-        return f"link {link.number} {how}", True
+        sure = not link["failed"] or best is not None or before.get("nowhere") is True
+        since = "" if best is None else f" since {best}"
+        return f"link {link['number']} made no new checkpoint and no step{since}", sure
+    if link["at_once"] and before.get("at_once") and before["status"] == link["status"]:
+        how = f"failed after {link['seconds']:.0f} s with exit status {link['status']}"
+        return f"link {link['number']} {how}, as link {link['number'] - 1} did", True
     return "", False
 
 
-def progress(link: Link, before: dict[str, object], *, nowhere: bool) -> dict[str, object]:
-    """Return the record of the progress until the end of a link, for the next one."""
-    best = [step for step in (before.get("step"), link.step) if isinstance(step, int)]
-    at_once = link.failed and link.seconds < AT_ONCE_S
-    return {"step": max(best, default=None), "status": link.status, "at_once": at_once, "nowhere": nowhere}
+def progress(link: dict[str, Any], before: dict[str, Any], *, nowhere: bool) -> dict[str, Any]:
+    """Return the record of a link for the next one."""
+    steps = [step for step in (before.get("step"), link["step"]) if step is not None]
+    return {**link, "step": max(steps, default=None), "nowhere": nowhere}
 
 
 def _attempts() -> str:
@@ -111,14 +92,14 @@ def _has_saved() -> bool | None:
     """Whether a checkpoint is newer than this job, by the clock of their file system; None if there is none."""
     began, until = os.stat(os.path.join(_attempts(), "0", "start")).st_mtime, time.monotonic() + WALK_S
     saved = None
-    for place, _, names in os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"]):
-        for name in names:
-            try:
-                saved = os.lstat(os.path.join(place, name)).st_ctime > began
-            except OSError:  # it was just replaced by a newer one
-                return True
-            if saved or time.monotonic() > until:
-                return True
+    walk = os.walk(os.environ["HPCRUN_CHECKPOINT_DIR"])
+    for path in (os.path.join(place, name) for place, _, names in walk for name in names):
+        try:
+            saved = os.lstat(path).st_ctime > began
+        except OSError:  # it was just replaced by a newer one
+            return True
+        if saved or time.monotonic() > until:
+            return True
     return saved
 
 

@@ -107,11 +107,10 @@ class NodeFolder:
         """Remove files, and the folder itself if no other process uses it."""
         for name in names:
             records.remove(os.path.join(self.path, name))
-        ends = "HPCRUN_STAGE" in os.environ and self.has(f"stop-{records.TERMINATED}")
-        if _remove(self.path, self._held) and ends:
-            from . import stage  # slow to import, and few jobs copy data
-
-            stage.remove_after_signal()
+        env, is_terminated = os.environ, self.has(f"stop-{records.TERMINATED}")
+        # as the last process of the node; a script may go on without its ranks
+        if _remove(self.path, self._held) and is_terminated and "HPCRUN_STAGE" in env and "HPCRUN_LAUNCH" not in env:
+            remove(env["HPCRUN_STAGE"])
 
 
 def make() -> NodeFolder:
@@ -172,6 +171,25 @@ def _make(path: str, message: str) -> None:
         records.say(message)
 
 
+def hold(path: str) -> int:
+    """Return a descriptor of a folder of this user: while it is open, ``remove`` leaves the folder there.
+
+    Raises:
+        OSError: there is no such folder, it belongs to another user, or it is being removed.
+    """
+    descriptor = _open(path)
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return descriptor
+
+
+def remove(path: str) -> None:
+    """Remove a folder of this user with all in it, unless a process holds it."""
+    try:
+        _remove(path, _open(path))
+    except OSError:  # there is none, or it is another user's
+        return
+
+
 def _open(path: str) -> int:
     """Open a folder of this user, and never what a link leads to."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -198,10 +216,11 @@ def _empty(descriptor: int) -> None:
     """Remove all in an open folder, and never what a link leads to."""
     for _, folders, names, place in os.fwalk(".", topdown=False, dir_fd=descriptor):
         for name in (*names, *folders):
-            try:
-                os.unlink(name, dir_fd=place)
-            except IsADirectoryError:
-                os.rmdir(name, dir_fd=place)
+            for act in (os.unlink, os.rmdir):  # each leaves what the other removes
+                try:
+                    act(name, dir_fd=place)
+                except OSError:
+                    continue
 
 
 def _sweep(place: str) -> None:
@@ -209,9 +228,9 @@ def _sweep(place: str) -> None:
         path = os.path.join(place, name)
         try:
             if name.startswith(PREFIX) and time.time() - os.lstat(path).st_mtime > YOUNG_S:
-                _remove(path, _open(path))
+                remove(path)
         except OSError:
-            continue  # another user's, or just removed
+            continue  # just removed
 
 
 def is_shared(place: str) -> bool:

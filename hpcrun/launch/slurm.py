@@ -16,9 +16,6 @@ ASK_S = 30
 TRIES = 5
 """How often a request is repeated that matters for the job, with growing pauses."""
 _SIZE = re.compile(r"SLURM_(NTASKS|NPROCS|CPUS_PER|GPUS|MEM|TRES|GRES|THREADS|NNODES|EXACT).*")
-_OVER = frozenset(
-    "PENDING COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY".split()
-)
 _DEAD = re.compile(r"(?:down|fail|unk).*|.*\*", re.ASCII)
 
 
@@ -130,11 +127,11 @@ def starts_step(node: str) -> bool:
     return _ask(*argv, "true", env=env)[0] == 0
 
 
-def is_over(job_id: str) -> bool:
-    """Whether another job does not run; False if Slurm does not respond."""
-    answer = _ask("scontrol", "--oneliner", "show", "job", job_id)[1]
-    state = parse_job(answer).state
-    return state in _OVER if state else "Invalid job id" in answer
+def jobs_with_nodes() -> set[str] | None:
+    """Return the jobs of this user that are not pending, None if Slurm does not respond."""
+    status, text = _ask("squeue", "--all", "--me", "--noheader", "--format=%i %T")
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return None if status else {job_id for job_id, _, state in pairs if state != "PENDING"}
 
 
 def skip_steps(count: int) -> None:

@@ -12,7 +12,6 @@ copies data to this node.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -23,15 +22,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from . import records, slurm
-from .node_folder import is_shared
+from . import node_folder, records, slurm
 from .processes import launch_program
 
 if TYPE_CHECKING:
     from .step import JobStep
 
-STAGE, PREFIX = "HPCRUN_STAGE", "hpcrun-stage-"
-"""The variable with the folder of the copy, and how its name begins; the job id follows."""
+STAGE, PREFIX, PART = "HPCRUN_STAGE", "hpcrun-stage-", ".part"
+"""The variable with the folder of the copy; how its name begins, before the job id, and ends until it is complete."""
 RECORD, LIST = "stage", "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
 AT_ONCE = 16
@@ -41,6 +39,8 @@ _READ = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recur
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
 _ELSEWHERE = "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+_held: list[int] = []
+"""The copy on this machine, locked until the job ends: other jobs leave it there."""
 
 
 class StageError(Exception):
@@ -50,20 +50,21 @@ class StageError(Exception):
 def main(arguments: list[str]) -> int:
     """Copy the data to the nodes, copy it here, or remove it here; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
-    if arguments == ["--remove"]:
-        remove()
-        return 0
-    nodes = [] if arguments == ["--node"] else arguments[0].split(",")
     try:
-        if not nodes:
+        if arguments == ["--remove"]:
+            for ending in ("", PART):  # srun kills what still copies
+                node_folder.remove(os.environ[STAGE] + ending)
+        elif arguments == ["--node"]:
             _copy_here()
-        elif not _is_local() or os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
-            _copy_to(nodes[:1] if _is_local() else nodes, arguments[1:])
+        elif not _is_local():
+            _copy_to(arguments[0].split(","), arguments[1:])
+        elif os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
+            _copy_to(["local"], arguments[1:])
     except (StageError, OSError) as error:
-        if nodes:
-            records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
-        else:
+        if arguments == ["--node"]:
             _tell("failed", " ".join(str(error).splitlines()))
+        else:
+            records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
         return 1
     return 0
 
@@ -74,12 +75,13 @@ def main(arguments: list[str]) -> int:
 def copy(step: JobStep, nodes: list[str], sources: list[str]) -> str:
     """Copy the data onto the nodes that do not have it; return why it failed, or the empty string."""
     status = step.run_other([*launch_program(), "stage", ",".join(nodes), *sources], nodes)
-    if not status and _is_local():
-        _hold(os.environ[STAGE], fcntl.LOCK_SH)
-    message = str((records.read(RECORD) or {}).get("message") or f"copying the data ended with status {status}")
     if status:
+        message = str((records.read(RECORD) or {}).get("message") or f"copying the data ended with status {status}")
         records.say(message)
-    return message if status else ""
+        return message
+    if _is_local():
+        _held.append(node_folder.hold(os.environ[STAGE]))
+    return ""
 
 
 def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
@@ -89,14 +91,15 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
         replaced: nodes that are not used any more, and may be dead.
         most_s: the time for it; 0 if Slurm is ending this job, and the nodes do it themselves.
     """
+    while _held:
+        os.close(_held.pop())
     if _is_local():
-        remove()
-    for some in () if _is_local() or not most_s else (nodes, replaced):
+        node_folder.remove(os.environ[STAGE])
+    for some in filter(None, () if _is_local() or not most_s else (nodes, replaced)):
         argv, env = slurm.small_step(*some)
         argv += [*launch_program(), "stage", "--remove"]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            if some:  # srun cannot start a step on a dead node, and says so
-                subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
+        with suppress(OSError, subprocess.TimeoutExpired):  # srun cannot start a step on a dead node, and says so
+            subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
     return ""
 
 
@@ -108,10 +111,11 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
     argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
     argv += [*launch_program(), "stage", "--node"]
     files, size, skipped = list_files(folder, sources)
+    left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
     rooms: dict[str, int] = {}  # of the nodes that lack the data
     copied: dict[str, int] = {}
     done = limit = 0
-    report_at = began + PROGRESS_S
+    report_at, what = began + PROGRESS_S, ""
     step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
     try:
         for line in step.stdout or ():
@@ -123,7 +127,6 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             done += kind == "done"
             if len(copied) == len(nodes) and rooms and not limit:
                 _check_rooms(rooms, size)
-                left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
                 what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(len(rooms), 'node')}"
                 records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
             if len(copied) == len(nodes) and AT_ONCE + done > limit:
@@ -132,18 +135,16 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
                     step.stdin.write(f"{limit}\n") if step.stdin else None
             if time.monotonic() > report_at:
                 report_at = time.monotonic() + PROGRESS_S
-                total, so_far = size * len(nodes), sum(copied.values())
-                left_s = (total - so_far) * (time.monotonic() - began) / max(so_far, 1)
-                records.say(f"--stage: {_mb(so_far)} of {_mb(total)}, {left_s:.0f} s left")
+                records.say(f"--stage: {_mb(sum(copied.values()))} of {_mb(size * len(nodes))}")
         if status := step.wait():
             raise StageError(f"the step of the nodes ended with status {status}")
-        if rooms:
+        if what:
             seconds = time.monotonic() - began
             records.say(f"--stage copied {what} in {seconds:.1f} s, {_mb(size / seconds)}/s for each")
     finally:
         step.terminate()
         step.wait()
-        remove(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # noqa: TID251 - what this job has made
 
 
 def _check_rooms(rooms: dict[str, int], size: int) -> None:
@@ -161,49 +162,51 @@ def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
 
     Returns:
         The number of files, their bytes on the disk, and the links that lead nowhere, or to a folder above them.
+
+    Raises:
+        OSError: a folder cannot be read.
     """
-    remove(folder)
     root = os.fsencode(os.path.join(folder, "data"))
     os.makedirs(root)
-    for name, _, source in (text.partition("/") for text in sources):
+    for label, _, source in (text.partition("/") for text in sources):
         if not os.path.exists(source):
             raise StageError(f"there is no {source} on {os.uname().nodename}")
-        os.symlink(source, os.path.join(root, os.fsencode(name)))
-    files = size = skipped = 0
-    counted: set[tuple[int, int]] = set()  # files with several names, or links to them, take their room once
-    folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(b".", frozenset())]
-    with open(os.path.join(folder, "names"), "wb") as names:
-        while folders:
-            place, above = folders.pop()
-            for entry in os.scandir(os.path.join(root, place)):
-                path = os.path.join(place, entry.name)
-                above = _folders_above(entry.path) if place == b"." else above
+        os.symlink(source, os.path.join(root, os.fsencode(label)))
+    files = skipped = 0
+    sizes: dict[tuple[int, int], int] = {}  # files with several names, or links to them, take their room once
+    with open(os.path.join(folder, "names"), "wb") as listed:
+        for place, folders, names in os.walk(root, onerror=_fail, followlinks=True):
+            back = {name for name in folders if _leads_back(root, os.path.join(place, name))}
+            folders[:] = [name for name in folders if name not in back]
+            skipped += len(back)
+            for name in (*folders, *names):
+                path = os.path.join(place, name)
                 try:
-                    info = entry.stat()
+                    info = os.stat(path)
                 except OSError:
                     skipped += 1
                     continue
-                key = (info.st_dev, info.st_ino)
-                if stat.S_ISDIR(info.st_mode) and key in above:
-                    skipped += 1
-                elif stat.S_ISDIR(info.st_mode):
-                    folders.append((path, above | {key}))
-                    names.write(path + b"\0")
-                elif stat.S_ISREG(info.st_mode):
-                    names.write(path + b"\0")
+                if stat.S_ISREG(info.st_mode):
                     files += 1
-                    size += 0 if key in counted else min(info.st_size, 512 * info.st_blocks)
-                    counted.add(key)
-    return files, size, skipped
+                    sizes[info.st_dev, info.st_ino] = min(info.st_size, 512 * info.st_blocks)
+                if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+                    listed.write(b"." + path[len(root) :] + b"\0")
+    return files, sum(sizes.values()), skipped
 
 
-def _folders_above(source: bytes) -> frozenset[tuple[int, int]]:
-    path, above = os.path.realpath(source), set()
-    while path != b"/":
-        path = os.path.dirname(path)
-        info = os.stat(path)
-        above.add((info.st_dev, info.st_ino))
-    return frozenset(above)
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _leads_back(root: bytes, path: bytes) -> bool:
+    """Whether a path is a link to a folder above it."""
+    place = os.path.dirname(path)
+    if place == root or not os.path.islink(path):
+        return False
+    target = os.path.realpath(path)
+    while place != root and os.path.commonpath([target, os.path.realpath(place)]) != target:
+        place = os.path.dirname(place)
+    return place != root
 
 
 # --- each node --------------------------------------------------------------------------------------------------------
@@ -211,14 +214,15 @@ def _folders_above(source: bytes) -> frozenset[tuple[int, int]]:
 
 def _copy_here() -> None:
     folder = os.environ[STAGE]
-    part, place = folder + ".part", os.path.dirname(folder)
-    if is_own_folder(folder):
+    part, place = folder + PART, os.path.dirname(folder)
+    with suppress(FileNotFoundError):
+        os.close(node_folder.hold(folder))
         return _tell("done")
-    if is_shared(place):
+    if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
-    remove(part)
     os.mkdir(part, 0o700)
+    held = node_folder.hold(part)
     try:
         _tell("room", _room(place))
         number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
@@ -228,7 +232,8 @@ def _copy_here() -> None:
         os.rename(part, folder)
         return _tell("done")
     finally:
-        remove(part)
+        os.close(held)
+        node_folder.remove(part)
 
 
 def _tar(target: str) -> None:
@@ -246,12 +251,10 @@ def _tar(target: str) -> None:
                 _tell("copied", max(0, before - _room(target)))
         finally:
             writer.kill()
-            reader.kill() if writer.wait() else None
-    if status:
-        full = os.statvfs(target).f_bavail < 256
-        raise StageError(f"tar cannot write to {target}: {'its disk is full' if full else 'the log has its messages'}")
-    if reader.returncode not in (0, _CHANGED):
-        raise StageError("tar cannot read the data: the log has its messages")
+            writer.wait()
+    if status or reader.returncode not in (0, _CHANGED):
+        what = f"write to {target}" if status else "read the data"
+        raise StageError(f"tar cannot {what}: the log has its messages")
 
 
 def _tell(kind: str, text: object = "") -> None:
@@ -264,56 +267,15 @@ def _room(path: str) -> int:
     return room.f_bavail * room.f_frsize
 
 
-def remove_after_signal() -> None:
-    """Remove the copy on this node, as its last process after SIGTERM; a script may go on without its ranks."""
-    if "HPCRUN_LAUNCH" not in os.environ:
-        remove()
-
-
-def remove(path: str | None = None) -> None:
-    """Remove the copy on this node, complete or not, or another folder of this user."""
-    for each in [path] if path else [os.environ[STAGE], os.environ[STAGE] + ".part"]:
-        if is_own_folder(each):
-            shutil.rmtree(each, ignore_errors=True)  # noqa: TID251 - what this job has made
-
-
-def is_own_folder(path: str) -> bool:
-    """Whether a path is a folder of this user, and no link to one."""
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
-
-
 def _sweep(place: str) -> None:
-    """Remove what killed jobs of this user have left here."""
-    over: dict[str, bool] = {}
-    for name in records.names_in(place):
-        job_id, path = name[len(PREFIX) :].rpartition("-")[0], os.path.join(place, name)
-        is_this = name.partition(".")[0] == os.path.basename(os.environ[STAGE])
-        if is_this or not name.startswith(f"{PREFIX}{job_id}-") or not is_own_folder(path):
-            continue
-        if job_id not in over:
-            over[job_id] = job_id == os.environ["HPCRUN_JOB_ID"] or _is_over(job_id, path)
-        if over[job_id]:
-            remove(path)
-
-
-def _is_over(job_id: str, path: str) -> bool:
-    if not job_id.startswith("L"):
-        return slurm.is_over(job_id)
-    with suppress(OSError):
-        os.close(_hold(path, fcntl.LOCK_EX))
-        return True
-    return False
-
-
-def _hold(path: str, kind: int) -> int:
-    """Lock the copy of a job on this machine until this process ends; raise OSError if another one has locked it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    return descriptor
+    """Remove what killed jobs of this user, and earlier starts of this one, have left here."""
+    names = [name for name in records.names_in(place) if name.startswith(PREFIX)]
+    running = slurm.jobs_with_nodes() if names and not _is_local() else None
+    for name in names:
+        job_id = name[len(PREFIX) :].rpartition("-")[0]
+        is_over = job_id.startswith("L") or (running is not None and job_id not in running)
+        if is_over or job_id == os.environ["HPCRUN_JOB_ID"]:
+            node_folder.remove(os.path.join(place, name))
 
 
 def _is_local() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,8 @@ def test_nothing_is_left_and_what_does_not_fit_is_not_begun(cluster: Cluster, as
     assert [len(copies(cluster, node)) for node in USED[:2]] == [1, 1]
     as_researcher("cancel", cancelled.name, check=True)
     for pid in processes(killed):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended with another one
+            os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not copies(cluster, USED[0]), 20, "the node to remove its copy")
     as_researcher.ended(killed.name, 30)
     assert len(copies(cluster, USED[1])) == 1

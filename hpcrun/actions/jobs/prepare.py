@@ -220,9 +220,6 @@ def _with_snapshot(
 
 
 def _data(request: JobRequest, cwd: Path) -> tuple[tuple[str, str, int | None], ...]:
-    if request.stage and request.pack:
-        raise UsageError("--stage and --pack cannot be combined: the elements of a task would share one copy",
-                         hint="leave out --pack")  # fmt: skip
     # a check of nodes needs no data
     return find_data(() if request.preflight == "only" else request.stage, Path(request.workdir or cwd))
 
