@@ -85,7 +85,11 @@ class AttemptFolder:
     stop = _Below("stop")  # the folder of the requests to stop, a file for each reason
     preflight = _Below("preflight")  # the folder of the preflight's reports, one per node
     verdict = _Below("preflight/verdict.json")  # the verdict of the preflight
-    flight = _Below("flight")  # the folder of the dumps of torch's flight recorder, one per rank
+
+    @property
+    def flight(self) -> Path:
+        """The folder of the dumps of torch's flight recorder, one per rank."""
+        return self.path / "flight" / (self.role.name if self.role else "")
 
     def ready(self, role: str) -> Path:
         """Return the record of when a role became ready."""

@@ -105,6 +105,11 @@ def _close_log() -> None:
             continue
 
 
+def flight() -> str:
+    """Return the folder of the dumps of torch's flight recorder: one for each role, whose ranks count from 0."""
+    return os.path.join(records.attempt_dir(), "flight", os.environ.get("HPCRUN_ROLE", ""))
+
+
 def renew(folder: str) -> None:
     """Make the folders of an attempt, and set it in the variables with paths in the attempt before."""
     for name in ("flight", records.STOP):
@@ -128,7 +133,8 @@ def tidy() -> None:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         return  # Slurm is about to end this process, and the ranks still write
     folder = records.attempt_dir()
-    for name, remove in (("flight", os.rmdir), (records.STOP, os.rmdir), ("heartbeat", os.unlink)):
+    of_roles = ((f"flight/{name}", os.rmdir) for name in records.names_in(os.path.join(folder, "flight")))
+    for name, remove in (*of_roles, ("flight", os.rmdir), (records.STOP, os.rmdir), ("heartbeat", os.unlink)):
         with suppress(OSError):  # it is not empty, or there is none
             remove(os.path.join(folder, name))
     ended = records.read("exit")

@@ -135,7 +135,7 @@ class Rank:
             return int(before.get("status", records.TERM_STATUS))
         number = next(number for number in count(1) if not os.path.exists(f"{path}.exit.{number}"))
         os.rename(f"{path}.exit", f"{path}.exit.{number}")
-        dump = os.path.join(records.attempt_dir(), "flight", f"rank_{self._rank}")
+        dump = os.path.join(environment.flight(), f"rank_{os.environ.get('RANK', self._rank)}")
         if os.path.exists(dump):  # torch's flight recorder may not write another
             os.rename(dump, f"{dump}.{number}")
         line = f"hpcrun: torchrun restart {number}\n"

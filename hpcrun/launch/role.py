@@ -71,7 +71,10 @@ class RoleNode(Node):
         env = {"HPCRUN_ROLE": role.name, "NNODES": len(role.tasks), "HPCRUN_NODE_RANK": role.tasks.index(task),
                "HPCRUN_RANK_BASE": role.ranks[0], **role.env}  # fmt: skip
         env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
+        flight = environment.flight()
         os.environ.update({name: str(value) for name, value in env.items()})
+        os.makedirs(environment.flight(), exist_ok=True)
+        os.environ.update(environment.moved(os.environ, flight.rstrip("/"), environment.flight()))
         self._roles, self._role, self._task, self._is_first = roles, role, task, task == role.tasks[0]
         self._shared = os.path.join(records.attempt_dir(), FOLDER)
         self._is_decided = self._is_signalled = self._is_ready = False

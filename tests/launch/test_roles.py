@@ -32,12 +32,18 @@ CHILD = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
 
 def block(
-    name: str, task: int, *words: str, options: tuple[str, ...] = (), on_exit: str = "fail", slowly: str = ""
+    name: str,
+    task: int,
+    *words: str,
+    options: tuple[str, ...] = (),
+    on_exit: str = "fail",
+    slowly: str = "",
+    of_node: bool = True,
 ) -> list[str]:
     """A role of one node, as the script describes it; its launcher may take some time, as torchrun does."""
     place = ("--task", str(task), "--tasks", "1", "--first-rank", str(task), "--ranks", "1", "--launcher", "command")
     slow = ("sh", "-c", f'{slowly}; exec "$@"', "sh") if slowly else ()
-    command = (*slow, *LAUNCH, "rank", "--once", "--", sys.executable, *words)
+    command = (*slow, *LAUNCH, "rank", *(["--once"] if of_node else []), "--", sys.executable, *words)
     every = [name, *place, "--on-exit", on_exit, *options, "--", *command]
     return [str(len(every)), *every]
 
@@ -71,6 +77,7 @@ def test_a_trainer_starts_when_its_server_is_ready_and_the_server_ends_with_it(t
         assert running.record["message"] == ""
         assert '"port": ' in (running.attempt / "role-server.ready").read_text()
         nothing_left(pids)
+        assert not (running.attempt / "flight").exists()
 
 
 @pytest.mark.parametrize(
@@ -157,6 +164,25 @@ def test_a_role_that_is_ended_while_its_launcher_starts_runs_no_rank(tmp_path: P
         getattr(running, how)(signal.SIGTERM)
         assert running.end() == 143
         assert not (running.attempt / "rank-0.out").exists()
+
+
+def test_roles_keep_the_dumps_of_their_own_rank_0_and_of_each_start(tmp_path: Path) -> None:
+    """As two roles of torchrun, each of which starts its rank a second time."""
+    flight = tmp_path / "run/elements/0/attempts/0/flight"
+    text = f"""import os, time
+open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + os.environ["RANK"], "x").write(os.environ["HPCRUN_ROLE"])
+while os.environ["HPCRUN_ROLE"] == "trainer" and len(os.listdir("{flight}/sampler")) < 2:
+    time.sleep(0.1)"""
+    roles = []
+    for task, name in enumerate(("sampler", "trainer")):
+        env = ("--env", "RANK=0", "--env", f"TORCH_FR_DUMP_TEMP_FILE={flight}/rank_")
+        roles += block(
+            name, task, "-c", text, options=env, on_exit="ignore" if task == 0 else "end", slowly='"$@"', of_node=False
+        )
+    with job(tmp_path, [], nodes=2, chain=[*LAUNCH, "role", "--", *roles]) as running:
+        assert running.end() == 0, running.record
+        dumps = {str(path.relative_to(flight)): path.read_text() for path in flight.glob("*/*")}
+        assert dumps == {f"{role}/{name}": role for role in ("sampler", "trainer") for name in ("rank_0", "rank_0.1")}
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from hpcrun.explain.ended import Explanation
+from hpcrun.job.layout import RoleRanks
 from hpcrun.views.explain import explanation_json
 from tests.harness import REPO
+from tests.local.recorded import replace_fields
 from tests.unit.explain.flights import Made, dump, pickled
 from tests.unit.explain.written import ATTEMPT, CASES, OOM, WATCHDOG, Written, explained, raised, record_end, write_run
 
@@ -78,6 +81,17 @@ def test_the_dumps_decide_nothing_where_ranks_without_records_raised_an_exceptio
     said = explained(folder)
     assert said.rule is None
     assert shown(said)[0].startswith("ranks 0-1, 3-7 wait in all_reduce #17")
+
+
+def test_the_dumps_of_a_role_are_those_of_its_own_ranks(tmp_path: Path) -> None:
+    folder = failed_run(CASES["watchdog"], tmp_path / "run")
+    role = RoleRanks("trainer", first_rank=0, ranks=8, first_node=0, nodes=2, on_exit="end")
+    replace_fields(folder / "run.json", plan={"roles": [asdict(role)]})
+    assert explained(folder).flight is None
+    (folder / FLIGHT / role.name).mkdir()
+    for path in (folder / FLIGHT).glob("rank_*"):
+        path.rename(path.parent / role.name / path.name)
+    assert explained(folder).summary == f"trainer: {SENTENCE}"
 
 
 def test_without_dumps_it_stays_a_timeout(tmp_path: Path) -> None:
