@@ -116,7 +116,7 @@ def read_batch_script(name: str, text: str, arguments: Sequence[str]) -> BatchSc
     if shell == "bash":
         new = ERROR_TRAP + new[new.index("\n") if "\n" in new else len(new) :]
     lines = [launch.line for launch in launches if launch.line]
-    remarks = [*options.remarks, *(remark for line in lines for remark in line.remarks)]
+    remarks = [*options.remarks, *(remark for line in lines if not missing for remark in line.remarks)]
     remarks += [f"as by sbatch, srun starts torchrun {_tasks(line, sizes)} times on a node, and all but one fail: "
                 "request one task for each node, with its GPUs and CPUs"
                 for line in lines if _has_idle_agents(line, sizes)]  # fmt: skip
@@ -172,7 +172,10 @@ def _problems(source: Source, launches: list[_Launch]) -> Iterator[str]:
             yield f"line {launch.number}: {reason}"
     for one, other in pairwise(launches):
         if not _exclude_each_other(one.node, other.node):
-            yield f"lines {one.number} and {other.number} both start a training: a job of hpcrun has one"
+            yield (
+                f"lines {one.number} and {other.number} both start a training: "
+                "hpcrun submit --role gives each of several programs its logs"
+            )
             return
 
 
@@ -190,7 +193,7 @@ def _place(root: Node, node: Node, depth: int = 3) -> str | None:
         if parent.next_sibling is not None and parent.next_sibling.type == "&":
             later = (call for call in nodes_of(root, "command") if call.start_byte > parent.end_byte)
             if all(node_text(call.named_children[0]) != "wait" for call in later):
-                return "it runs in the background, and nothing waits for it"
+                return "it runs in the background, and nothing waits for it: see hpcrun submit --role"
     return None
 
 

@@ -30,7 +30,7 @@ from hpcrun.job.request import MOST, JobRequest
 from hpcrun.job.units import parse_memory, parse_slurm_time
 
 _LINE = re.compile(r"#SBATCH(?=\s)(.*)", re.DOTALL)
-_LOGS = "each rank has its own log, and the script another: hpcrun logs"
+_LOGS = "hpcrun logs shows the logs of the script and of each rank that hpcrun starts"
 _LEFT_OUT = {
     "output": _LOGS,
     "error": _LOGS,

@@ -55,7 +55,7 @@ class ScriptStep(JobStep):
         self._asker: socket.socket | None = None
         self._words: list[str] = []
         self._name, self._pid, self._status = "", 0, 0
-        self._runs = self._was_launched = False
+        self._runs = self._was_launched = self._has_launch = False
         self._canary: Canary | None = None
         self._tick_at, self._signalled = 0.0, False
         self._left_at: float | None = None
@@ -102,12 +102,12 @@ class ScriptStep(JobStep):
         """Return how the script ended, if the exit status of its launch does not say it."""
         if not self._status:
             return f"{self._name} ended with status 0, its launch with {launch_status}"
-        place = "after" if self._was_launched else "before"
+        place = " after its launch" if self._was_launched else " before its launch" if self._has_launch else ""
         line = next(iter(records.read_text("script-errors").splitlines()[-1:]), "")
         failed, _, command = line.partition(" ")
         number, _, command = command.partition(" ")
         where = f": line {number}: {command}" if failed == str(self._status) and number.isdigit() else ""
-        message = f"{self._name} ended with status {self._status} {place} its launch{where}"
+        message = f"{self._name} ended with status {self._status}{place}{where}"
         records.say(message)
         return message
 
@@ -135,9 +135,10 @@ class ScriptStep(JobStep):
         errors = os.path.join(records.attempt_dir(), "script-errors")
         env = {SOCKET: os.path.join(self._folder, "socket"), PROGRAM: program, ERRORS: errors}
         self._canary = Canary(self._leave)
-        self._name = next(
-            (os.path.basename(argument) for argument in command[1:] if not argument.startswith("-")), command[0]
-        )
+        path = next((argument for argument in command[1:] if not argument.startswith("-")), command[0])
+        self._name = os.path.basename(path)
+        with suppress(OSError), open(path, "rb") as script:
+            self._has_launch = os.fsencode(PROGRAM) in script.read()
         self._pid, self._status = try_start(command, {**os.environ, **env})
         self._runs = bool(self._pid)
         self._canary.guard(self._pid)

@@ -59,3 +59,9 @@ def test_a_script_does_by_hpcrun_what_it_does_by_sbatch(hpcrun: Hpcrun, path: Pa
 def test_srun_that_starts_too_many_torchruns_is_remarked(tasks: str, launch: str, is_remarked: bool) -> None:
     script = read_batch_script("x", f"#!/bin/bash\n#SBATCH --gpus-per-node=4 {tasks}\n{launch} train.py\n", ())
     assert any("starts torchrun 4 times on a node" in remark for remark in script.remarks) == is_remarked
+
+
+def test_a_script_without_a_launch_names_only_the_line_that_failed(hpcrun: Hpcrun) -> None:
+    (hpcrun.folder / "plain.sbatch").write_text("#!/bin/bash\n#SBATCH --time=5\nset -e\nfor i in 1; do python3 train.py $i; done\n")
+    ended = hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "plain.sbatch")
+    assert "plain.sbatch ended with status 2: line 4: python3 train.py $i" in ended.stdout + ended.stderr

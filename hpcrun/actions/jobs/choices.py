@@ -160,6 +160,8 @@ def _room(request: JobRequest, profile: Profile) -> str:
     """Return the hint for too many GPUs of a type: another type, more nodes, or fewer GPUs."""
     each = request.gpus_per_node
     total = each.count * (request.nodes or 1) if each else request.gpus.count if request.gpus else 1
+    if request.roles:  # their sizes are the nodes
+        return "write smaller sizes behind --role, or choose another partition"
     if options := types_with_room(profile, total):
         return f"name a type and the nodes: {options[0]}"
     total, type_ = max((_total(entry, profile), type_) for type_, entry in profile.gpu.types.items())

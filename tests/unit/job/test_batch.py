@@ -126,6 +126,7 @@ def test_what_is_not_taken_over_is_said_and_nothing_is_changed(body: str, reason
     script = read(body)
     assert not script.is_complete
     assert reason in " ".join(script.missing)
+    assert not script.remarks
     assert not script.changed
     assert body in script.text
 
