@@ -62,6 +62,7 @@ def test_srun_that_starts_too_many_torchruns_is_remarked(tasks: str, launch: str
 
 
 def test_a_script_without_a_launch_names_only_the_line_that_failed(hpcrun: Hpcrun) -> None:
-    (hpcrun.folder / "plain.sbatch").write_text("#!/bin/bash\n#SBATCH --time=5\nset -e\nfor i in 1; do python3 train.py $i; done\n")
+    text = "#!/bin/bash\n#SBATCH --time=5\nset -e\nfor i in 1; do python3 train.py $i; done\n"
+    (hpcrun.folder / "plain.sbatch").write_text(text)
     ended = hpcrun("submit", "-P", "local", "--gpus", "0", "--wait", "plain.sbatch")
     assert "plain.sbatch ended with status 2: line 4: python3 train.py $i" in ended.stdout + ended.stderr
