@@ -283,7 +283,7 @@ def nothing_failed(item: RunStatus) -> str | None:
     status = item.status
     reason = f" ({status.reason})" if status.reason else ""
     if status.state == state.COMPLETED and status.final:
-        return about_run(item)[1] or "nothing failed: the job completed"
+        return about_run(item)[1] or "the job completed with exit status 0"
     if status.final:
         return _never_started(item)
     if status.state == state.RUNNING:

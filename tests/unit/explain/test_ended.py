@@ -22,7 +22,7 @@ from tests.unit.given import run, write
         ("PENDING", "SomethingNew", "the job has not started: PENDING (SomethingNew)", "hpcrun status -v 4711"),
         ("PENDING", None, "the job has not started: PENDING", "hpcrun status -v 4711"),
         ("RUNNING", None, "the job is running: it has not ended", "hpcrun logs -f 4711"),
-        ("COMPLETED", None, "nothing failed: the job completed", "hpcrun logs 4711"),
+        ("COMPLETED", None, "the job completed with exit status 0", "hpcrun logs 4711"),
     ],
 )  # fmt: skip
 def test_a_run_that_is_not_over_says_what_it_does(state: str, reason: str | None, said: str, next_command: str) -> None:

@@ -177,7 +177,7 @@ def test_gpu_of_a_running_job_without_nvidia_smi_on_its_nodes_shows_the_record(t
 
 def test_explain_shows_the_use_of_a_run_that_completed_and_that_gpus_were_idle(tmp_path: Path) -> None:
     found = explain(ended(tmp_path), ())
-    assert found.summary == "nothing failed: the job completed"
+    assert found.summary == "the job completed with exit status 0"
     assert [one.who for one in found.evidence] == ["attempts", "use"]
     assert found.fix.startswith("2 of 4 GPUs were idle throughout: ask for --gpus 2")
     message = "cancelled: its GPUs were idle for 30 min"
