@@ -37,7 +37,7 @@ def main() -> int:
         processes.block_signals()
     if part == "check":  # one node of a preflight
         _load("environment").be_node()
-        processes.become(arguments[1:])
+        sys.exit(processes.become(arguments[1:]))
     for needed in () if sys.dont_write_bytecode else ("node", "rank"):
         _load(needed)
     status: int = _load(part).main(arguments)

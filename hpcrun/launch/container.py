@@ -26,11 +26,7 @@ def main(arguments: list[str]) -> int:
             records.say(f"{node} {lacks}")
             return 127
         os.environ[environment.CONTAINER] = command[0]
-    try:
-        become(command)
-    except OSError as error:
-        records.say(f"cannot start {command[0]}: {error.strerror}")
-    return 126
+    return become(command)
 
 
 def missing(runtime: str, image: str) -> str:

@@ -145,30 +145,25 @@ def enter(name: str) -> NodeFolder:
 
 
 def _enter(path: str, message: str = "") -> NodeFolder:
-    try:
-        return NodeFolder(path)
-    except FileNotFoundError:
-        _make(path, message)
-    return NodeFolder(path)
-
-
-def _make(path: str, message: str) -> None:
-    """Make a folder, and remove those that killed jobs of this user have left; one in the run's folder has a message.
+    """Return a folder, and make it if necessary; one in the run's folder has a message.
 
     Raises:
         OSError: it cannot be made here.
     """
     place = os.path.dirname(path)
+    try:
+        return NodeFolder(path)
+    except FileNotFoundError:
+        if not message and is_shared(place):
+            raise OSError("not on the node's own disk") from None
     if not message:
-        if is_shared(place):
-            raise OSError("not on the node's own disk")
         _sweep(place)
     try:
         os.mkdir(path, 0o700)
+        records.say(message) if message else None
     except FileExistsError:
-        return
-    if message:
-        records.say(message)
+        pass
+    return NodeFolder(path)
 
 
 def hold(path: str) -> int:

@@ -70,14 +70,13 @@ def show_colons(arguments: list[str]) -> list[str]:
     return [argument[:-1] if hidden and argument and not argument.strip(":") else argument for argument in arguments]
 
 
-def become(argv: list[str]) -> None:
-    """Replace this process by a program.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+def become(argv: list[str]) -> int:
+    """Replace this process by a program; return a shell's exit status as ``try_start`` does if it cannot be started."""
     os.umask(_umask)
-    os.execvp(argv[0], argv)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        return _not_started(argv, error)
 
 
 def block_signals() -> None:
@@ -129,11 +128,13 @@ def try_start(argv: Sequence[str], env: Mapping[str, str], **how: Any) -> tuple[
     try:
         return start(argv, env, **how), 0
     except OSError as error:
-        message = f"hpcrun: cannot start {argv[0]}: {error.strerror}\n"
-        err = how.get("err")
-        with open(str(err), "a", encoding="utf-8") if err else sys.stderr as file:
-            file.write(message)
-        return 0, 127 if isinstance(error, FileNotFoundError) else 126
+        return 0, _not_started(argv, error, how.get("err"))
+
+
+def _not_started(argv: Sequence[str], error: OSError, log: str | None = None) -> int:
+    with open(log or sys.stderr.fileno(), "a", encoding="utf-8", closefd=bool(log)) as file:
+        file.write(f"hpcrun: cannot start {argv[0]}: {error.strerror}\n")
+    return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def wait(

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from . import environment, records
 from .node_folder import PREFIX, NodeFolder, enter
@@ -23,14 +23,10 @@ from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
 from .rendezvous import free_port, resolves
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-MARK, JOIN = "HPCRUN_RAY", "HPCRUN_RAY_JOIN_S"
-"""Marks the processes of Ray on a node; the seconds that all nodes have to join."""
-JOIN_S = 180.0
-STOP_S = 3.0
-"""How long Ray has to end its actors before they are killed."""
+MARK = "HPCRUN_RAY"
+"""Marks the processes of Ray on a node."""
+JOIN_S, STOP_S = 180, 3.0
+"""The time that all nodes have to join; and that Ray has to end its actors before they are killed."""
 STORE, LEAST_STORE = 0.3, 80 << 20
 """The object store's part of the memory, as Ray has it, and Ray's minimum in bytes."""
 TAIL = 4000
@@ -56,19 +52,14 @@ except ImportError as error:
     sys.exit(f"hpcrun: {sys.executable} cannot import ray ({error}); install it there: pip install ray")
 """
 # Ray starts its client server wherever grpc is installed, and takes its port only there
-_START = (
-    _IMPORT
-    + """
+_START = """
 from ray.scripts.scripts import main
 port = sys.argv.pop(1)
 if "--head" in sys.argv and importlib.util.find_spec("grpc"):
     sys.argv.append("--ray-client-server-port=" + port)
 main()
 """
-)
-_WAIT = (
-    _IMPORT
-    + """
+_WAIT = """
 limit_s, nodes = float(sys.argv[1]), sys.argv[2:]
 until = time.monotonic() + limit_s
 while True:
@@ -86,15 +77,12 @@ while True:
         sys.exit(f"hpcrun: {problem}; see the logs of their ranks, and hpcrun preflight")
     time.sleep(0.2)
 """
-)
 
 
 def main(arguments: list[str]) -> int:
     """Run one node; return the exit status of the program, 0 on a node that waits for the head."""
-    end = arguments.index("--")
-    options, program = arguments[:end], arguments[end + 1 :]
-    if options == ["--join"]:
-        return _join(program)
+    if arguments[0] == "--join":
+        return _join(arguments[2:])
     if not resolves(os.environ["HPCRUN_HEAD_ADDR"]):
         return 1
     # the same name on all nodes, and short: a Unix socket has at most 107 bytes, of which Ray takes 64
@@ -104,23 +92,16 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         records.say(f"{os.environ['HPCRUN_NODE']} has no place for Ray's files: {error}")
         return 1
-    return RayRank(files).run(program)
+    return RayRank(files).run(arguments[1:])
 
 
 def _join(program: list[str]) -> int:
     """Become the program when all nodes have joined; on the other nodes, wait for the end of the head."""
-    if not _is_head():
-        for number in HEARD:  # the head's program may use this node to save a checkpoint
-            signal.signal(number, signal.SIG_IGN)
-        return _wait_for_end_of_head()
-    if subprocess.call([sys.executable, "-c", _WAIT, os.environ.get(JOIN) or f"{JOIN_S:g}", *_hosts()]):
-        return 1
-    try:
-        become(program)
-    except OSError as error:
-        sys.stderr.write(f"hpcrun: cannot start {program[0]}: {error.strerror}\n")
-        return 127 if isinstance(error, FileNotFoundError) else 126
-    return 0
+    if _is_head():
+        return subprocess.call([sys.executable, "-c", _IMPORT + _WAIT, str(JOIN_S), *_hosts()]) or become(program)
+    for number in HEARD:  # the head's program may use this node to save a checkpoint
+        signal.signal(number, signal.SIG_IGN)
+    return _wait_for_end_of_head()
 
 
 def _is_head() -> bool:
@@ -151,11 +132,11 @@ def _wait_for_end_of_head() -> int:
 
 def _address() -> str:
     """Return the address of this node in the network that the nodes share, by the route to another node."""
-    head, hosts = os.environ["HPCRUN_HEAD_ADDR"], _hosts()
-    if len(hosts) == 1 or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
+    others = [host for host in _hosts() if host != os.environ["HPCRUN_NODE"]]
+    if not others or os.environ["HPCRUN_NODE_ADDR"] == "127.0.0.1":
         return "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((hosts[1] if _is_head() else head, 1))  # it sends nothing
+        probe.connect((others[0], 1))  # it sends nothing
         return str(probe.getsockname()[0])
 
 
@@ -207,7 +188,7 @@ class RayRank(Rank):
         role = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
         words = [
             # the port of the client server is half of the range away from those of this job and of the next ones
-            *(sys.executable, "-c", _START, str(free_port(port + 1)), "start", "--block"),
+            *(sys.executable, "-c", _IMPORT + _START, str(free_port(port + 1)), "start", "--block"),
             *(role if _is_head() else [f"--address={env['HPCRUN_HEAD_ADDR']}:{port}"]),
             *(f"--node-ip-address={_address()}", f"--node-name={env['HPCRUN_NODE']}"),
             # below the folder, which only its user may enter: Ray opens its own to everybody (0777)
@@ -234,8 +215,7 @@ class RayRank(Rank):
 
     def _after_kill(self, pid: int) -> None:
         super()._after_kill(pid)
-        _kill_marked()
-        self._files.leave()
+        self._clear()
 
     def _end_ray(self) -> None:
         """End what is left; after the end of the program, Ray has some time to end the actors of all nodes."""
@@ -244,30 +224,20 @@ class RayRank(Rank):
             send(self._ray, signal.SIGTERM)
         while _runs(self._ray) and time.monotonic() < until:
             time.sleep(0.05)
-        _kill_marked()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Kill what Ray and its programs have started on this node: its workers leave its process group and session."""
+        mark, until, runs = os.fsencode(f"{MARK}={os.environ[MARK]}\0"), time.monotonic() + STOP_S, True
+        while runs and time.monotonic() < until:
+            runs = False
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # another user's, or it has ended
+                    runs = (mark in file.read() and send(int(pid), signal.SIGKILL)) or runs
+            time.sleep(0.05)
         self._files.leave()
 
 
 def _runs(pid: int) -> bool:
     """Whether a child has not ended."""
     return bool(pid) and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-
-
-def _kill_marked() -> None:
-    """Kill what Ray and its programs have started on this node: Ray's workers leave its process group and session."""
-    until = time.monotonic() + STOP_S
-    while (pids := [*_marked()]) and time.monotonic() < until:
-        for pid in pids:
-            send(pid, signal.SIGKILL)
-        time.sleep(0.05)
-
-
-def _marked() -> Iterator[int]:
-    mark = os.fsencode(f"{MARK}={os.environ[MARK]}\0")
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark in file.read():
-                    yield int(pid)
-        except OSError:  # it has ended, or belongs to another user
-            continue

@@ -1,8 +1,8 @@
 """``launch stage NODES NAME/SRC ...``: copies data onto the nodes' own disks, before the ranks start.
 
-The head node lists the files once, and starts a step with ``launch stage --node`` on each node. Every node tells its
-room. If all have enough, they copy by tar, some at a time, so that the shared storage is not flooded: a node begins
-when the number on its stdin is above its own. sbcast would read the storage once, but took ten times as long (1 GiB to
+The head node lists the files once, and starts a step with ``launch stage --node`` on each node. If all have
+enough room, they copy by tar, some at a time, so that the shared storage is not flooded: a node begins when the number
+on its stdin is above its own. sbcast would read the storage once, but took ten times as long (1 GiB to
 four nodes), goes over the network of slurmd, which is slow at many sites, and fails as a whole with one node.
 
 A copy is complete or missing: it gets its name, HPCRUN_STAGE, when all of it is there. The job removes it at its end
@@ -32,6 +32,7 @@ STAGE, PREFIX, PART = "HPCRUN_STAGE", "hpcrun-stage-", ".part"
 """The variable with the folder of the copy; how its name begins, before the job id, and ends until it is complete."""
 RECORD, LIST = "stage", "stage-list"
 """In the folder of an attempt: why the data could not be copied, and what is copied."""
+NODE, REMOVE = "--node", "--remove"
 AT_ONCE = 16
 """The nodes that copy at a time: more would only slow each other down at a usual file server."""
 PROGRESS_S = 10.0
@@ -39,6 +40,7 @@ _READ = ("tar", "--create", "--file=-", "--dereference", "--sparse", "--no-recur
 _CHANGED = 1
 """The exit status of GNU tar if a file has changed while it was read."""
 _ELSEWHERE = "--env HPCRUN_STAGE_DIR=/path names another folder, which each node has on its own disk"
+_HERE = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
 _held: list[int] = []
 """The copy on this machine, locked until the job ends: other jobs leave it there."""
 
@@ -51,17 +53,17 @@ def main(arguments: list[str]) -> int:
     """Copy the data to the nodes, copy it here, or remove it here; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(records.TERM_STATUS))
     try:
-        if arguments == ["--remove"]:
+        if arguments[0] == REMOVE:
             for ending in ("", PART):  # srun kills what still copies
                 node_folder.remove(os.environ[STAGE] + ending)
-        elif arguments == ["--node"]:
-            _copy_here()
+        elif arguments[0] == NODE:
+            _copy_here(int(arguments[1]))
         elif not _is_local():
             _copy_to(arguments[0].split(","), arguments[1:])
         elif os.environ["HPCRUN_NODE_RANK"] == "0":  # the nodes of this machine share its disk
-            _copy_to(["local"], arguments[1:])
+            _copy_to([_HERE], arguments[1:])
     except (StageError, OSError) as error:
-        if arguments == ["--node"]:
+        if arguments[0] == NODE:
             _tell("failed", " ".join(str(error).splitlines()))
         else:
             records.write(RECORD, {"message": f"cannot copy the data of --stage: {error}"})
@@ -97,7 +99,7 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
         node_folder.remove(os.environ[STAGE])
     for some in filter(None, () if _is_local() or not most_s else (nodes, replaced)):
         argv, env = slurm.small_step(*some)
-        argv += [*launch_program(), "stage", "--remove"]
+        argv += [*launch_program(), "stage", REMOVE]
         with suppress(OSError, subprocess.TimeoutExpired):  # srun cannot start a step on a dead node, and says so
             subprocess.run(argv, env=env, check=False, timeout=most_s, stderr=subprocess.DEVNULL)
     return ""
@@ -108,13 +110,12 @@ def remove_from(nodes: list[str], replaced: list[str], most_s: float) -> str:
 
 def _copy_to(nodes: list[str], sources: list[str]) -> None:
     folder, began = os.path.join(records.attempt_dir(), LIST), time.monotonic()
-    argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
-    argv += [*launch_program(), "stage", "--node"]
     files, size, skipped = list_files(folder, sources)
+    argv, env = ([], dict(os.environ)) if _is_local() else slurm.small_step(*nodes)
+    argv += [*launch_program(), "stage", NODE, str(size)]
     left_out = f"; {skipped} links that lead nowhere, or back, are left out" if skipped else ""
-    rooms: dict[str, int] = {}  # of the nodes that lack the data
-    copied: dict[str, int] = {}
-    done = limit = 0
+    copied: dict[str, int] = {}  # node → bytes
+    lacking = done = limit = 0
     report_at, what = began + PROGRESS_S, ""
     step = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
     try:
@@ -122,14 +123,15 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
             node, kind, text = line.rstrip("\n").split(" ", 2)
             if kind == "failed":
                 raise StageError(f"{node}: {text}")
-            rooms |= {node: int(text)} if kind == "room" else {}
-            copied[node] = size if kind == "done" else int(text) if kind == "copied" else 0
+            copied[node] = int(text)
+            lacking += kind == "lacks"
             done += kind == "done"
-            if len(copied) == len(nodes) and rooms and not limit:
-                _check_rooms(rooms, size)
-                what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(len(rooms), 'node')}"
+            if len(copied) < len(nodes):
+                continue
+            if lacking and not what:
+                what = f"{_count(files, 'file')}, {_mb(size)}, to {_count(lacking, 'node')}"
                 records.say(f"--stage copies {what}, into {os.environ[STAGE]}{left_out}")
-            if len(copied) == len(nodes) and AT_ONCE + done > limit:
+            if AT_ONCE + done > limit:
                 limit = AT_ONCE + done
                 with suppress(BrokenPipeError):  # the last nodes have ended
                     step.stdin.write(f"{limit}\n") if step.stdin else None
@@ -145,14 +147,6 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
         step.terminate()
         step.wait()
         shutil.rmtree(folder, ignore_errors=True)  # noqa: TID251 - what this job has made
-
-
-def _check_rooms(rooms: dict[str, int], size: int) -> None:
-    full = sorted((room, node) for node, room in rooms.items() if room < size)
-    if full:
-        others = f", and {len(full) - 1} more nodes have too little" if len(full) > 1 else ""
-        least = f"{full[0][1]} has {_mb(full[0][0])} free{others}"
-        raise StageError(f"{_mb(size)} are needed in {os.path.dirname(os.environ[STAGE])}, and {least}. {_ELSEWHERE}")
 
 
 def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:
@@ -212,25 +206,27 @@ def _leads_back(root: bytes, path: bytes) -> bool:
 # --- each node --------------------------------------------------------------------------------------------------------
 
 
-def _copy_here() -> None:
+def _copy_here(size: int) -> None:
     folder = os.environ[STAGE]
     part, place = folder + PART, os.path.dirname(folder)
     with suppress(FileNotFoundError):
         os.close(node_folder.hold(folder))
-        return _tell("done")
+        return _tell("done", size)
     if node_folder.is_shared(place):
         raise StageError(f"{place} is not on its own disk. {_ELSEWHERE}")
     _sweep(place)
+    if (room := _room(place)) < size:
+        raise StageError(f"{_mb(size)} are needed in {place}, and {_HERE} has {_mb(room)} free. {_ELSEWHERE}")
     os.mkdir(part, 0o700)
     held = node_folder.hold(part)
     try:
-        _tell("room", _room(place))
+        _tell("lacks", 0)
         number = 0 if _is_local() else int(os.environ["SLURM_PROCID"])
         while int(sys.stdin.readline() or sys.exit(1)) <= number:
             pass
         _tar(part)
         os.rename(part, folder)
-        return _tell("done")
+        return _tell("done", size)
     finally:
         os.close(held)
         node_folder.remove(part)
@@ -257,8 +253,8 @@ def _tar(target: str) -> None:
         raise StageError(f"tar cannot {what}: the log has its messages")
 
 
-def _tell(kind: str, text: object = "") -> None:
-    sys.stdout.write(f"{os.environ.get('SLURMD_NODENAME', 'local')} {kind} {text}\n")
+def _tell(kind: str, text: object) -> None:
+    sys.stdout.write(f"{_HERE} {kind} {text}\n")
     sys.stdout.flush()
 
 

@@ -56,6 +56,23 @@ def test_the_next_job_removes_the_copy_of_a_killed_one_and_no_other(tmp_path: Pa
     assert not (tmp_path / "hpcrun-stage-L2-0").exists()
 
 
+def test_a_job_that_still_copies_keeps_what_it_has(tmp_path: Path) -> None:
+    slow, other, go = (tmp_path / name for name in ("slow", "other", "go"))
+    more = options(slow, "L1")
+    shim = tmp_path / "bin/tar"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/bash\nuntil [ -e {go} ]; do sleep 0.1; done\nPATH=${{PATH#*:}} exec tar "$@"\n')
+    shim.chmod(0o755)
+    more["env"]["PATH"] = f"{shim.parent}:{os.environ['PATH']}"
+    with job(slow, [*SHOW, "0"], **more) as running:
+        wait_until((tmp_path / "hpcrun-stage-L1-0.part").exists, "the copying to begin")
+        with job(other, [*SHOW, "0"], **options(other, "L2")) as second:
+            assert second.end() == 0
+        go.touch()
+        assert running.end() == 0
+        assert running.out().startswith("content\n")
+
+
 def test_what_cannot_be_copied_is_said_and_no_rank_starts(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     more = options(folder, "L1")

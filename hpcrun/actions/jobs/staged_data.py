@@ -31,5 +31,4 @@ def find_data(texts: Iterable[str], folder: Path) -> tuple[tuple[str, str, int |
         if name in data:
             raise UsageError(f"--stage: {data[name]} and {path} are both {name}", hint=f"write --stage {path}:NAME")
         data[name] = path
-    sizes = (os.stat(path).st_size if os.path.isfile(path) else None for path in data.values())
-    return tuple((name, path, size) for (name, path), size in zip(data.items(), sizes, strict=True))
+    return tuple((name, path, os.stat(path).st_size if os.path.isfile(path) else None) for name, path in data.items())
