@@ -93,7 +93,7 @@ class AttemptFolder:
 
     def ready(self, role: str) -> Path:
         """Return the record of when a role became ready."""
-        return self.path / f"role-{role}.ready"
+        return self.path / "roles" / f"{role}.ready"
 
     def rank_log(self, rank: int, stream: str) -> Path:
         """Return the log of a rank's ``out`` or ``err``."""

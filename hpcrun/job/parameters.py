@@ -13,8 +13,8 @@ Parameters = tuple[tuple[str, str], ...]
 """The parameters of one element: name and value, in the order in which the script gets them."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-# {{name}} becomes {name}; any other text in braces, such as JSON, belongs to the script
-_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+# {{name}} becomes {name}; any other text in braces, such as JSON and ${name}, belongs to the script
+_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 # what Slurm and other programs take for a range: 1e-3:1e-1, 0:10:2, 0..9, 0-9
 _BOUND = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(?P<low>{_BOUND})(?::|\.\.|-)(?P<high>{_BOUND})(?::{_BOUND})?")

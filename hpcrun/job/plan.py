@@ -210,10 +210,7 @@ def build_plan(
     check_walltime(walltime_s, profile)
     check_warning(requeue, walltime_s)
     unknown = (unknown_note(key) for key in directives)
-    roles: tuple[Role, ...] = ()
-    if shapes:
-        env = job_env(request, profile)
-        roles = plan_roles(request, shapes, cpus, env, lambda one: _command(one, python, one.args))
+    roles = plan_roles(request, shapes, cpus, job_env(request, profile), lambda one: _command(one, python, one.args))
     # roles that share a node divide its CPUs in proportion to their GPUs, which srun cannot do: launch/role.py
     free: Options = (("cpu-bind", "none"),) if shape.tasks_per_node > 1 and roles else ()
     of_torchrun = next((each for each in shapes if each.launcher == "torchrun"), shape)

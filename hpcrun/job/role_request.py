@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
@@ -17,13 +17,14 @@ from hpcrun.errors import UsageError, did_you_mean
 from hpcrun.job.quoting import check_env_name
 from hpcrun.job.units import error_words, format_time, parse_time
 
-OnExit = Literal["end", "fail", "ignore"]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,6})(gpus?)?", re.ASCII)
 _READY = re.compile(r"(?:tcp|http):(?:\d{1,5}|\{[\w.-]+\})(?:/\S*)?|file:[^\0]+", re.ASCII)
-_SHORT = {"ready": "ready", "timeout": "ready_timeout", "on-exit": "on_exit", "after": "after",
-          "launcher": "launcher"}  # fmt: skip
-"""What may stand behind the size on the command line, and its field."""
+_SHORT: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "ready": ("ready", str), "timeout": ("ready_timeout", format_time), "on-exit": ("on_exit", str),
+    "after": ("after", "+".join), "launcher": ("launcher", str),
+}  # fmt: skip
+"""What may stand behind the size on the command line: its field, and how that is written."""
 _FORM = "--role NAME:NODES or --role NAME:NgpuS, and the program of the role: --role server:1 'vllm serve M'"
 Text = Annotated[str, SkipValidation]
 
@@ -64,7 +65,7 @@ class RoleRequest(BaseModel):
     launcher: Literal["torchrun", "python", "once"] | None = None
     ready: Annotated[str, AfterValidator(_ready)] | None = None
     ready_timeout: Annotated[int, BeforeValidator(lambda it: parse_time(it) if isinstance(it, str) else it)] = 600
-    on_exit: OnExit | None = None
+    on_exit: Literal["end", "fail", "ignore"] | None = None
     after: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     env: Annotated[
         tuple[tuple[Annotated[str, AfterValidator(check_env_name)], Text], ...],
@@ -131,7 +132,7 @@ def _typed_role(spec: str, words: Sequence[str]) -> RoleRequest:
         if not equals or key not in _SHORT:
             hint = did_you_mean(key, _SHORT, f"known are: {', '.join(_SHORT)}; more in a file: --roles FILE")
             raise UsageError(f"--role {spec!r}: {key!r} is not known here", hint=hint)
-        fields[_SHORT[key]] = value
+        fields[_SHORT[key][0]] = value
     is_line = len(words) == 1 and re.search(r"\s", words[0])
     return read_role(f"--role {spec!r}", {**fields, "command": words[0] if is_line else words})
 
@@ -155,7 +156,5 @@ def split_module(command: Sequence[str]) -> tuple[bool, str, tuple[str, ...]]:
 
 def role_words(role: Mapping[str, Any]) -> list[str]:
     """Return the option of a recorded role and its program, without what only a file can say."""
-    how = {**role, "ready_timeout": role.get("ready_timeout") and format_time(role["ready_timeout"])}
-    how["after"] = None if role.get("after") is None else "+".join(role["after"])
-    options = [f"{key}={how[field]}" for key, field in _SHORT.items() if how.get(field) is not None]
+    options = [f"{key}={text(role[field])}" for key, (field, text) in _SHORT.items() if role.get(field) is not None]
     return ["--role", ",".join((f"{role['name']}:{RoleRequest(**role).size}", *options)), *role.get("command", ())]

@@ -5,40 +5,29 @@ A role is a range of ranks: ranks are numbered through all roles, in the order i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from hpcrun.errors import PlanError, UsageError, did_you_mean
+from hpcrun.job.layout import RoleRanks
+from hpcrun.job.parameters import fill_places
 from hpcrun.job.profile import Profile
-from hpcrun.job.request import GpuCount, JobRequest
-from hpcrun.job.role_request import OnExit, RoleRequest, address_names, split_module
+from hpcrun.job.request import GpuCount, JobRequest, option_of
+from hpcrun.job.role_request import RoleRequest, address_names, split_module
 from hpcrun.job.secrets import is_secret
 from hpcrun.job.shape import Shape, asked_gpu_type, decide_shape
 
-# {{name}} stands for the text {name}, and ${name} is a shell's
-_PLACE = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role(RoleRanks):
+    """One role of a plan. torchrun starts all of its ranks; otherwise it has one for each node."""
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """One role of a plan."""
-
-    name: str
-    first_rank: int
-    ranks: int  # all ranks that torchrun starts; otherwise one for each node
-    first_node: int
-    nodes: int
-    on_exit: OnExit
     task: int  # the number of its first process among those of the job: one for each node, or for each role of a node
-    shape: Shape
     gpus: tuple[int, int, int] | None  # its first GPU, the number of its GPUs, and of all, if the roles share a node
-    ready: str
     ready_timeout_s: int
-    after: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
 
@@ -51,7 +40,7 @@ class Role:
     def words(self) -> list[str]:
         """Its name and its options of ``launch role``."""
         options = {"--task": self.task, "--tasks": self.nodes, "--first-rank": self.first_rank, "--ranks": self.ranks,
-                   "--launcher": self.shape.launcher, "--on-exit": self.on_exit, "--ready": self.ready,
+                   "--launcher": self.launcher, "--on-exit": self.on_exit, "--ready": self.ready,
                    "--ready-timeout": self.ready and self.ready_timeout_s, "--after": ",".join(self.after),
                    "--gpus": self.gpus and ":".join(map(str, self.gpus))}  # fmt: skip
         pairs = [(name, str(value)) for name, value in options.items() if value not in ("", None)]
@@ -63,18 +52,8 @@ class Role:
 class RolesShape(Shape):
     """The shape of a job with roles: one process on each node, or one for each role of the one node."""
 
-    ranks: int = 0
-    tasks: int = 1
-
-    @property
-    def world_size(self) -> int:
-        """Ranks of all roles."""
-        return self.ranks
-
-    @property
-    def tasks_per_node(self) -> int:
-        """Slurm tasks on each node."""
-        return self.tasks
+    world_size: int = 0
+    tasks_per_node: int = 1
 
 
 def requests_of(request: JobRequest) -> list[JobRequest]:
@@ -109,17 +88,13 @@ def with_size(request: JobRequest) -> JobRequest:
         raise UsageError(f"some roles have nodes, and some share the GPUs of one node: {sizes}",
                          hint="write all sizes in GPUs, for a job on one node, or all in nodes")  # fmt: skip
     gpus = GpuCount(count=shared, type=asked_gpu_type(request))
-    nodes = 1 if shared else sum(role.nodes or 1 for role in request.roles)
-    fields: dict[str, Any] = {"nodes": nodes, **({"gpus": gpus, "gpus_per_node": None} if shared else {})}
-    for option, given in (
-        ("--nodes", request.nodes),
-        ("--gpus", request.gpus),
-        ("--gpus-per-node", request.gpus_per_node),
-    ):
-        if given not in (None, nodes if option == "--nodes" else gpus if shared else given):
-            text = given.count if isinstance(given, GpuCount) else given
-            raise UsageError(f"{option} {text} contradicts the roles, which have {sizes}", hint="leave it out")
-    return request.model_copy(update=fields)
+    fields: dict[str, Any] = {"nodes": 1 if shared else sum(role.nodes or 1 for role in request.roles)}
+    fields |= {"gpus": gpus, "gpus_per_node": gpus} if shared else {}
+    for field, value in fields.items():
+        if (given := getattr(request, field)) not in (None, value):
+            text = f"{option_of(field)} {given.count if isinstance(given, GpuCount) else given}"
+            raise UsageError(f"{text} contradicts the roles, which have {sizes}", hint="leave it out")
+    return request.model_copy(update=fields | ({"gpus_per_node": None} if shared else {}))
 
 
 def with_programs(request: JobRequest, done: Sequence[JobRequest]) -> JobRequest:
@@ -155,7 +130,7 @@ def plan_roles(
     env: Collection[str],
     command: Callable[[JobRequest], tuple[str, ...]],
 ) -> tuple[Role, ...]:
-    """Return the roles of a plan.
+    """Return the roles of a plan, none for a job of one program.
 
     Args:
         cpus: of each node, None if the site decides.
@@ -165,9 +140,11 @@ def plan_roles(
     names, roles = address_names(request.roles), list[Role]()
     total, rank, task, gpu = sum(role.gpus or 0 for role in request.roles), 0, 0, 0
     for role, one, shape in zip(request.roles, requests_of(request), shapes, strict=True):
+        for key in (key for key, value in role.env if is_secret(key, value)):
+            raise UsageError(f"role {role.name}: env has a secret, {key}, which the script would show",
+                             hint=f"export {key}, and add --secret {key}: all roles get it")  # fmt: skip
         words = command(one)
-        ready = role.ready or ("tcp:{port}" if "port" in _used(words) else "")
-        _check(role, _used((*words, ready)) - {*names} if not one.sweep else set(), names)
+        used = _used(role.name, (*words, role.ready or ""), names, one)
         variables = {"NPROC_PER_NODE": str(shape.workers_per_node)} if shape.launcher == "command" else {}
         if cpus and "OMP_NUM_THREADS" not in env:
             share = cpus * role.gpus // total if role.gpus else cpus
@@ -181,18 +158,18 @@ def plan_roles(
                 first_node=0 if total else task,
                 nodes=shape.nodes,
                 on_exit=role.on_exit or ("end" if role is request.roles[-1] else "fail"),
+                launcher=shape.launcher,
+                ready=role.ready or ("tcp:{port}" if "port" in used else ""),
+                after=_after(role, used, roles, [each.name for each in request.roles if each is not role]),
                 task=task,
-                shape=shape,
                 gpus=(gpu, role.gpus, total) if role.gpus else None,
-                ready=ready,
                 ready_timeout_s=role.ready_timeout,
-                after=_after(role, words, roles, [each.name for each in request.roles]),
                 env=tuple({**variables, **dict(role.env)}.items()),
                 command=words,
             )
         )
         rank, task, gpu = rank + shape.world_size, task + shape.nodes, gpu + (role.gpus or 0)
-    if all(role.on_exit != "end" for role in roles):
+    if roles and all(role.on_exit != "end" for role in roles):
         raise UsageError("no role ends the job", hint="on-exit=end for the role whose end decides")
     try:
         TopologicalSorter({role.name: role.after for role in roles}).prepare()
@@ -208,27 +185,24 @@ def shared_gpus(roles: Sequence[Role], gpus: tuple[tuple[str, ...], ...]) -> tup
     return tuple(gpus[0][first : first + number] for first, number, _ in shares) if gpus and shares else gpus
 
 
-def _used(words: Iterable[str]) -> set[str]:
-    """Return the names that stand in single braces."""
-    return {name for text in words for name in _PLACE.findall(text)}
+def _used(role: str, words: Sequence[str], names: Sequence[str], one: JobRequest) -> set[str]:
+    """Return the addresses that a role's command or its check has; UsageError for a place that is no address."""
+
+    def unknown(name: str) -> UsageError:
+        hint = did_you_mean(name, names, f"there are {', '.join(names)}; {{{{{name}}}}} stands for the text {{{name}}}")
+        return UsageError(f"role {role}: there is no address {{{name}}}", hint=hint)
+
+    parameters = ("element", *(name for row in one.sweep for name, _ in row)) if one.sweep else ()
+    return fill_places(words, dict.fromkeys((*names, *parameters), ""), unknown)[1] & {*names}
 
 
-def _after(role: RoleRequest, words: Iterable[str], before: Sequence[Role], names: Sequence[str]) -> tuple[str, ...]:
+def _after(role: RoleRequest, used: set[str], before: Sequence[Role], others: Sequence[str]) -> tuple[str, ...]:
     """Return the roles for which a role waits: by default those whose address it uses, and checked ones before it."""
     if role.after is None:
-        wanted = {name.rpartition(".")[0] for name in _used(words)} | {each.name for each in before if each.ready}
-        return tuple(name for name in names if name in wanted - {role.name})
+        wanted = {name.rpartition(".")[0] for name in used} | {each.name for each in before if each.ready}
+        return tuple(name for name in others if name in wanted)
     for name in role.after:
-        if name not in names or name == role.name:
-            hint = did_you_mean(name, {*names} - {role.name}, f"the roles are: {', '.join(names)}")
+        if name not in others:
+            hint = did_you_mean(name, others, f"the roles are: {', '.join((*others, role.name))}")
             raise UsageError(f"role {role.name}: it cannot wait for {name!r}", hint=hint)
     return role.after
-
-
-def _check(role: RoleRequest, unknown: Iterable[str], names: Sequence[str]) -> None:
-    for key in (key for key, value in role.env if is_secret(key, value)):
-        raise UsageError(f"role {role.name}: env has a secret, {key}, which the script would show",
-                         hint=f"export {key}, and add --secret {key}: all roles get it")  # fmt: skip
-    for name in sorted(unknown):
-        hint = did_you_mean(name, names, f"there are {', '.join(names)}; {{{{{name}}}}} stands for the text {{{name}}}")
-        raise UsageError(f"role {role.name}: there is no address {{{name}}}", hint=hint)

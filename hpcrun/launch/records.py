@@ -153,7 +153,7 @@ def role_failure() -> str:
     """Return the message of the role that failed first; empty if none did, or the job has none."""
     folder = os.path.join(attempt_dir(), "roles")
     failures = [read(name, folder) or {} for name in names_in(folder) if name.endswith(".end")]
-    first = min(failures, key=lambda each: float(each.get("ended", 0)), default={})
+    first = min(failures, key=lambda each: float(each.get("time", 0)), default={})
     return str(first.get("message", ""))
 
 

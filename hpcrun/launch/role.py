@@ -15,6 +15,7 @@ import os
 import re
 import socket
 import time
+from itertools import islice
 from typing import Any
 
 from . import environment, records
@@ -39,15 +40,15 @@ class RoleBlock:
     def __init__(self, words: list[str]) -> None:
         end = words.index("--")
         pairs = list(zip(words[1:end:2], words[2:end:2]))
-        options = dict(pairs)
+        options = {"--ready": "", "--ready-timeout": "0", "--after": "", "--gpus": "", **dict(pairs)}
         self.name, self.command = words[0], words[end + 1 :]
         first_task, first_rank = int(options["--task"]), int(options["--first-rank"])
         self.tasks = range(first_task, first_task + int(options["--tasks"]))
         self.ranks = range(first_rank, first_rank + int(options["--ranks"]))
         self.by_torchrun, self.on_exit = options["--launcher"] == "torchrun", options["--on-exit"]
-        self.ready, self.ready_timeout_s = options.get("--ready", ""), float(options.get("--ready-timeout", 0))
-        self.after = options["--after"].split(",") if "--after" in options else []
-        self.gpus = options.get("--gpus", "")  # of a node that all roles share: FIRST:COUNT:OF
+        self.ready, self.ready_timeout_s = options["--ready"], float(options["--ready-timeout"])
+        self.after = [name for name in options["--after"].split(",") if name]
+        self.gpus = options["--gpus"]  # of a node that all roles share: FIRST:COUNT:OF
         self.env = dict(value.split("=", 1) for name, value in pairs if name == "--env")
 
 
@@ -55,11 +56,8 @@ def main(arguments: list[str]) -> int:
     """Run the role of this task; return 0, or the exit status with which its end fails the job."""
     is_local = "HPCRUN_NODE_ADDR" in os.environ
     environment.be_node()
-    roles, words = list[RoleBlock](), arguments[1:]
-    while words:
-        count = int(words[0])
-        roles.append(RoleBlock(words[1 : 1 + count]))
-        words = words[1 + count :]
+    words = iter(arguments[1:])
+    roles = [RoleBlock([*islice(words, int(count))]) for count in words]
     return RoleNode(roles, int(os.environ["HPCRUN_NODE_RANK" if is_local else "SLURM_PROCID"])).run_role()
 
 
@@ -71,16 +69,15 @@ class RoleNode(Node):
         env = {"HPCRUN_ROLE": role.name, "NNODES": len(role.tasks), "HPCRUN_NODE_RANK": role.tasks.index(task),
                "HPCRUN_RANK_BASE": role.ranks[0], **role.env}  # fmt: skip
         env |= {"HPCRUN_IGNORED": "ignored"} if role.on_exit == "ignore" else {}
-        flight = environment.flight()
         os.environ.update({name: str(value) for name, value in env.items()})
         os.makedirs(environment.flight(), exist_ok=True)
-        os.environ.update(environment.moved(os.environ, flight.rstrip("/"), environment.flight()))
+        flight = os.path.join(records.attempt_dir(), "flight")
+        os.environ.update(environment.moved(os.environ, flight, environment.flight()))
         self._roles, self._role, self._task, self._is_first = roles, role, task, task == role.tasks[0]
-        self._shared = os.path.join(records.attempt_dir(), FOLDER)
+        self._shared, self._failure, self._check = os.path.join(records.attempt_dir(), FOLDER), "", ""
         self._is_decided = self._is_signalled = self._is_ready = False
-        self._failure, self._check = "", ""
         self._started_at, self._tick_at, self._kill_at = 0.0, 0.0, float("inf")
-        self._terminated: dict[int, int] = {}  # rank → process id, which is also the id of the process group
+        self._terminated = set[int]()  # programs by their process ids, which are also those of their groups
         super().__init__()  # its canary knows all of this
         self._watch.programs = self._programs
 
@@ -91,10 +88,9 @@ class RoleNode(Node):
             self._take_share()
         if self._is_first:
             self._write_address()
-        self._wait_for({f"{role.name}.start" for role in self._roles})
-        command = [] if self._is_not_needed() else self._with_addresses()
-        self._wait_for({f"{name}.ready" for name in self._role.after})
-        if self._is_not_needed():
+        is_needed = self._wait_for({f"{role.name}.start" for role in self._roles})
+        command = self._with_addresses() if is_needed else []
+        if not self._wait_for({f"{name}.ready" for name in self._role.after}):
             return self._close(0 if self._is_decided else records.TERM_STATUS)
         command = with_rendezvous(command, by_torchrun=self._role.by_torchrun)
         return self._close(self._run(command) if command else 1)
@@ -118,12 +114,17 @@ class RoleNode(Node):
         host = "127.0.0.1" if self._role.gpus else env["HPCRUN_NODE_ADDR"]
         place = int(env["HPCRUN_PORT"]) + 2 * PORT_STEP * self._role.tasks[0]
         ports = {"port": free_port(place + PORT_STEP), "rendezvous": free_port(place + 2 * PORT_STEP)}
-        records.write(f"{self._role.name}.start", {"host": host, **ports, "started": time.time()}, self._shared)
+        self._write("start", host=host, **ports)
 
-    def _wait_for(self, names: set[str]) -> None:
-        """Wait until the nodes of other roles have written these files, or this role is not needed any more."""
+    def _write(self, kind: str, **fields: Any) -> None:
+        """Write a file for the other nodes."""
+        records.write(f"{self._role.name}.{kind}", {**fields, "time": time.time()}, self._shared)
+
+    def _wait_for(self, names: set[str]) -> bool:
+        """Wait until the nodes of other roles have written these files; return whether this role is still needed."""
         if not (names <= {*records.names_in(self._shared)} or self._is_not_needed()):
             wait([], self._on_signal, lambda: self._tick() or names <= {*records.names_in(self._shared)}, SOON_S)
+        return not self._is_not_needed()
 
     def _with_addresses(self) -> list[str]:
         """Set the variables with the addresses of all roles; return the command with the addresses filled in."""
@@ -132,8 +133,8 @@ class RoleNode(Node):
         for role in self._roles:
             address = records.read(f"{role.name}.start", self._shared) or {}
             host, port = str(address.get("host", "")), str(address.get("port", ""))
-            for what, text in (("host", host), ("port", port), ("url", f"http://{host}:{port}")):
-                places[f"{role.name}.{what}"] = text
+            parts = {"host": host, "port": port, "url": f"http://{host}:{port}"}
+            places.update({f"{role.name}.{what}": text for what, text in parts.items()})
             variable = f"HPCRUN_ROLE_{role.name.upper().replace('-', '_')}"
             names = [host] if host == "127.0.0.1" else hosts[role.tasks[0] : role.tasks[-1] + 1]
             env.update({f"{variable}_HOSTS": ",".join(names), f"{variable}_PORT": port})
@@ -188,11 +189,7 @@ class RoleNode(Node):
         role, problem = self._role, why_not_ready(self._check, os.environ["HPCRUN_NODE_ADDR"])
         if not problem:
             self._is_ready = True
-            address = records.read(f"{role.name}.start", self._shared) or {}
-            fields = {"ready": time.time(), "host": address.get("host", ""), "port": address.get("port", 0)}
-            if role.ready:  # for hpcrun status
-                records.write(f"role-{role.name}.ready", fields)
-            records.write(f"{role.name}.ready", fields, self._shared)
+            self._write("ready")
         elif now > self._started_at + role.ready_timeout_s:
             what = f"was not ready after {role.ready_timeout_s:g} s: {self._check}: {problem}"
             self._fail(f"{what}; the last line of its log: {last_line(role.ranks[0])}")
@@ -218,16 +215,16 @@ class RoleNode(Node):
         if not self._terminated:
             self._folder.claim(CLEARED)
         self._kill_at = min(self._kill_at, now + INSIST_S)
-        for rank, pid in self._programs().items():
-            if self._terminated.get(rank) != pid:
-                self._terminated[rank] = pid
+        for pid in self._programs().values():
+            if pid not in self._terminated:
+                self._terminated.add(pid)
                 send(pid, signal.SIGTERM, group=True)
             elif now > self._kill_at:
                 send(pid, signal.SIGKILL, group=True)
 
     def _end_groups(self) -> None:
         """Wait until all processes of terminated programs have ended, at most for the rest of the grace."""
-        for pid in self._terminated.values():
+        for pid in self._terminated:
             while send(pid, 0, group=True) and time.monotonic() < self._kill_at:
                 time.sleep(0.05)
             send(pid, signal.SIGKILL, group=True)
@@ -240,7 +237,7 @@ class RoleNode(Node):
         if self._is_decided or role.on_exit == "ignore":
             return 0
         if role.on_exit == "end" and status == 0:
-            records.write(f"{role.name}.done-{self._task}", {"ended": time.time()}, self._shared)
+            self._write(f"done-{self._task}")
             return 0
         until = time.monotonic() + (LATE_S if status == 0 else 0)
         while role.on_exit == "fail" and not (done := self._all_done()) and time.monotonic() < until:
@@ -265,17 +262,17 @@ class RoleNode(Node):
     def _fail(self, what: str) -> None:
         self._failure = f"role {self._role.name} on {os.environ['HPCRUN_NODE']} {what}"
         records.say(self._failure)
-        records.write(f"{self._role.name}.end", {"message": self._failure, "ended": time.time()}, self._shared)
+        self._write("end", message=self._failure)
 
 
 def fill(text: str, places: dict[str, str]) -> str:
-    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes ``{server.url}``."""
+    """Return a text with the addresses in place of ``{server.url}``; ``{{server.url}}`` becomes ``{server.url}``.
+
+    ``${port}`` is a shell's.
+    """
     names = "|".join(map(re.escape, places))
-    return re.sub(
-        rf"\{{\{{({names})\}}\}}|\{{({names})\}}",
-        lambda match: f"{{{match[1]}}}" if match[1] else places[match[2]],
-        text,
-    )
+    place = rf"\{{(\{{(?:{names})\}})\}}|(?<!\$)\{{({names})\}}"
+    return re.sub(place, lambda match: match[1] or places[match[2]], text)
 
 
 def why_not_ready(check: str, host: str) -> str:
@@ -302,8 +299,6 @@ def why_not_ready(check: str, host: str) -> str:
 
 def last_line(rank: int) -> str:
     """Return the last line of a rank's log, of stderr if there is any, as printable text."""
-    for name in (f"rank-{rank}.err", f"rank-{rank}.out"):
-        lines = [line for line in records.read_text(name).splitlines() if line.strip()]
-        if lines:
-            return "".join(char if char.isprintable() else "?" for char in lines[-1])[:200]
-    return "(it is empty)"
+    texts = (records.read_text(f"rank-{rank}.{name}").strip() for name in ("err", "out"))
+    last = next(filter(None, texts), "(it is empty)").splitlines()[-1]
+    return "".join(char if char.isprintable() else "?" for char in last)[:200]

@@ -166,8 +166,9 @@ def running(hpcrun: Hpcrun, *silent_s: float, ready: bool = True) -> Path:
     replace_fields(run.folder / "run.json", scheduler="slurm", cluster="elsewhere", created_s=now_s - 4000)
     replace_fields(run.folder / "status.json", state="RUNNING", asked_s=now_s, final=False, elapsed_s=4000)
     if ready:
+        (attempt / "roles").mkdir()
         for name in ("server", "trainer")[: 1 + (len(silent_s) > 1)]:
-            (attempt / f"role-{name}.ready").write_text(json.dumps({"ready": now_s - 3900, "host": "n1", "port": 8000}))
+            (attempt / f"roles/{name}.ready").write_text(json.dumps({"time": now_s - 3900}))
     for rank in range(4):
         path = attempt / f"rank-{rank}.out"
         if rank < len(silent_s):

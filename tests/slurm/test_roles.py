@@ -72,6 +72,8 @@ def cancelled(lab: Lab) -> Ended:
     folder = lab.submit("cancelled", *SMALL, "-p", "gpu", *SERVER, *TRAINER, requeue=0)
     begun(folder, ranks=3)
     assert len(processes(folder)) > 6
+    states = ["ready", "running"]
+    wait_for(lambda: [role["state"] for role in lab.status(folder)["roles"]] == states, 20, "both roles to start")
     lab.person.run("scancel", lab.job(folder))
     return lab.ended(folder)
 

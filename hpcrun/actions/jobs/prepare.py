@@ -136,7 +136,7 @@ def prepare(
         notes += [*message_notes, *launcher_notes, *plan.notes]
         notes += plan_notes(plan, for_gpu_type(profile, request), env)
         if not path_may_change:
-            launchers = {plan.shape.launcher, *(role.shape.launcher for role in plan.roles)}
+            launchers = {plan.shape.launcher, *(role.launcher for role in plan.roles)}
             variables = {name: value for name, value in plan.env if value is not None}
             notes += missing_packages(launchers, plan.python, {**env, **variables})
         notes += check_job_env(request, loaded, plan.shape.gpu_type)
@@ -180,7 +180,7 @@ def _with_programs(
 ) -> tuple[JobRequest, list[str]]:
     """Return the request with its program, or those of its roles, as the job calls them, and notes on the launchers."""
     done, notes = list[JobRequest](), list[str]()
-    for one in requests_of(request) if request.roles else [request]:
+    for one in requests_of(request) or [request]:
         if request.roles and find_batch_script(one, surroundings):
             raise UsageError(f"{one.script} is a batch script, which cannot be the program of a role",
                              hint=f"without its #SBATCH lines: bash {one.script}")  # fmt: skip

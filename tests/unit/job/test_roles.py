@@ -37,12 +37,7 @@ def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
     server, trainer = plan.roles
     assert (server.first_rank, server.ranks, server.first_node, server.nodes) == (0, 1, 0, 1)
     assert (trainer.first_rank, trainer.ranks, trainer.first_node, trainer.nodes) == (1, 6, 1, 3)
-    assert (
-        server.shape.launcher,
-        server.shape.workers_per_node,
-        trainer.shape.launcher,
-        trainer.shape.procs_per_node,
-    ) == ("command", 2, "torchrun", 2)
+    assert (server.launcher, dict(server.env)["NPROC_PER_NODE"], trainer.launcher) == ("command", "2", "torchrun")
     assert (server.on_exit, trainer.on_exit) == ("fail", "end")
     assert (server.ready, trainer.ready, trainer.after) == ("tcp:{port}", "", ("server",))
     assert server.command == ("vllm", "serve", "M", "--port", "{port}")
@@ -53,10 +48,10 @@ def test_a_role_is_a_range_of_ranks_and_of_nodes() -> None:
 
 def test_the_record_has_the_roles_of_a_job_and_nothing_of_them_for_another_job() -> None:
     record = json.loads(json.dumps(_plan_record(planned(f"--role {SERVER} --role trainer:2 train.py"), ())))
-    keys = ("name", "first_rank", "ranks", "first_node", "nodes", "on_exit")
+    keys = ("name", "first_rank", "ranks", "first_node", "nodes", "on_exit", "launcher")
     assert [[role[key] for key in keys] for role in record["roles"]] == [
-        ["server", 0, 1, 0, 1, "fail"],
-        ["trainer", 1, 2, 1, 2, "end"],
+        ["server", 0, 1, 0, 1, "fail", "command"],
+        ["trainer", 1, 2, 1, 2, "end", "python"],
     ]
     assert "roles" not in _plan_record(planned("train.py"), ())
 
@@ -111,6 +106,11 @@ def test_a_secret_in_a_command_or_in_the_variables_of_a_role_is_refused() -> Non
     request = read_request({"script": "train.py", "roles": roles, "gpus": "0"})
     with pytest.raises(UsageError, match="role a: env has a secret, API_TOKEN"):
         build_plan(request, cpu_cluster(), python=PYTHON, machine=Machine(cpus=1))
+
+
+def test_a_variable_of_a_shell_is_no_address() -> None:
+    server, _ = planned("--role server:1 'bash -c \"serve ${X} ${port}\"' --role t:1 b.py").roles
+    assert (server.command[-1], server.ready) == ("serve ${X} ${port}", "")
 
 
 def test_parameters_of_a_sweep_and_addresses_stand_in_one_command() -> None:

@@ -33,9 +33,9 @@ def test_the_last_parameter_varies_fastest() -> None:
 
 
 def test_a_parameter_is_appended_or_stands_where_its_name_does() -> None:
-    found = sweep(args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", '{"a": 1}'])
+    found = sweep(args=["--epochs", "3", "--out=runs/{lr}-{element}", "{{lr}}", "${lr}", '{"a": 1}'])
     assert found.common == ("--epochs", "3")
-    assert found.arguments[3] == ("--out=runs/1e-4-3", "{lr}", '{"a": 1}', "--model", "large")
+    assert found.arguments[3] == ("--out=runs/1e-4-3", "{lr}", "${lr}", '{"a": 1}', "--model", "large")
     assert sweep(args=["--x"]).arguments[0] == ("--lr", "1e-3", "--model", "small")
 
 
