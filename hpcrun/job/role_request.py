@@ -26,7 +26,15 @@ _SHORT: dict[str, tuple[str, Callable[[Any], str]]] = {
 }  # fmt: skip
 """What may stand behind the size on the command line: its field, and how that is written."""
 _FORM = "--role NAME:NODES or --role NAME:NgpuS, and the program of the role: --role server:1 'vllm serve M'"
-Text = Annotated[str, SkipValidation]
+
+
+def _check_text(value: Any) -> Any:
+    if not isinstance(value, str) or "\0" in value:  # of a file: a number would be written in another form
+        raise ValueError(f"{value!r} is no text; write it in quotes")
+    return value
+
+
+Text = Annotated[str, SkipValidation, AfterValidator(_check_text)]
 
 
 def _name(name: str) -> str:

@@ -13,6 +13,7 @@ from hpcrun.job.plan import Plan, build_plan
 from hpcrun.job.profile import Profile
 from hpcrun.job.request import JobRequest, editable_line, option_groups, program_words, read_edited_line, read_request
 from hpcrun.job.resources import Machine
+from hpcrun.job.role_request import read_role
 from hpcrun.job.roles import requests_of
 from tests.unit.cli.test_options import parse
 from tests.unit.given import PYTHON, cluster, cpu_cluster, laptop
@@ -144,3 +145,9 @@ def test_the_line_of_a_request_with_roles_is_read_as_the_same_request() -> None:
 
 def test_a_job_without_roles_has_no_request_of_a_role() -> None:
     assert requests_of(typed("--gpus 4 --snapshot train.py")) == []
+
+
+@pytest.mark.parametrize("command", [[["train.py"]], ["sleep", 5], ["a\0b"]])
+def test_a_word_of_a_command_is_a_text(command: list[object]) -> None:
+    with pytest.raises(UsageError, match="is no text; write it in quotes"):
+        read_role("--roles roles.yaml", {"name": "server", "command": command})
