@@ -32,22 +32,23 @@ def end_link(status: int, why_it_ended: Callable[[], str]) -> str:
     """
     folder, links = records.chain_folder(), {}
     for name in records.names_in(folder):
-        if name.startswith(LINK) and (record := records.read(name, folder)):
-            links[int(name[len(LINK) :])] = record
-    number = next((number for number, link in links.items() if link["job_id"] == os.environ["HPCRUN_JOB_ID"]), 0)
-    if not number or (why := why_it_ended()) not in (FAILURE, records.TIME_LIMIT, IDLE):
+        number = name[len(LINK) :]
+        if name.startswith(LINK) and number.isdecimal() and (record := records.read(name, folder)):
+            links[int(number)] = record
+    this = next((each for each, link in links.items() if link.get("job_id") == os.environ["HPCRUN_JOB_ID"]), 0)
+    if not this or (why := why_it_ended()) not in (FAILURE, records.TIME_LIMIT, IDLE):
         return ""
     seconds = time.time() - float((records.read("start") or {}).get("started", 0))
     step = max(_noted_steps(), default=None)
-    link = {"number": number, "status": status, "at_once": why == FAILURE and seconds < AT_ONCE_S, "seconds": seconds,
+    link = {"number": this, "status": status, "at_once": why == FAILURE and seconds < AT_ONCE_S, "seconds": seconds,
             "failed": why == FAILURE, "saved": _has_saved(), "step": step}  # fmt: skip
     before = records.read(PROGRESS, folder) or {}
     reason, stops = judge(link, before)
     records.write(PROGRESS, progress(link, before, nowhere=bool(reason)), folder)
-    if not stops or number >= links[number]["links"]:
+    if not stops or this >= links[this]["links"]:
         return ""
     # the last one first: each waits for those before it
-    following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > number]
+    following = [links[each]["job_id"] for each in sorted(links, reverse=True) if each > this]
     records.write(STOPPED, {"reason": reason, "job_ids": following}, folder)
     problem = slurm.cancel(*following) if following else ""
     message = f"the chain ends here: {reason}" + (f"; the next links are not cancelled: {problem}" if problem else "")

@@ -21,10 +21,10 @@ from . import environment, records
 from .node_folder import PREFIX, NodeFolder, enter
 from .processes import HEARD, become, launch_program, send, try_start
 from .rank import Rank
-from .rendezvous import free_port, resolves
+from .rendezvous import free_port, is_foreign, resolves
 
-MARK = "HPCRUN_RAY"
-"""Marks the processes of Ray on a node."""
+MARK, LISTENS = "HPCRUN_RAY", "ray-listens"
+"""Marks the processes of Ray on a node; the record that the head's Ray, and no other program, has its port."""
 JOIN_S, STOP_S = 180, 3.0
 """The time that all nodes have to join; and that Ray has to end its actors before they are killed."""
 STORE, LEAST_STORE = 0.3, 80 << 20
@@ -98,6 +98,9 @@ def main(arguments: list[str]) -> int:
 def _join(program: list[str]) -> int:
     """Become the program when all nodes have joined; on the other nodes, wait for the end of the head."""
     if _is_head():
+        if not _head_is_own():
+            return 1
+        records.write(LISTENS, {})
         return subprocess.call([sys.executable, "-c", _IMPORT + _WAIT, str(JOIN_S), *_hosts()]) or become(program)
     for number in HEARD:  # the head's program may use this node to save a checkpoint
         signal.signal(number, signal.SIG_IGN)
@@ -106,6 +109,16 @@ def _join(program: list[str]) -> int:
 
 def _is_head() -> bool:
     return os.environ["HPCRUN_NODE"] == os.environ["HPCRUN_HEAD"]
+
+
+def _head_is_own() -> bool:
+    """Wait for the head's Ray; return False if another user's program has its port, and would get the job's token."""
+    port, until = int(os.environ["HPCRUN_PORT"]), time.monotonic() + JOIN_S
+    while (foreign := is_foreign(port)) is None and time.monotonic() < until:
+        time.sleep(0.1)
+    if foreign:
+        records.say(f"another user's program listens on port {port} of {os.environ['HPCRUN_NODE']}, which Ray needs")
+    return not foreign
 
 
 def _hosts() -> list[str]:
@@ -179,12 +192,8 @@ class RayRank(Rank):
 
     def _start_ray(self) -> None:
         env, port = os.environ, int(os.environ["HPCRUN_PORT"])
-        while not (_is_head() or HEARD & signal.sigpending()):
-            try:
-                _connect().close()
-                break
-            except OSError:
-                time.sleep(0.5)
+        while not (_is_head() or HEARD & signal.sigpending() or LISTENS in records.names_in(records.attempt_dir())):
+            time.sleep(0.5)
         role = ["--head", f"--port={port}", "--include-dashboard=false", "--dashboard-host=127.0.0.1"]
         words = [
             # the port of the client server is half of the range away from those of this job and of the next ones

@@ -28,9 +28,12 @@ def choose(hosts: list[str], *, local: bool) -> None:
 
 
 def free_port(seed: int) -> int:
-    """Return a port for this job, on which no program listens at this moment."""
+    """Return a port for this job, on which no program listens at this moment: any, if others hold all of its range."""
     ports = (FIRST + (seed + step) % SPAN for step in range(SPAN))
-    return next(filter(_is_free, ports), FIRST + seed % SPAN)
+    if port := next(filter(_is_free, ports), None):
+        return port
+    with socket.create_server(("", 0)) as any_port:
+        return int(any_port.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:
@@ -41,6 +44,19 @@ def _is_free(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_foreign(port: int) -> bool | None:
+    """Return whether only other users listen on a TCP port of this node; None if nobody does. Source: proc(5)."""
+    users = set()
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/net/{name}", encoding="ascii") as table:
+                rows = [line.split() for line in table]
+        except OSError:
+            continue
+        users |= {int(row[7]) for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port}
+    return os.getuid() not in users if users else None
 
 
 def options_of_torchrun(torchrun: list[str]) -> list[str]:

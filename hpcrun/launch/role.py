@@ -21,7 +21,7 @@ from typing import Any
 from . import environment, records
 from .node import Node, with_rendezvous
 from .processes import HEARD, reap, send, signal, try_start, wait
-from .rendezvous import free_port
+from .rendezvous import free_port, is_foreign
 from .stop_requests import CLEARED, INSIST_S
 
 FOLDER = "roles"
@@ -282,19 +282,30 @@ def why_not_ready(check: str, host: str) -> str:
     try:
         if kind == "file":
             os.stat(place)
-        elif kind == "tcp":
-            socket.create_connection((host, int(port)), CHECK_S).close()
-        elif kind == "http":
-            from http.client import HTTPConnection
-
-            connection = HTTPConnection(host, int(port), timeout=CHECK_S)
-            connection.request("GET", f"/{path}")
-            answer = connection.getresponse().status
-            connection.close()
-            return "" if answer < 400 else f"status {answer}"
+        elif kind:
+            with socket.create_connection((host, int(port)), CHECK_S) as connection:
+                if is_foreign(int(port)) and environment.CONTAINER not in os.environ:
+                    return "another user listens on this port"  # and would get what clients send
+                return _http_problem(connection, host, path) if kind == "http" else ""
     except Exception as error:  # whatever the port belongs to may answer anything
         return getattr(error, "strerror", None) or str(error) or repr(error)
     return ""
+
+
+def _http_problem(connection: socket.socket, host: str, path: str) -> str:
+    """Return why a GET fails; the status line must come within the time of a check, whatever follows it."""
+    connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    answer, until = b"", time.monotonic() + CHECK_S
+    while b"\n" not in answer and len(answer) < 4096:
+        connection.settimeout(max(0.01, until - time.monotonic()))
+        data = connection.recv(1024)
+        if not data:
+            break
+        answer += data
+    match = re.match(rb"HTTP/[\d.]+ (\d{3})\b", answer)
+    if match is None:
+        return "the answer is not HTTP"
+    return "" if int(match[1]) < 400 else f"status {int(match[1])}"
 
 
 def last_line(rank: int) -> str:

@@ -13,7 +13,6 @@ copies data to this node.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -146,7 +145,7 @@ def _copy_to(nodes: list[str], sources: list[str]) -> None:
     finally:
         step.terminate()
         step.wait()
-        shutil.rmtree(folder, ignore_errors=True)  # noqa: TID251 - what this job has made
+        node_folder.remove(folder)
 
 
 def list_files(folder: str, sources: list[str]) -> tuple[int, int, int]:

@@ -20,14 +20,14 @@ REASONS = ("time_limit", "preemption", NODE_FAILURE, "failure", "cancelled", "te
 # the line in a rank's logs where torchrun restarts the rank (launch/rank.py)
 RESTART_BEGINS = "hpcrun: torchrun restart "
 _MOST_HOSTS = 8 << 20  # bytes of the list of nodes: the largest machines have some ten thousand
-_RANK, _STATUS = reading.whole(0, 10**7), reading.whole(0, 10**6)
+_RANK, _RANKS_OF_NODE, _STATUS = reading.whole(0, 10**7), reading.whole(0, 4096), reading.whole(0, 10**6)
 _START: dict[str, reading.Kind] = {"job_id": JOB_ID, "host": reading.text, "started": reading.time_s}
 _EXIT: dict[str, reading.Kind] = {
     "status": _STATUS, "signal": reading.text, "ended": reading.time_s, "message": reading.text,
     "reason": reading.text, "how": reading.text, "nodes": reading.list_of(reading.text),
 }  # fmt: skip
 RESTART = "restart"  # a run continues in the same allocation; otherwise it is requeued
-_NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANK}
+_NODE_START: dict[str, reading.Kind] = {"node": reading.text, "first_rank": _RANK, "ranks": _RANKS_OF_NODE}
 _RANK_EXIT: dict[str, reading.Kind] = {"rank": _RANK, "node": reading.text, "status": _STATUS, "ended": reading.time_s}
 IGNORED = "ignored"
 SIGNALLED = ("TERM", "cleared", IGNORED)

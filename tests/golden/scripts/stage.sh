@@ -59,7 +59,7 @@ export CUDA_DEVICE_ORDER=PCI_BUS_ID
 command=(python3 -u train.py)
 
 # Each node has a copy of the data here while the job runs.
-export HPCRUN_STAGE=${HPCRUN_STAGE_DIR:-/tmp}/hpcrun-stage-$HPCRUN_JOB_ID-${SLURM_RESTART_COUNT:-0}
+export HPCRUN_STAGE=${HPCRUN_STAGE_DIR:-/tmp}/hpcrun-stage-$HPCRUN_JOB_ID-$RANDOM$RANDOM # others cannot foresee it
 
 # This program starts the ranks, forwards signals and records exit statuses. hpcrun submit keeps a copy for the run.
 launch=$HPCRUN_RUN_DIR/programs/launch

@@ -1,0 +1,80 @@
+"""When a role is ready: what its check accepts, and how long an answer may take."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from hpcrun.launch import rendezvous
+from hpcrun.launch.role import why_not_ready
+
+LISTEN = (
+    "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
+    "time.sleep(60)"
+)
+
+
+@contextmanager
+def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[int]:
+    """A server that answers each connection with these bytes, one after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                    with client:
+                        for byte in answer:
+                            client.send(bytes([byte]))
+                            time.sleep(pause_s)
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", ""),
+        (b"HTTP/1.0 301 Moved\r\n", ""),
+        (b"HTTP/1.1 503 Busy\r\n\r\n", "status 503"),
+        (b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP"),
+    ],
+)
+def test_the_status_line_decides(answer: bytes, problem: str) -> None:
+    with answering(answer) as port:
+        assert why_not_ready(f"http:{port}/health", "127.0.0.1") == problem
+
+
+def test_an_answer_that_drips_ends_the_check_in_time() -> None:
+    with answering(b"x" * 1000, pause_s=0.3) as port:
+        began = time.monotonic()
+        assert why_not_ready(f"http:{port}/", "127.0.0.1") == "timed out"
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+def test_the_listener_of_another_user_is_not_the_role() -> None:
+    argv = [sys.executable, "-ISc", LISTEN]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, user=65534) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        assert why_not_ready(f"tcp:{port}", "127.0.0.1") == "another user listens on this port"
+        other.kill()
+
+
+def test_a_port_outside_of_a_range_that_others_hold_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("", 0)) as taken:
+        monkeypatch.setattr(rendezvous, "FIRST", taken.getsockname()[1])
+        monkeypatch.setattr(rendezvous, "SPAN", 1)
+        assert rendezvous.free_port(7) != taken.getsockname()[1]
