@@ -196,14 +196,24 @@ _VARIABLES = "MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK and NPROC_PER_NODE"
 
 
 def choose_launcher(
-    request: JobRequest, profile: Profile, calls: list[Call], here: Here
+    request: JobRequest, profile: Profile, calls: list[Call], here: Here, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes; the program is, or has, the calls."""
+    """Return the request with the launcher that its program needs, and notes; the program is, or has, the calls.
+
+    Args:
+        of_role: the program is a role's, which runs once on each node although nobody has typed so.
+    """
     if not calls:
         return request, tuple(program_notes(request, profile, here))
     call = next((call for call in calls if _is_ours(call)), calls[0])
     if call.launcher.by and request.launcher == call.launcher.by:
         raise UsageError(f"{_subject(call)} would start Ray in the job's Ray", hint=_own_line(call, here))
+    if of_role and _is_apart(call, request, profile):
+        each = f"give it {call.launcher.node_options}" if call.launcher.node_options else f"use {_VARIABLES}"
+        raise UsageError(
+            f"{_subject(call)} does not use the other nodes of its role: each would train on its own",
+            hint=f"let the role be the .py file; or {each} in bash -c '...'; launcher=once runs it as it is",
+        )
     if request.launcher is not None:
         return request, (_overridden(call, request, profile),)
     if _is_ours(call) and call.place is not None:
@@ -215,9 +225,8 @@ def choose_launcher(
     if _is_ours(call):
         return _taken_over(call, request, profile, here)
     changed = request.model_copy(update={"launcher": "command"})
-    nodes = decide_shape(changed, profile).nodes
-    if nodes > 1 and not (call.knows_nodes or call.launcher.reads_env):
-        raise _apart(call, request, profile, nodes, here)
+    if _is_apart(call, changed, profile):
+        raise _apart(call, request, profile, decide_shape(changed, profile).nodes, here)
     does = "submits a job" if call.launcher.role == "submits" else "starts its own ranks"
     note = f"launcher: command, because {_subject(call)} {does}; it runs once per node, with {_VARIABLES} set"
     if call.launcher.by:
@@ -263,12 +272,17 @@ def _subject(call: Call) -> str:
     return f"`{call.title}`" if call.place is None else f"`{call.title}` in {call.place},"
 
 
+def _is_apart(call: Call, request: JobRequest, profile: Profile) -> bool:
+    """Whether each of several nodes would start a training of its own."""
+    return decide_shape(request, profile).nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
+
+
 def _overridden(call: Call, request: JobRequest, profile: Profile) -> str:
     does = "submits a job" if call.launcher.role == "submits" else "starts ranks itself"
     if request.launcher == "ray":
         return f"{_subject(call)} {does}; --launcher ray runs it once, on the head node"
     if request.launcher in _ONCE:
-        apart = decide_shape(request, profile).nodes > 1 and not (call.knows_nodes or call.launcher.reads_env)
+        apart = _is_apart(call, request, profile)
         each = "; without a node rank, each node starts its own ranks 0, 1, ..." if apart else ""
         return f"{_subject(call)} {does}; --launcher {request.launcher} runs it once per node{each}"
     return (

@@ -110,7 +110,7 @@ def decide_roles(request: JobRequest, profile: Profile) -> tuple[RolesShape, lis
     for name, names in Counter(role.name.upper().replace("-", "_") for role in request.roles).items():
         if names > 1:
             raise UsageError(
-                f"{names} roles would have the variable HPCRUN_ROLE_{name}_PORT", hint="name them differently"
+                f"{names} roles have this name in variables: HPCRUN_ROLE_{name}_PORT", hint="name them differently"
             )
     alone = request.model_copy(update={"roles": (), "launcher": "command", "nproc_per_node": None})
     whole, shared = decide_shape(alone, profile), sum(role.gpus or 0 for role in request.roles)

@@ -30,6 +30,8 @@ SRUN_FAILED = 69
 """The exit status of srun if Slurm failed, not a task (SLURM_EXIT_ERROR): EX_UNAVAILABLE of sysexits(3)."""
 BATCH, SEPARATOR = "HPCRUN_BATCH_SLURM", "\x1e"
 """Slurm's variables of a batch script, for a program that the script starts without srun."""
+GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
+"""The variables with the GPUs of a task, which Slurm sets: of Nvidia, AMD and Intel, slurm.conf(5)."""
 MOST_JOINED = 64 << 10
 """Characters of the small files that are joined: hpcrun status reads the exit record."""
 CAME, PUT = "HPCRUN_CAME_", "HPCRUN_PUT_"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from . import records
-from .environment import BATCH, SEPARATOR
+from .environment import BATCH, GPUS, SEPARATOR
 
 EACH, BY_TORCHRUN = "::", ":::"
 AS_IS = "--as-is"
@@ -102,7 +102,8 @@ def hide_sizes() -> None:
     """Hide the sizes of the job from the srun of one task; ``restore_slurm`` brings them back for its program."""
     env = os.environ
     of_slurm = {name: value for name, value in env.items() if name.startswith("SLURM")}
-    env[BATCH] = SEPARATOR.join(f"{name}={value}" for name, value in of_slurm.items())
+    chosen = {name: env[name] for name in GPUS if name in env}  # srun shows a task all GPUs again
+    env[BATCH] = SEPARATOR.join(f"{name}={value}" for name, value in {**of_slurm, **chosen}.items())
     for name in of_slurm:
         if name.startswith(tuple(f"SLURM_{size}" for size in _SIZES)):
             del env[name]

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from . import records, slurm
-from .environment import PACKED, moved
+from .environment import GPUS, PACKED, moved
 from .job_arguments import parse_options
 from .processes import launch_program, reap, send, try_start, wait
 
@@ -23,8 +23,6 @@ EVERY_S = 2.0
 """How often to look for elements that hpcrun cancel has marked."""
 KILL_S = 30.0
 """The time of a cancelled element after SIGTERM: Slurm's own default (KillWait)."""
-GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
-"""The variables with the GPUs of this task: of Nvidia, AMD and Intel, slurm.conf(5)."""
 NUMBERS_OF_CPUS = ("SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_CPUS_PER_NODE")
 
 

@@ -5,8 +5,8 @@ when the roles are ready for which it waits, with the addresses of all roles fil
 whether the role is ready. What other nodes need to know is a small file in the folder ``roles`` of the attempt, which
 each node lists once a second: NAME.start (the role's address), NAME.ready, NAME.done-TASK, NAME.end (it has failed).
 
-When each task of a role with ``--on-exit end`` has ended well, the programs of the other roles get SIGTERM, and SIGKILL
-after the same time as the ranks of a failed job. A task that fails ends its node's process, and so the step.
+When each task of the roles with ``--on-exit end`` has ended well, the programs of the other roles get SIGTERM, and
+SIGKILL after the same time as the ranks of a failed job. A task that fails ends its node's process, and so the step.
 """
 
 from __future__ import annotations
@@ -153,13 +153,23 @@ class RoleNode(Node):
         self._pid, status = try_start(command, os.environ, blocked=HEARD)
         if self._pid:
             self._canary.guard(self._pid)
+            if not (self._is_ready or self._check):
+                self._look_whether_ready(self._started_at)
             ended = None
             while ended is None:
                 ended = wait([self._pid], self._on_signal, self._tick, SECOND_S if self._is_ready else SOON_S)
             reap(self._pid)
             self._end_groups()
             status = records.TERM_STATUS if self._ended_early else ended[1]
+            if not (self._is_ready or self._is_not_needed()) and (status == 0 or self._role.on_exit == "ignore"):
+                self._end_unready(status)
         return self._meaning(status)
+
+    def _end_unready(self, status: int) -> None:
+        """Look once more whether the role, which has ended, is ready; if not, those that wait for it would do so on."""
+        self._look_whether_ready(self._started_at)
+        if not self._is_ready and any(self._role.name in role.after for role in self._roles):
+            self._fail(f"ended with status {status} before it was ready: {self._check}")
 
     def _tick(self) -> bool:
         """Do the work of each second; True ends the waiting: for other roles, or in the short steps until ready."""
@@ -177,10 +187,10 @@ class RoleNode(Node):
         return self._is_ready != before
 
     def _all_done(self) -> bool:
-        """Whether a role whose end decides has ended well on all of its nodes."""
+        """Whether all roles whose end decides have ended well on all of their nodes."""
         names = {*records.names_in(self._shared)}
-        deciding = (role for role in self._roles if role.on_exit == "end")
-        return any(all(f"{role.name}.done-{task}" in names for task in role.tasks) for role in deciding)
+        deciding = {f"{role.name}.done-{task}" for role in self._roles if role.on_exit == "end" for task in role.tasks}
+        return bool(deciding) and deciding <= names
 
     def _is_not_needed(self) -> bool:
         return self._is_decided or self._is_signalled or bool(records.stop_reasons()) or bool(self._canary.is_orphan())
@@ -283,9 +293,12 @@ def why_not_ready(check: str, host: str) -> str:
         if kind == "file":
             os.stat(place)
         elif kind:
+            foreign = is_foreign(int(port))
+            if foreign and environment.CONTAINER not in os.environ:
+                return "another user listens on this port"  # and would get what clients send
+            if foreign is False and kind == "tcp":
+                return ""  # without a connection, which the program may take for the only one that it expects
             with socket.create_connection((host, int(port)), CHECK_S) as connection:
-                if is_foreign(int(port)) and environment.CONTAINER not in os.environ:
-                    return "another user listens on this port"  # and would get what clients send
                 return _http_problem(connection, host, path) if kind == "http" else ""
     except Exception as error:  # whatever the port belongs to may answer anything
         return getattr(error, "strerror", None) or str(error) or repr(error)

@@ -102,6 +102,23 @@ def test_the_role_that_ends_the_job_is_named(
         nothing_left(pids)
 
 
+def test_of_two_roles_that_end_the_job_the_later_one_completes(tmp_path: Path) -> None:
+    later = "import sys, time; time.sleep(1); print(sys.argv[1])"
+    with two(tmp_path, ("print('early')",), (later, "late"), ready=(), on_exit="end") as running:
+        assert running.end() == 0
+        assert (running.out(1), running.rank(1)["told"]) == ("late\n", "")
+
+
+@pytest.mark.parametrize(("words", "status"), [("open('done', 'w')", 0), ("print('no file')", 1)])
+def test_a_role_may_prepare_something_and_end(tmp_path: Path, words: str, status: int) -> None:
+    ready = ("--ready", f"file:{tmp_path}/done", "--ready-timeout", "60")
+    with two(tmp_path, (words,), ("print('after it')",), ready=ready, on_exit="ignore") as running:
+        assert running.end() == status
+        assert running.record["message"] == (
+            f"role server on local-0 ended with status 0 before it was ready: {ready[1]}" if status else ""
+        )
+
+
 def test_the_failure_of_a_role_that_is_ignored_is_not_that_of_the_job(tmp_path: Path) -> None:
     trainer = (TRAINER, "{server.url}", "2", "3", "x")
     with two(tmp_path, (SERVER, "{port}", "1", "5"), trainer, on_exit="ignore") as running:

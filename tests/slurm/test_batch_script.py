@@ -48,10 +48,10 @@ FLAG=1 srun $OPTS python3 ../report.py "${args[@]}" "$@" <<<input | tee ../"$REP
 echo "after ${PIPESTATUS[*]}" >>../"$REPORT.log"
 """,
     "once.sbatch": HEAD
-    + """#SBATCH --ntasks=2 --nodes=1
+    + """#SBATCH -p gpu --ntasks=2 --nodes=1 --gres=gpu:2
 export REPORTS=$PWD/reports; mkdir -p reports
 trap 'echo trapped >>"$REPORT.log"' EXIT
-python3 report.py --by-hand </dev/null > "$REPORT.log"
+CUDA_VISIBLE_DEVICES=1 python3 report.py --by-hand </dev/null > "$REPORT.log"
 """,
     "setup.sbatch": HEAD + "set -e\nload() {\n  ls /nonexistent\n}\nload\nsrun python3 report.py\n",
     # runs until a file lets it end, in its second attempt or later

@@ -180,11 +180,12 @@ def _with_programs(
 ) -> tuple[JobRequest, list[str]]:
     """Return the request with its program, or those of its roles, as the job calls them, and notes on the launchers."""
     done, notes = list[JobRequest](), list[str]()
-    for one in requests_of(request) or [request]:
+    for number, one in enumerate(requests_of(request) or [request]):
         if request.roles and find_batch_script(one, surroundings):
             raise UsageError(f"{one.script} is a batch script, which cannot be the program of a role",
                              hint=f"without its #SBATCH lines: bash {one.script}")  # fmt: skip
-        changed, added = with_launcher(one, profile, surroundings)
+        of_role = bool(request.roles) and request.launcher is None and request.roles[number].launcher is None
+        changed, added = with_launcher(one, profile, surroundings, of_role=of_role)
         done.append(check_program(changed, surroundings, path_may_change=path_may_change, in_container=in_container))
         notes += added
     return (with_programs(request, done) if request.roles else done[0]), notes

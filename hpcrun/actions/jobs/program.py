@@ -124,9 +124,9 @@ def _other_words(request: JobRequest) -> str | None:
 
 
 def with_launcher(
-    request: JobRequest, profile: Profile, surroundings: Surroundings
+    request: JobRequest, profile: Profile, surroundings: Surroundings, *, of_role: bool = False
 ) -> tuple[JobRequest, tuple[str, ...]]:
-    """Return the request with the launcher that its program needs, and notes on it."""
+    """Return the request with the launcher that its program needs, and notes on it; see ``choose_launcher``."""
     if request.preflight == "only":
         return request, ()
     argv = ("python", "-m") if request.module else ()
@@ -136,6 +136,7 @@ def with_launcher(
         for_gpu_type(profile, request),
         find_calls((*argv, request.script, *request.args), lambda name: _read_shell_script(folder / name)),
         Here(surroundings.typed.words, lambda name: file_text(folder / name), lambda: mpi_types(surroundings.env)),
+        of_role=of_role,
     )
 
 

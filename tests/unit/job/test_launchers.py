@@ -25,6 +25,7 @@ def chosen(
     profile: Profile | None = None,
     texts: Mapping[str, str] | None = None,
     mpi_types: Callable[[], tuple[str, ...]] = tuple,
+    of_role: bool = False,
     **asked: object,
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """What becomes of a program that was typed behind ``hpcrun submit`` and its options."""
@@ -35,7 +36,7 @@ def chosen(
     asked_for = read_request({**fields, **asked})
     typed_words = ("submit", *shlex.split(typed))
     here = Here(typed_words, lambda name: read(name, ""), mpi_types)
-    return choose_launcher(asked_for, profile or cluster(), calls, here)
+    return choose_launcher(asked_for, profile or cluster(), calls, here, of_role=of_role)
 
 
 def refusal(line: str, typed: str = "--gpus 2", **said: object) -> UsageError:
@@ -187,6 +188,14 @@ def test_accelerate_on_two_nodes_gets_the_options_that_join_them() -> None:
         "train.py --machine_rank 7"
     )
     assert chosen(shlex.join(words[-3:]), TWO)[0].launcher == "command"
+
+
+def test_a_role_on_two_nodes_is_one_training() -> None:
+    error = refusal("accelerate launch train.py", TWO, launcher="command", of_role=True)
+    assert error.message == "`accelerate launch` does not use the other nodes of its role: each would train on its own"
+    assert "--machine_rank $NODE_RANK" in str(error.hint)
+    joined = chosen("bash -c 'accelerate launch --machine_rank $NODE_RANK train.py'", TWO, of_role=True)
+    assert joined[0].launcher == "command"
 
 
 def test_what_cannot_be_one_of_several_nodes_is_refused_there() -> None:

@@ -78,7 +78,7 @@ def test_roles_share_the_gpus_and_cpus_of_one_node() -> None:
         ("--role server:1 a.py", "there is one", "SCRIPT without it"),
         ("--role server:1 a.py --role t:1", "role t has no program", "--role NAME:NODES"),
         ("--role 1st:1 a.py --role t:1 b.py", "'1st' cannot be a role's name", None),
-        ("--role s:1 a.py --role S:1 b.py", "2 roles would have the variable HPCRUN_ROLE_S_PORT", "different"),
+        ("--role s:1 a.py --role S:1 b.py", "2 roles have this name in variables: HPCRUN_ROLE_S_PORT", "different"),
         ("--role s:1,redy=tcp:{port} a.py --role t:1 b.py", "'redy' is not known here", "did you mean 'ready'"),
         ("--role s:1,ready=80 a.py --role t:1 b.py", "'80' is not a check; write tcp:{port}", None),
         ("--role s:1,on-exit=stop a.py --role t:1 b.py", "on_exit: must be 'end', 'fail' or 'ignore'", None),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +15,7 @@ import pytest
 from hpcrun.launch import rendezvous
 from hpcrun.launch.role import why_not_ready
 
-LISTEN = (
-    "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
-    "time.sleep(60)"
-)
+NOBODY = 65534
 
 
 @contextmanager
@@ -32,6 +28,7 @@ def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[int]:
                 try:
                     client, _ = server.accept()
                     with client:
+                        client.recv(1024)  # what is not read would reset the connection
                         for byte in answer:
                             client.send(bytes([byte]))
                             time.sleep(pause_s)
@@ -56,6 +53,14 @@ def test_the_status_line_decides(answer: bytes, problem: str) -> None:
         assert why_not_ready(f"http:{port}/health", "127.0.0.1") == problem
 
 
+def test_a_server_of_one_connection_gets_none_from_the_check() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert why_not_ready(f"tcp:{server.getsockname()[1]}", "127.0.0.1") == ""
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
 def test_an_answer_that_drips_ends_the_check_in_time() -> None:
     with answering(b"x" * 1000, pause_s=0.3) as port:
         began = time.monotonic()
@@ -65,12 +70,18 @@ def test_an_answer_that_drips_ends_the_check_in_time() -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
 def test_the_listener_of_another_user_is_not_the_role() -> None:
-    argv = [sys.executable, "-ISc", LISTEN]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, user=65534) as other:
-        assert other.stdout is not None
-        port = int(other.stdout.readline())
-        assert why_not_ready(f"tcp:{port}", "127.0.0.1") == "another user listens on this port"
-        other.kill()
+    reader, writer = os.pipe()
+    other = os.fork()  # a new program might not be there for this user
+    if other == 0:
+        os.setuid(NOBODY)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            os.write(writer, str(server.getsockname()[1]).encode())
+            time.sleep(60)
+        os._exit(0)
+    port = int(os.read(reader, 10))
+    assert why_not_ready(f"tcp:{port}", "127.0.0.1") == "another user listens on this port"
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
 
 
 def test_a_port_outside_of_a_range_that_others_hold_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ def test_what_the_script_is_told() -> None:
     assert work.arguments(words, 8, 1, 1) == ("256", "32", "0.008")
     assert work.arguments(words, 1, 1, 1) == ("32", "32", "1e-3")
     with pytest.raises(UsageError, match="HOME"):
-        Workload().arguments(["${HOME}x"], 1, 1, 1)
+        Workload().arguments(["{HOME}x"], 1, 1, 1)
+    assert Workload().arguments(["${HOME}x"], 1, 1, 1) == ("${HOME}x",)
     assert Workload().arguments(['{"lr": 1}', "{}", "{{batch_size}}"], 1, 1, 1) == ('{"lr": 1}', "{}", "{batch_size}")
 
 
