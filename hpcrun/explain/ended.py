@@ -26,7 +26,16 @@ from hpcrun.job.parameters import index_ranges
 from hpcrun.job.secret_hider import HIDER
 from hpcrun.job.state import EXIT_KILLED, explain_reason
 from hpcrun.job.units import format_time, rank_option
-from hpcrun.runs.attempt import IDLE, Attempt, ExitRecord, attempts, first_failure, in_failed_role, last_attempt
+from hpcrun.runs.attempt import (
+    IDLE,
+    Attempt,
+    ExitRecord,
+    attempts,
+    first_failure,
+    in_failed_role,
+    last_attempt,
+    ranks,
+)
 from hpcrun.runs.use import UseSummary
 
 _MOST_ATTEMPTS = 5
@@ -175,7 +184,8 @@ def explained(
     """Explain a job that failed, from what was gathered."""
     diagnosis = with_tracebacks(with_flight(diagnose(facts, rules), facts), facts)
     diagnosis = with_silence(diagnosis, facts, attempt)
-    if summary := _role_end(facts, attempt) or _killed_job(item, diagnosis, attempt):
+    ended_itself = _role_end(facts, attempt) or _ended_before_ranks(diagnosis, attempt)
+    if summary := ended_itself or _killed_job(item, diagnosis, attempt):
         diagnosis = Diagnosis(None, Culprit(None, alike=tuple(facts.ends)))
     end = facts.ends.get(diagnosis.first) if diagnosis.first is not None else None
     cause = diagnosis.cause
@@ -208,6 +218,13 @@ def _role_end(facts: Facts, attempt: Attempt | None) -> str:
     if left:
         return f"{facts.name(left[0])} ended with exit status 0, but the job needs it to its end"
     return exit_.message + (" (killed, SIGKILL)" if exit_.message.endswith(f" status {EXIT_KILLED}") else "")
+
+
+def _ended_before_ranks(diagnosis: Diagnosis, attempt: Attempt | None) -> str:
+    """Return why a job ended itself before any rank began, if a rank would be named for it; else empty."""
+    if attempt is None or attempt.exit is None or diagnosis.first is None or ranks(attempt.folder):
+        return ""
+    return attempt.exit.message
 
 
 def _killed_job(item: RunStatus, diagnosis: Diagnosis, attempt: Attempt | None) -> str:

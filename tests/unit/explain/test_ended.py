@@ -54,6 +54,16 @@ def test_a_job_without_a_record_of_its_end_was_killed(tmp_path: Path, record: st
     assert explain(RunStatus(run(), tmp_path, LastStatus("FAILED", 0.0, final=True)), ()).summary == summary
 
 
+def test_a_job_that_ends_itself_before_its_ranks_names_no_rank(tmp_path: Path) -> None:
+    message = "cannot copy the data of --stage: a100-1: Disk quota exceeded"
+    write(tmp_path / "elements/0/attempts/0/start", '{"job_id": "4711", "host": "node01", "started": 1.0}')
+    record = f'{{"status": 1, "signal": "", "ended": 2.0, "message": "{message}"}}'
+    write(tmp_path / "elements/0/attempts/0/exit", record)
+    write(tmp_path / "batch.log", f"srun: error: a100-1: task 1: Exited with exit code 1\nhpcrun: {message}\n")
+    found = explain(RunStatus(run(), tmp_path, LastStatus("FAILED", 0.0, final=True)), ())
+    assert (found.summary, found.rank) == (message, None)
+
+
 def test_a_long_message_is_cut_once_and_at_a_word() -> None:
     texts = ("one two", "one two three", "abcdefghijklmn")
     assert [cut_at_word(text, 9) for text in texts] == ["one two", "one two…", "abcdefgh…"]
