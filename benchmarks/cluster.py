@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +67,29 @@ def cluster_to_oneself() -> Iterator[None]:
             print("waiting for the tests that use the cluster ...", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def measure_on_cluster(text: str | None, rounds: int, measure: Callable[[Place, int], int]) -> int:
+    """Run a benchmark of one option on the cluster, alone there; return its exit status, 2 without a cluster.
+
+    Args:
+        text: what --help says.
+        rounds: the default of --rounds.
+        measure: the place and the rounds → the exit status.
+    """
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--rounds", type=int, default=rounds, metavar="N", help=f"how often each is timed (default {rounds})"
+    )
+    chosen = parser.parse_args().rounds
+    try:
+        slurm = cluster_env()
+        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
+            env = {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"}
+            return measure(Place(Path(folder), env), chosen)
+    except (NoClusterError, CommandFailedError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
 
 
 def wait_for(done: Callable[[], bool], what: str, within_s: float = 30.0) -> None:

@@ -6,20 +6,17 @@ to the first line of rank 0; it exits with 1 where hpcrun takes longer, by the m
 
 from __future__ import annotations
 
-import argparse
-import os
 import shlex
 import statistics
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster import NoClusterError, cluster_env, cluster_to_oneself
-from measure import CommandFailedError, Place
+from cluster import measure_on_cluster
+from measure import Place
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 AT_MOST = 1.0
@@ -47,17 +44,7 @@ class Script:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="how often each is timed (default 9)")
-    rounds = parser.parse_args().rounds
-    try:
-        slurm = cluster_env()
-        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
-            return measure(place, rounds)
-    except (NoClusterError, CommandFailedError) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+    return measure_on_cluster(__doc__, 9, measure)
 
 
 def measure(place: Place, rounds: int) -> int:

@@ -6,18 +6,15 @@ of the batch script to the end of the last run: the queue does not count. It exi
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
 import sys
 import sysconfig
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster import NoClusterError, cluster_env, cluster_to_oneself
-from measure import CommandFailedError, Place
+from cluster import measure_on_cluster
+from measure import Place
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 RUNS, AT_LEAST = 8, 0.9
@@ -33,21 +30,11 @@ PACK = ("-P", "a100", "--gpus", "1", "--cpus", "8", "--mem", "4G", "--time", "10
 
 def main() -> int:
     """Measure and print; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often (default 3)")
-    rounds = parser.parse_args().rounds
-    try:
-        slurm = cluster_env()
-        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
-            return 0 if measure(place, rounds) else 1
-    except (NoClusterError, CommandFailedError) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+    return measure_on_cluster(__doc__, 3, measure)
 
 
-def measure(place: Place, rounds: int) -> bool:
-    """Run both side by side, after a first round to warm up; returns whether the demand is met."""
+def measure(place: Place, rounds: int) -> int:
+    """Run both side by side, after a first round to warm up; returns the exit status."""
     (place.folder / "work.py").write_text(WORK, "ascii")
     (place.folder / "xargs.sh").write_text(XARGS, "ascii")
     pairs = []
@@ -62,7 +49,7 @@ def measure(place: Place, rounds: int) -> bool:
     print("  seconds (xargs, pack): " + ", ".join(f"{xargs_s:.1f} {pack_s:.1f}" for xargs_s, pack_s in pairs))
     print(f"  ratio {ratio:.2f}, single rounds from {min(ratios):.2f} to {max(ratios):.2f}")
     print(f"  demanded: at least {AT_LEAST}, {'met' if ratio >= AT_LEAST else 'NOT MET'}")
-    return ratio >= AT_LEAST
+    return 0 if ratio >= AT_LEAST else 1
 
 
 def by_xargs(place: Place) -> float:

@@ -6,20 +6,17 @@ of the next attempt's rank 0. Two jobs run side by side, each on nodes of its ow
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
-from cluster import REPO, NoClusterError, cluster_env, cluster_to_oneself, wait_for
-from measure import CommandFailedError, Place
+from cluster import REPO, measure_on_cluster, wait_for
+from measure import Place
 
 HPCRUN = str(Path(sysconfig.get_path("scripts"), "hpcrun"))
 RANK = """import os, time
@@ -35,22 +32,11 @@ NODES = {f"{kind}-{number}" for kind in ("a100", "h100", "v100", "l40s") for num
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often (default 3)")
-    rounds = parser.parse_args().rounds
-    try:
-        slurm = cluster_env()
-        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
-            measure(place, rounds)
-    except (NoClusterError, CommandFailedError) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return measure_on_cluster(__doc__, 3, measure)
 
 
-def measure(place: Place, rounds: int) -> None:
-    """Pull cables, and print the seconds of every round."""
+def measure(place: Place, rounds: int) -> int:
+    """Pull cables, and print the seconds of every round; returns the exit status."""
     (place.folder / "rank.py").write_text(RANK, "ascii")
     seconds: dict[str, list[float]] = {options: [] for options in HALVES}
     for _ in range(rounds):
@@ -75,6 +61,7 @@ def measure(place: Place, rounds: int) -> None:
         each = ", ".join(f"{one:.1f}" for one in times)
         print(f"  {options:<26}{statistics.median(times):>6.1f} s  (rounds {each})")
     print(f"  the cluster's SlurmdTimeout {limit} s: what Slurm itself waits before it calls a node down")
+    return 0
 
 
 def submit(options: str, nodes: list[str], place: Place) -> Path:

@@ -7,16 +7,12 @@ tries. It exits with 1 where a trainer started by torchrun takes more than a ten
 
 from __future__ import annotations
 
-import argparse
-import os
 import shlex
 import sys
-import tempfile
-from pathlib import Path
 
-from cluster import NoClusterError, cluster_env, cluster_to_oneself
+from cluster import measure_on_cluster
 from launch import HPCRUN, Script, report, run_all, timed
-from measure import CommandFailedError, Place
+from measure import Place
 
 AT_MOST = 1.1
 SERVER = """import http.server, sys
@@ -40,18 +36,13 @@ OPTIONS = ("-P", "a100", "--cpus", "8", "--mem", "8G", "--gpus-per-node", "1", "
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="how often each is timed (default 9)")
-    rounds = parser.parse_args().rounds
-    try:
-        slurm = cluster_env()
-        with cluster_to_oneself(), tempfile.TemporaryDirectory(prefix="hpcrun-bench-") as folder:
-            place = Place(Path(folder), {**os.environ, **slurm, "HOME": folder, "HPCRUN_RUNS": f"{folder}/runs"})
-            pairs = [pair(place, label, waits=waits, torchrun=torchrun) for label, (waits, torchrun) in KINDS.items()]
-            run_all([script for both in pairs for script in both], place, rounds)
-    except (NoClusterError, CommandFailedError) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+    return measure_on_cluster(__doc__, 9, measure)
+
+
+def measure(place: Place, rounds: int) -> int:
+    """Run every pair once a round; print the medians; returns the exit status."""
+    pairs = [pair(place, label, waits=waits, torchrun=torchrun) for label, (waits, torchrun) in KINDS.items()]
+    run_all([script for both in pairs for script in both], place, rounds)
     print(f"{'from the script to the first line of the trainer':<50}{'median':>8}  × by hand, median of the pairs")
     met = [report([hpcrun], by_hand, AT_MOST) for hpcrun, by_hand in pairs][-1]
     print(f"  demanded of torchrun: at most {AT_MOST}, {'met' if met else 'NOT MET'}; 2 nodes, {rounds} rounds")
