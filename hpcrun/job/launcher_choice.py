@@ -201,7 +201,7 @@ def choose_launcher(
     """Return the request with the launcher that its program needs, and notes; the program is, or has, the calls.
 
     Args:
-        of_role: the program is a role's, which runs once on each node although nobody has typed so.
+        of_role: the program is a role's, and no launcher was typed: it would run once on each node.
     """
     if not calls:
         return request, tuple(program_notes(request, profile, here))

@@ -57,7 +57,7 @@ class RolesShape(Shape):
 
 
 def requests_of(request: JobRequest) -> list[JobRequest]:
-    """Return the request of each role as that of a job of its own, with all that the roles have in common."""
+    """Return a request for each role, as for a job of its own: the options that are not a role's hold for each."""
     each, total = request.gpus_per_node, request.gpus
     if total and not each:
         each = total.model_copy(update={"count": total.count // (request.nodes or 1)})

@@ -130,7 +130,7 @@ def _connect() -> socket.socket:
 
 
 def _wait_for_end_of_head() -> int:
-    """Wait until the head's Ray accepts no connections; it closes each one that is silent, but not at once."""
+    """Wait until the head's Ray accepts no connections. Ray closes an idle connection after some time."""
     while True:
         try:
             with _connect() as head:

@@ -47,7 +47,7 @@ def _is_free(port: int) -> bool:
 
 
 def is_foreign(port: int) -> bool | None:
-    """Return whether only other users listen on a TCP port of this node; None if nobody does. Source: proc(5)."""
+    """Return whether all who listen on a TCP port of this node are other users; None if it is free. See proc(5)."""
     users = set()
     for name in ("tcp", "tcp6"):
         try:

@@ -100,9 +100,8 @@ def prepare(
         python = replace(python, kind=kind, prefix=None, of_project=False)
     else:
         ranks = {"nproc_per_node": request.nproc_per_node, "launcher": request.launcher} if request.roles else {}
-        settled = settle(
-            request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings
-        )  # they are of some roles
+        # of roles, ranks and launcher hold only for some
+        settled = settle(request.model_copy(update=dict.fromkeys(ranks)), loaded, surroundings)
         request = settled.request.model_copy(update=ranks)
         loaded, profile = settled.loaded, settled.loaded.profile
         notes += settled.notes

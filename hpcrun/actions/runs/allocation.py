@@ -15,8 +15,8 @@ from hpcrun.runs.attempt import hosts, last_attempt
 from hpcrun.schedulers.job_steps import Allocation, plain_job_id
 from hpcrun.schedulers.on_terminal import run_on_terminal
 
-# .bashrc may change PATH, so that the job's comes after it. srun waits until nobody has the terminal: the shell's
-# background jobs end with it. Their session is that of this process only under srun.
+# The job's PATH is set after .bashrc, which may change it. srun waits until no process has the terminal open, so the
+# background jobs of the shell are ended, too. Only under srun are they in the session of this process.
 _ON_TERMINAL = """bash --rcfile <(printf '%s\\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "$1")
 status=$?
 trap '' HUP

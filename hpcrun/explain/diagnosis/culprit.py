@@ -45,7 +45,7 @@ def find_culprit(ends: Sequence[RankEnd], speech: Mapping[int, Speech]) -> Culpr
 
 
 def _aborter(ends: Sequence[RankEnd], failed: list[RankEnd], speech: Mapping[int, Speech]) -> int | None:
-    """Return the one rank with an error and no record, where the others were killed without a word: by MPI_Abort.
+    """Return the one rank with an error and no record, where MPI_Abort killed the others, which wrote no error.
 
     It has srun kill the step at once, and whichever ranks still write a record.
     """
