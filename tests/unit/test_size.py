@@ -3,36 +3,113 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
-from dev.size import circles
-from dev.syntax import bound_names, code_lines
+from dev.density import density_of, paths
+from dev.size import Graph, Source, arrows, circles, imports_of, read_limits, rooms, upward
+from dev.syntax import bound_names
 
 TEXT = '''"""A module."""
 
-import os  # not counted
+import os  # counted
 
-# neither is this
+# not counted
 
 
 def first(word, *, size=1):
     """Say so."""
-    text = """two
-    lines"""
     for found in word:
-        text += found
-    return text
+        size += found if found else size if size else 0
+    return [part for part in word if part and size]
 '''
 
 
 def test_a_circle_is_found_whatever_leads_into_it() -> None:
-    graph = {"start": ["a"], "a": ["b"], "b": ["c", "leaf"], "c": ["a"], "leaf": [], "other": ["start"]}
+    graph: Graph = {
+        "start": {"a"},
+        "a": {"b"},
+        "b": {"c", "leaf"},
+        "c": {"a"},
+        "leaf": set(),
+        "other": {"start"},
+    }
     assert circles(graph) == [["a", "b", "c"]]
 
 
-def test_lines_of_code_have_no_imports_comments_or_docstrings() -> None:
-    assert sorted(code_lines(TEXT, ast.parse(TEXT))) == [8, 10, 11, 12, 13, 14]
+def _source(module: str, text: str) -> Source:
+    return Source(f"{module.replace('.', '/')}.py", module, False, ast.parse(text))
+
+
+def test_relative_imports_count_and_those_of_a_function_are_lazy() -> None:
+    modules = {name: _source(name, "") for name in ("h", "h.a", "h.a.b", "h.a.c", "h.d")}
+    text = "from . import c\nfrom ..d import name\nimport h.a\ndef f():\n    from .. import d\n"
+    statements = list(imports_of(_source("h.a.b", text), modules))
+    assert [(statement.module, statement.is_lazy) for statement in statements] == [
+        ("h.a.c", False),
+        ("h.d", False),
+        ("h.a", False),
+        ("h.d", True),
+    ]
+
+
+def test_an_import_that_goes_up_or_to_an_equal_is_found_and_an_ignored_one_is_not() -> None:
+    graph: Graph = {
+        "h.top": {"h.left.x", "h.low"},
+        "h.left.x": {"h.right", "h.low", "h.left.y"},
+        "h.left.y": set(),
+        "h.right": {"h.top"},
+        "h.low": {"h.right"},
+        "elsewhere": {"h.top"},
+    }
+    layers = ["h.top", "h.left | h.right", "h.low"]
+    assert upward(graph, layers, []) == [
+        "h.left.x -> h.right",
+        "h.low -> h.right",
+        "h.right -> h.top",
+    ]
+    ignored = ["h.left.* -> h.right", "h.low -> h.right", "h.right -> h.top"]
+    assert upward(graph, layers, ignored) == []
+
+
+def test_rooms_are_folders_and_files_on_top_and_an_arrow_leads_from_room_to_room() -> None:
+    graph: Graph = {
+        "job": set(),
+        "job.plan.a": {"job.plan.b", "job.text.x", "job.state", "other"},
+        "job.plan.b": {"job.text.y"},
+        "job.text.x": set(),
+        "job.state": {"job.text.x"},
+    }
+    assert rooms(graph, "job") == ["job", "plan", "state", "text"]
+    assert arrows(graph, "job") == ["plan -> state", "plan -> text", "state -> text"]
+
+
+def test_density_counts_what_is_read_and_not_how_it_is_laid_out(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(TEXT)
+    density = density_of([tmp_path / "one.py"])
+    # import, def, for, +=, return
+    assert density.count["statements"] == 5
+    assert density.count["conditional expressions"] == 2
+    assert density.count["nested"] == 1
+    assert density.count["long lines"] == 0
+    spread = TEXT.replace("(word, *, size=1)", "(\n    word, *, size=1\n)")
+    (tmp_path / "two.py").write_text(spread)
+    assert density_of([tmp_path / "two.py"]).count["tokens"] == density.count["tokens"]
+
+
+def test_paths_that_expressions_hide_count() -> None:
+    function = ast.parse(TEXT).body[2]
+    assert isinstance(function, ast.FunctionDef)
+    # itself, the loop, two conditional expressions, the comprehension with its condition, the "and"
+    assert paths(function) == 7
+
+
+def test_limits_are_read_from_their_section_alone() -> None:
+    text = (
+        "[tool.other]\na = 1\n\n[tool.size]\ntokens = 10\nratio = 1.5 # why\n\n[tool.more]\nb = 2\n"
+    )
+    assert read_limits(text) == {"tokens": 10.0, "ratio": 1.5}
 
 
 def test_parameters_and_targets_are_names_that_a_file_binds() -> None:
     names = [name for name, _ in bound_names(ast.parse(TEXT))]
-    assert sorted(set(names)) == ["first", "found", "size", "text", "word"]
+    assert sorted(set(names)) == ["first", "found", "part", "size", "word"]
